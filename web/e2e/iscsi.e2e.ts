@@ -59,9 +59,7 @@ describe("targets", () => {
     await dialog(page).getByLabel("Logins without CHAP are refused").check();
     await dialog(page).getByLabel("Initiators may have volumes moved to another gateway").check();
     await dialog(page).getByLabel("Initiators are told that space runs out").fill("80");
-    expect(await command(page)).toBe(
-      "amita target set vms --require-chap --initiators-move --space-warning 80",
-    );
+    expect(await command(page)).toBe("amita target set vms --require-chap --initiators-move --space-warning 80");
     await confirm(page, "Change");
     await page.getByText("at 80 % of a LUN's pool").waitFor();
     await page.getByRole("button", { name: "Add LUN" }).click();

@@ -88,7 +88,12 @@ function session(index: number, targets: readonly Schemas["IscsiTarget"][]): Sch
     target: index === 0 || index === 1 ? null : found.name,
     iqn: index === 0 ? null : found.iqn,
     ...{ isid: `00023d${index.toString(16).padStart(6, "0")}`, tsih: index + 1, portal: `10.1.0.${1 + node}:3260` },
-    ...{ since: 1_780_000_000 + index, silent_seconds: 1, header_digest: index % 2 === 0, data_digest: index % 5 === 0 },
+    ...{
+      since: 1_780_000_000 + index,
+      silent_seconds: 1,
+      header_digest: index % 2 === 0,
+      data_digest: index % 5 === 0,
+    },
     ...{ immediate_data: true, initial_r2t: true, max_receive_bytes: 262_144, max_send_bytes: 262_144 },
     ...{ max_burst_bytes: 1_048_576, first_burst_bytes: 65_536, max_outstanding_r2t: 8, commands: 128 },
     under_way: index % 32,

@@ -118,7 +118,9 @@ it("a target is changed in what is another, and nothing else", () => {
     body: { initiators_move: true },
     command: "amita target set t --initiators-move",
   });
-  expect(targetChange("t", { ...from, initiators_move: true }, from).command).toBe("amita target set t --operators-move");
+  expect(targetChange("t", { ...from, initiators_move: true }, from).command).toBe(
+    "amita target set t --operators-move",
+  );
   expect(targetChange("t", from, from)).toEqual({ body: {}, command: undefined });
 });
 

@@ -3,6 +3,8 @@
 use crate::world::{VOLUME, VOLUME_BYTES, World};
 use amita_control::admin;
 use amita_harness::cluster::METADATA_FILE;
+use amita_metadata::{Call, Transact};
+use amita_types::map;
 use std::path::Path;
 
 const LINUX: &str = "iqn.1993-08.org.debian:01:9c11913aa8b";
@@ -69,6 +71,20 @@ fn a_volume_is_handed_to_an_initiator_step_by_step() {
         (&["target", "set", "db", "--space-warning", "101"], 2, "101"),
         (&["target", "delete", "db"], 5, "has 1 LUNs"),
         (&["target", "show", "web"], 4, "there is db"),
+        (&["target", "show", ""], 4, "no target named \"\"; there is db"),
+        (&["target", "create", &"x".repeat(129)], 2, "at most 128"),
+        (&["initiator", "key", ESX, "--chap-user", ""], 2, "it is empty"),
+        (&["initiator", "allow", "db", ""], 2, "is no name for an initiator"),
+        (
+            &["lun", "add", "db", VOLUME, "--block-size", "520"],
+            2,
+            "choose 512 or 4096",
+        ),
+        (
+            &["volume", "attach", VOLUME, "--iscsi", LINUX, "--target", "a b"],
+            5,
+            "is LUN 0 of target db",
+        ),
         (&["lun", "add", "db", VOLUME], 5, "is LUN 0 of target db"),
         (&["lun", "add", "db", "none"], 4, "no volume named none"),
         (&["lun", "add", "db", VOLUME, "--number", "16384"], 2, "16384"),
@@ -98,6 +114,33 @@ fn a_volume_is_handed_to_an_initiator_step_by_step() {
         assert_eq!(world.json(&[list, "list"]), serde_json::json!([]), "{list}");
     }
     world.end(&[]);
+}
+
+#[test]
+fn a_targets_record_that_nobody_can_read_stops_what_it_may_speak_of_and_goes() {
+    let world = World::with_volume();
+    world.amita_done(&["volume", "create", "other", "--pool", "demo", "--size", "1G"]);
+    let client = world.cluster.metadata_client().expect("an address");
+    let number = admin::volume(&client, VOLUME).expect("the volume").id;
+    let record = format!(r#"{{"name":"odd","luns":[{{"number":0,"volume":{number}}}]}}"#);
+    let put = Call::put(map::iscsi_target_key("odd"), record.into_bytes());
+    client.txn(&put).expect("written");
+    let refused = world.amita(&["volume", "delete", VOLUME, "--force"]);
+    assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
+    for words in [
+        "the record of target odd",
+        "may say that",
+        "amita target delete odd --force",
+    ] {
+        assert!(refused.text.contains(words), "{words}: {}", refused.text);
+    }
+    world.amita_done(&["volume", "delete", "other"]);
+    let refused = world.amita(&["target", "delete", "odd", "--yes"]);
+    assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
+    world.amita_done(&["target", "delete", "odd", "--force", "--yes"]);
+    world.amita_done(&["volume", "delete", VOLUME]);
+    // Nodes say once that they leave it alone.
+    world.end(&["not a record that this build can read", "odd"]);
 }
 
 /// A gateway that the metadata knows and that does not run: what is printed does not depend on it.

@@ -109,12 +109,12 @@ pub use status::{
 };
 pub(crate) use subsystem::unchanged;
 pub use subsystem::{
-    MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn, delete_subsystem, set_subsystem,
-    subsystem, subsystems,
+    MAX_SUBSYSTEM_NAME_BYTES, MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn,
+    delete_subsystem, set_subsystem, subsystem, subsystems,
 };
 pub use target::{
-    MAX_TARGETS, SpaceWarning, TargetChange, TargetSpec, check_iscsi_name, create_target, default_iqn, delete_target,
-    set_target, target, target_names, targets,
+    MAX_TARGET_NAME_BYTES, MAX_TARGETS, SpaceWarning, TargetChange, TargetSpec, check_iscsi_name, create_target,
+    default_iqn, delete_target, set_target, target, target_names, targets,
 };
 pub use thresholds::{set_thresholds, thresholds};
 pub use token::{

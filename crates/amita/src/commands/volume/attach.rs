@@ -153,9 +153,18 @@ fn own_subsystem(metadata: &Admin, name: &str, host: &str) -> Result<String> {
         // Names of snapshots may have what those of subsystems have not.
         Some(snapshot) => format!("{volume}.{}", snapshot.replace([':', '+'], "-")),
     };
-    let subsystems = admin::subsystems(&metadata.reader()).described()?;
-    let there = subsystems.iter().find(|found| found.name == own);
-    match there.and_then(|found| foreign(found, snapshot.is_some(), host)) {
+    if own.len() > admin::MAX_SUBSYSTEM_NAME_BYTES {
+        let most = admin::MAX_SUBSYSTEM_NAME_BYTES;
+        let why = format!("a subsystem that is called as {name} would have a name of more than {most} bytes");
+        return Err(Failure::new(why)
+            .kind(Kind::Usage)
+            .advice("Say which subsystem it shall be, or what it is to be called: --subsystem NAME."));
+    }
+    let there = match admin::subsystem(&metadata.reader(), &own) {
+        Err(AdminError::NoSuch { .. }) => None,
+        found => Some(found.described()?),
+    };
+    match there.and_then(|found| foreign(&found, snapshot.is_some(), host)) {
         None => Ok(own),
         Some(why) => Err(Failure::new(format!("subsystem {own} {why}"))
             .kind(Kind::Conflict)

@@ -18,7 +18,7 @@ pub enum AdminError {
     #[error("the metadata holds no cluster yet; start a node with `amita serve`, which makes it")]
     NoCluster,
     /// A name that cannot be one.
-    #[error("{name:?} is no name for a {what}: {why}")]
+    #[error("{name:?} is no name for {} {what}: {why}", article(what))]
     BadName {
         /// Of what.
         what: &'static str,
@@ -38,7 +38,7 @@ pub enum AdminError {
     #[error("a {what} named {name} exists already; choose another name, or use it")]
     Exists { what: &'static str, name: String },
     /// There is none of that name.
-    #[error("there is no {what} named {name}; {}", there_is(what, name, there))]
+    #[error("there is no {what} named {}; {}", as_named(name), there_is(what, name, there))]
     NoSuch {
         what: &'static str,
         name: String,
@@ -310,20 +310,19 @@ pub enum AdminError {
         /// Where.
         targets: Vec<String>,
     },
-    /// An initiator that may not log in anyway.
-    #[error(
-        "initiator {initiator} is not allowed in target {target}; {}",
-        such_are("initiator", allowed)
-    )]
+    /// An initiator that may not log in anyway, or by no name of its own.
+    #[error("{}", not_allowed(initiator, target, allowed, *any_initiator))]
     InitiatorNotAllowed {
         initiator: String,
         /// Where.
         target: String,
         /// Who is.
         allowed: Vec<String>,
+        /// May any log in there?
+        any_initiator: bool,
     },
     /// No more of them.
-    #[error("{what} {name} has {most} {of}, and more are not possible")]
+    #[error("{what} {name} has {most} {of}, and more are not possible: take away first what is not needed")]
     Full {
         what: &'static str,
         name: String,
@@ -449,6 +448,35 @@ pub enum AdminError {
         /// The record.
         key: String,
     },
+}
+
+fn article(what: &str) -> &'static str {
+    match what.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        true => "an",
+        false => "a",
+    }
+}
+
+/// A name as it was given; one that cannot be seen in a sentence stands in quotes.
+fn as_named(name: &str) -> String {
+    match name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        true => format!("{name:?}"),
+        false => name.to_owned(),
+    }
+}
+
+fn not_allowed(initiator: &str, target: &str, allowed: &[String], any_initiator: bool) -> String {
+    match any_initiator {
+        true => format!(
+            "initiator {initiator} is not named in target {target}, where any initiator may log in and those that are not named see all LUNs; \
+             name it first (`amita initiator allow {target} {initiator} --lun N`), or let in those alone that are named (`amita target set \
+             {target} --listed-initiators`)"
+        ),
+        false => format!(
+            "initiator {initiator} is not allowed in target {target}; {}",
+            such_are("initiator", allowed)
+        ),
+    }
 }
 
 fn of_stores(stores: &[(StoreId, usize)]) -> String {

@@ -109,7 +109,10 @@ fn check_user(user: &str) -> Result<()> {
         why,
     };
     if user.is_empty() {
-        return Err(bad("it is empty".to_owned()));
+        let why = format!(
+            "it is empty; a name has 1 to {MAX_CHAP_USER_BYTES} characters (without one of its own it is the iSCSI name)"
+        );
+        return Err(bad(why));
     }
     if user.len() > MAX_CHAP_USER_BYTES {
         let why = format!("it has {} bytes, more than {MAX_CHAP_USER_BYTES}", user.len());
@@ -388,6 +391,7 @@ fn not_allowed(target: &IscsiTarget, initiator: &str) -> AdminError {
         initiator: initiator.to_owned(),
         target: target.name.clone(),
         allowed: target.initiators.iter().map(|known| known.initiator.clone()).collect(),
+        any_initiator: target.any_initiator,
     }
 }
 

@@ -9,11 +9,12 @@ use super::{AdminError, RACES, Result, check_name, cluster, get, json, names_und
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::ClusterId;
 use amita_types::map::{self, Subsystem};
+use std::collections::BTreeSet;
 
 /// Subsystems of a cluster, at most: a discovery log has an entry of 1 KiB for each at each gateway.
 pub const MAX_SUBSYSTEMS: usize = 1024;
 /// The longest name: with the default qualified name's first part it fits into 223 bytes.
-const MAX_SUBSYSTEM_NAME_BYTES: usize = 128;
+pub const MAX_SUBSYSTEM_NAME_BYTES: usize = 128;
 
 /// What a subsystem is made as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,7 +97,10 @@ pub fn create_subsystem(meta: &dyn Transact, spec: &SubsystemSpec) -> Result<Sub
         return Err(AdminError::BadName {
             what: "subsystem",
             name: name.clone(),
-            why: format!("it has {} bytes, more than {MAX_SUBSYSTEM_NAME_BYTES}", name.len()),
+            why: format!(
+                "it has {} bytes; choose one of at most {MAX_SUBSYSTEM_NAME_BYTES}",
+                name.len()
+            ),
         });
     }
     let cluster = cluster(meta)?.id;
@@ -138,7 +142,7 @@ pub fn create_subsystem(meta: &dyn Transact, spec: &SubsystemSpec) -> Result<Sub
             name: name.clone(),
             nqn: nqn.clone(),
             serial: format!("{}{number:08X}", first_digits(cluster).to_uppercase()),
-            gateways: spec.gateways.clone(),
+            gateways: each_once(&spec.gateways),
             any_host: spec.any_host,
             tls_required: spec.tls_required,
             hosts: Vec::new(),
@@ -162,6 +166,12 @@ fn exists(name: &str) -> AdminError {
         what: "subsystem",
         name: name.to_owned(),
     }
+}
+
+/// Names in their order, each once however often it was said.
+pub(super) fn each_once(names: &[String]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    names.iter().filter(|name| seen.insert(*name)).cloned().collect()
 }
 
 /// Gateways are named before they serve a protocol, but not before they exist.
@@ -195,7 +205,7 @@ pub fn set_subsystem(meta: &dyn Transact, name: &str, change: &SubsystemChange) 
     }
     change_subsystem(meta, name, |found| {
         if let Some(gateways) = &change.gateways {
-            found.gateways.clone_from(gateways);
+            found.gateways = each_once(gateways);
         }
         if let Some(any_host) = change.any_host {
             found.any_host = any_host;

@@ -3,7 +3,7 @@
 //! A target is a setting of the cluster, not of a gateway: any gateway that speaks iSCSI serves it, unless it names the ones that do.
 //! Nobody may log in until initiators are allowed.
 
-use super::subsystem::{check_gateways, put, unchanged};
+use super::subsystem::{check_gateways, each_once, put, unchanged};
 use super::unreadable::{HasDisks, Known, named};
 use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, put_if, remove};
 use amita_metadata::{Call, Op, Transact};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Targets of a cluster, at most: an answer to `SendTargets` names each with all its portals.
 pub const MAX_TARGETS: usize = 1024;
 /// The longest name: with the default iSCSI name's first part it fits into 223 bytes.
-const MAX_TARGET_NAME_BYTES: usize = 128;
+pub const MAX_TARGET_NAME_BYTES: usize = 128;
 
 /// What a target is made as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,10 @@ pub fn create_target(meta: &dyn Transact, spec: &TargetSpec) -> Result<IscsiTarg
         return Err(AdminError::BadName {
             what: "target",
             name: name.clone(),
-            why: format!("it has {} bytes, more than {MAX_TARGET_NAME_BYTES}", name.len()),
+            why: format!(
+                "it has {} bytes; choose one of at most {MAX_TARGET_NAME_BYTES}",
+                name.len()
+            ),
         });
     }
     let cluster = cluster(meta)?.id;
@@ -174,7 +177,7 @@ pub fn create_target(meta: &dyn Transact, spec: &TargetSpec) -> Result<IscsiTarg
         known.none_may_say("have the iSCSI name", &iqn)?;
         if let Some(other) = known.readable.iter().find(|known| known.iqn == iqn) {
             let why = format!(
-                "{iqn} is the iSCSI name of target {}; choose another (--iqn)",
+                "{iqn} is the iSCSI name of target {}; choose another (`amita target create {name} --iqn IQN`)",
                 other.name
             );
             return Err(bad(name, why));
@@ -190,7 +193,7 @@ pub fn create_target(meta: &dyn Transact, spec: &TargetSpec) -> Result<IscsiTarg
         let target = IscsiTarget {
             name: name.clone(),
             iqn: iqn.clone(),
-            gateways: spec.gateways.clone(),
+            gateways: each_once(&spec.gateways),
             any_initiator: spec.any_initiator,
             chap_required: spec.chap_required,
             initiators_move: spec.initiators_move,
@@ -226,7 +229,7 @@ pub fn set_target(meta: &dyn Transact, name: &str, change: &TargetChange) -> Res
     }
     change_target(meta, name, |found| {
         if let Some(gateways) = &change.gateways {
-            found.gateways.clone_from(gateways);
+            found.gateways = each_once(gateways);
         }
         if let Some(any_initiator) = change.any_initiator {
             found.any_initiator = any_initiator;

@@ -89,12 +89,6 @@ pub(super) struct Step {
     pub(super) forget: Option<Network>,
 }
 
-/// Does a peer still say what it did when this end came back to a network? Of one that it has left it says what it found before, and whom it names
-/// for all of those may change.
-fn is_old(before: Accusation, now: Option<Accusation>) -> bool {
-    now.is_some_and(|now| now == before || !now.in_use && !before.in_use)
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Why {
     Bad(Left),
@@ -150,15 +144,23 @@ impl Choice {
         let before = self.wanted;
         let step = self.step(round, policy, cut, seen);
         for network in Network::ALL {
-            let (heard, told) = (&mut self.heard[network.index()], seen.told[network.index()]);
+            let told = seen.told[network.index()];
             let has_fallen_back = before != network && self.wanted == network;
-            if has_fallen_back || step.tale == Some(Tale::Back(network)) {
-                *heard = told;
-            } else if heard.is_none_or(|before| !is_old(before, told)) {
-                *heard = None;
+            let is_back = has_fallen_back || step.tale == Some(Tale::Back(network));
+            if is_back || !self.says_still(network, told) {
+                self.heard[network.index()] = told.filter(|_| is_back);
             }
         }
         step
+    }
+
+    /// Does the peer still say what it did when this end came back to that network? Of one that it has left it says what it found before, and whom
+    /// it names for all of those may change.
+    fn says_still(&self, network: Network, now: Option<Accusation>) -> bool {
+        let before = self.heard[network.index()];
+        before
+            .zip(now)
+            .is_some_and(|(before, now)| now == before || !now.in_use && !before.in_use)
     }
 
     fn step(&mut self, round: u64, policy: SickPolicy, cut: BadLink, seen: &Seen) -> Step {
@@ -210,7 +212,7 @@ impl Choice {
         let own = seen.own[place].filter(goes_on).map(|link| (link, true));
         // What the peer has said before is of before.
         let told = seen.told[place].filter(|said| goes_on(&said.link));
-        let told = told.filter(|said| self.heard[place].is_none_or(|before| !is_old(before, Some(*said))));
+        let told = told.filter(|said| !self.says_still(self.wanted, Some(*said)));
         let told = told.map(|said| (said.link, false));
         let Some((link, own)) = own.or(told) else {
             return Step::default();

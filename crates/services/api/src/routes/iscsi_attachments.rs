@@ -147,6 +147,8 @@ fn commands(
                 initiator: name.clone(),
                 target: found.name.clone(),
                 allowed: sees.iter().map(|access| access.initiator.clone()).collect(),
+                // One that is named and does not see this LUN is none of those who see all.
+                any_initiator: false,
             });
         }
     }

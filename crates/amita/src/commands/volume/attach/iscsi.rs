@@ -123,9 +123,20 @@ fn own_target(metadata: &Admin, name: &str, initiator: &str) -> Result<String> {
         // Names of snapshots may have what those of targets have not.
         Some(snapshot) => format!("{volume}.{}", snapshot.replace([':', '+'], "-")),
     };
-    let targets = admin::targets(&metadata.reader()).described()?;
-    let there = targets.iter().find(|found| found.name == own);
-    match there.and_then(|found| others_who_see_all(found, initiator)) {
+    if own.len() > admin::MAX_TARGET_NAME_BYTES {
+        let why = format!(
+            "a target that is called as {name} would have a name of more than {} bytes",
+            admin::MAX_TARGET_NAME_BYTES
+        );
+        return Err(Failure::new(why)
+            .kind(Kind::Usage)
+            .advice("Say which target it shall be, or what it is to be called: --target NAME."));
+    }
+    let there = match admin::target(&metadata.reader(), &own) {
+        Err(AdminError::NoSuch { .. }) => None,
+        found => Some(found.described()?),
+    };
+    match there.and_then(|found| others_who_see_all(&found, initiator)) {
         None => Ok(own),
         Some(who) => Err(Failure::new(format!(
             "target {own} is there, and shows all its LUNs to {who}: {name} would be one of them"

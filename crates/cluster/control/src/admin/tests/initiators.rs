@@ -93,6 +93,18 @@ fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
         ..TargetChange::default()
     };
     set_target(&meta, "t", &open).unwrap();
+    for refused in [
+        hide(&meta, "t", LINUX, 0).unwrap_err(),
+        deny_initiator(&meta, "t", LINUX).unwrap_err(),
+    ] {
+        let said = refused.to_string();
+        assert!(
+            said.contains("any initiator may log in") && said.contains("--listed-initiators"),
+            "{said}"
+        );
+    }
+    let said = allow_initiator(&meta, "t", "host", &Mask::All).unwrap_err().to_string();
+    assert!(said.starts_with("\"host\" is no name for an initiator: "), "{said}");
     hide(&meta, "t", ESX, 0).unwrap();
     let found = hide(&meta, "t", ESX, 1).unwrap();
     assert_eq!(found.access(ESX).unwrap().luns, Some(Vec::new()));
@@ -169,7 +181,10 @@ fn lists_of_a_target_are_bounded() {
             .collect();
     });
     let said = allow_initiator(&meta, "t", LINUX, &Mask::All).unwrap_err().to_string();
-    assert_eq!(said, "target t has 256 initiators, and more are not possible");
+    assert_eq!(
+        said,
+        "target t has 256 initiators, and more are not possible: take away first what is not needed"
+    );
     // One that is there may be changed.
     allow_initiator(&meta, "t", "iqn.2014-08.org.example:0007", &Mask::These(vec![0])).unwrap();
     rewrite(&meta, "t", |found| {

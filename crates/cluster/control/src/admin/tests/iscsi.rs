@@ -116,6 +116,13 @@ fn a_target_denies_everybody_and_has_a_name_of_its_own() {
         let said = create_target(&meta, &bad).unwrap_err().to_string();
         assert!(said.contains(why), "{iqn}: {said}");
     }
+    let twice = TargetSpec {
+        gateways: ["n2", "n1", "n2"].map(str::to_owned).to_vec(),
+        ..made("twice")
+    };
+    assert_eq!(create_target(&meta, &twice).unwrap().gateways, ["n2", "n1"]);
+    let said = target(&meta, "").unwrap_err().to_string();
+    assert!(said.starts_with("there is no target named \"\"; there are"), "{said}");
     let nowhere = TargetSpec {
         gateways: vec!["n9".to_owned()],
         ..made("other")
@@ -269,7 +276,10 @@ fn a_target_is_full_at_its_limit() {
     });
     assert_eq!(target(&meta, "t").unwrap().luns.len(), MAX_LUNS);
     let said = add_lun(&meta, "t", &of("b")).unwrap_err().to_string();
-    assert_eq!(said, "target t has 1024 LUNs, and more are not possible");
+    assert_eq!(
+        said,
+        "target t has 1024 LUNs, and more are not possible: take away first what is not needed"
+    );
     remove_lun(&meta, "t", 17).unwrap();
     assert_eq!(add_lun(&meta, "t", &of("b")).unwrap().number, 1024);
 }

@@ -248,7 +248,10 @@ fn a_subsystem_is_full_at_its_limit_and_uses_free_numbers_again() {
     }
     assert!(put_if(&meta, &map::subsystem_key("db"), revision, &full).unwrap());
     let said = add_namespace(&meta, "db", "a", None, 4096).unwrap_err().to_string();
-    assert_eq!(said, "subsystem db has 1024 namespaces, and more are not possible");
+    assert_eq!(
+        said,
+        "subsystem db has 1024 namespaces, and more are not possible: take away first what is not needed"
+    );
     remove_namespace(&meta, "db", 17).unwrap();
     assert_eq!(add_namespace(&meta, "db", "a", None, 4096).unwrap().nsid, 17);
 }
