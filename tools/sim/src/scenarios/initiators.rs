@@ -63,6 +63,14 @@ fn fencing(seed: u64) -> Setup {
     with(setup, |_, iscsi| iscsi.reserves = Some(5))
 }
 
+/// The same where every other host speaks NVMe/TCP, and one of these registers: there is one reservation.
+fn fencing_both(seed: u64) -> Setup {
+    let setup = fencing(seed);
+    with(setup, |_, iscsi| {
+        (iscsi.beside_nvme, iscsi.first_registers) = (true, true);
+    })
+}
+
 /// The same while disks take their time.
 fn fencing_slowly(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -125,6 +133,12 @@ pub fn all() -> Vec<Scenario> {
             "R9: a host that was fenced off writes nothing, by no gateway",
             "H2 preempts H1's key; H1 does not know that, and goes on by all of its paths.",
             fencing,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::AnyHost)),
+        ),
+        scenario(
+            "R9: a host that was fenced off by another protocol writes nothing",
+            "H2 speaks iSCSI and preempts H1's key; H1 speaks NVMe/TCP, does not know that, and goes on by all of its paths.",
+            fencing_both,
             plant!(plants => plants.node = plants.node.with(amita_node::Fault::AnyHost)),
         ),
         scenario(
