@@ -73,11 +73,11 @@ pub enum AdminError {
         what: &'static str,
         name: String,
         /// Where.
-        key: String,
+        key: Box<str>,
         /// What is wrong with it.
         why: String,
         /// What it may say, so that something is not done.
-        so: String,
+        so: Box<str>,
         /// The command that takes it away.
         ends_by: &'static str,
     },

@@ -203,9 +203,9 @@ impl Unreadable {
             what: self.what.name,
             // Whoever may write has chosen the key.
             name: self.name.escape_debug().to_string(),
-            key: self.key.escape_debug().to_string(),
+            key: self.key.escape_debug().to_string().into(),
             why: self.why.clone(),
-            so,
+            so: so.into(),
             ends_by: self.what.ends_by,
         }
     }
