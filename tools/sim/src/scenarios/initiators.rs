@@ -88,7 +88,8 @@ fn fencing_slowly(seed: u64) -> Setup {
     let mut setup = fencing(seed);
     let slow = |round: u32| {
         let node = random.below(3) as usize;
-        let (factor, for_ns) = (random.within(500, 3000) as u32, 4000 * MS);
+        // Not so slow that an operation takes 5 s, for then the store has failed.
+        let (factor, for_ns) = (random.within(100, 600) as u32, 4000 * MS);
         (
             30 + round * 150,
             random.below(5 * MS),
