@@ -146,7 +146,6 @@ pub const CLUSTER: &[&str] = &[
     "iscsi.compared",
     "iscsi.miscompared",
     "iscsi.attention",
-    "iscsi.busy",
     "iscsi.not_ready",
     "iscsi.nop_unanswered",
     "iscsi.replaced",

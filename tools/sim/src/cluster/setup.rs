@@ -99,6 +99,8 @@ pub struct Initiators {
     pub beside_nvme: bool,
     /// Every other one of these registers as well, where volumes are reserved, and the others are strangers: the first does.
     pub first_registers: bool,
+    /// They use all paths alike, whatever the target says of their access.
+    pub multibus: bool,
     /// The type of the persistent reservation that the hosts of a volume keep (SPC-4), by which they fence one another off.
     pub reserves: Option<u8>,
 }
@@ -118,6 +120,7 @@ impl Initiators {
             // Write Exclusive, and Exclusive Access, to registrants; reserved by one of them, or by all.
             reserves: random.percent(40).then(|| *random.pick(&[5, 5, 6, 7, 8])),
             first_registers: random.percent(50),
+            multibus: false,
         }
     }
 }
@@ -201,7 +204,8 @@ const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
 /// One run of so many has chunks of several leaves, many of them, sparsely written.
 const WIDE_ONE_IN: u64 = 60;
 
-/// The stream of chance of the initiators.
+/// The streams of chance of the initiators.
+const MULTIBUS: u64 = 75;
 const INITIATORS: u64 = 73;
 
 /// In one run of so many a node lies.
@@ -507,6 +511,8 @@ impl Setup {
         };
         let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
         let fronted = fronted.map(|mut fronted| {
+            // By chance of its own.
+            fronted.iscsi.multibus = Random::new(seed).fork(MULTIBUS).percent(30);
             if long {
                 // In hours of silence nothing new is heard of paths.
                 (fronted.iscsi.polling, fronted.iscsi.reinstates) = (Duration::from_secs(20), None);

@@ -105,6 +105,7 @@ impl FrontedHost {
                     proves: iscsi.proves,
                     reinstates: iscsi.reinstates,
                     reserves: iscsi.reserves,
+                    multibus: iscsi.multibus,
                     tells,
                 })))
             }

@@ -94,6 +94,8 @@ pub struct Settings {
     pub reinstates: Option<Duration>,
     /// The type of the reservation that it keeps with the others; none: there is none.
     pub reserves: Option<u8>,
+    /// All paths are one group, as hosts have it that know nothing of ALUA.
+    pub multibus: bool,
     /// It tells what it does.
     pub tells: bool,
 }
@@ -765,9 +767,10 @@ impl Initiator {
 
     /// A path for a request: of the best group of those that are used.
     fn choose(&mut self) -> Option<usize> {
+        let multibus = self.settings.multibus;
         let rank = |access: u8| match access {
-            0 => 2,
-            1 => 1,
+            0 if !multibus => 2,
+            0 | 1 => 1,
             _ => 0,
         };
         let used = self.paths.iter().enumerate();
