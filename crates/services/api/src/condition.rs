@@ -46,7 +46,7 @@ pub(crate) fn whatever<T>(
 ) -> Result<((), Identity), AdminError> {
     match look {
         Ok((_, identity)) => Ok(((), identity)),
-        Err(AdminError::Unreadable { why, .. }) => Ok(((), Identity::of(&why, vec![record]))),
+        Err(AdminError::Unreadable { said, .. }) => Ok(((), Identity::of(&said, vec![record]))),
         Err(why) => Err(why),
     }
 }

@@ -65,19 +65,14 @@ pub enum AdminError {
     },
     /// A record that nobody can read, of something that has to be known.
     #[error(
-        "the record of {what} {name} ({key}) cannot be read{so}: {why}; put it right, or take it away with all that it says (`amita {ends_by} \
-         {name} --force`)"
+        "the record of {what} {name} {said}; put it right, or take it away with all that it says (`amita {ends_by} {name} --force`)"
     )]
     Unreadable {
         /// Of what.
         what: &'static str,
         name: String,
-        /// Where.
-        key: Box<str>,
-        /// What is wrong with it.
-        why: String,
-        /// What it may say, so that something is not done.
-        so: Box<str>,
+        /// Where it is, what it may say, so that something is not done, and what is wrong with it.
+        said: String,
         /// The command that takes it away.
         ends_by: &'static str,
     },

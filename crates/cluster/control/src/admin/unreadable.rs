@@ -89,7 +89,7 @@ impl<T: HasDisks> Known<T> {
     pub(super) fn whole(self) -> Result<Vec<T>> {
         match self.unreadable.first() {
             None => Ok(self.readable),
-            Some(first) => Err(first.error(String::new())),
+            Some(first) => Err(first.error("")),
         }
     }
 
@@ -110,7 +110,7 @@ impl<T: HasDisks> Known<T> {
     pub(super) fn none_may_show(&self, of: &str, is_it: impl Fn(VolumeId) -> bool) -> Result<()> {
         let may = self.unreadable.iter().find(|found| found.may_show(&is_it));
         may.map_or(Ok(()), |found| {
-            Err(found.error(format!(", and it may say that {of} is a {} of it", T::DISK)))
+            Err(found.error(&format!(", and it may say that {of} is a {} of it", T::DISK)))
         })
     }
 
@@ -120,7 +120,7 @@ impl<T: HasDisks> Known<T> {
     /// One may say it. `what`: what it would be.
     pub(super) fn none_may_say(&self, what: &str, word: &str) -> Result<()> {
         let may = self.unreadable.iter().find(|found| found.may_say(word));
-        may.map_or(Ok(()), |found| Err(found.error(format!(", and it may {what} {word}"))))
+        may.map_or(Ok(()), |found| Err(found.error(&format!(", and it may {what} {word}"))))
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) fn whatever<T: DeserializeOwned>(
 ) -> Result<Option<(Result<T>, u64)>> {
     let reply = meta.txn(&Call::get(key))?;
     Ok(reply.value(0).map(|found| {
-        let record = parse(found).map_err(|why| Unreadable::of(what, name, found, &why).error(String::new()));
+        let record = parse(found).map_err(|why| Unreadable::of(what, name, found, &why).error(""));
         (record, found.mod_revision)
     }))
 }
@@ -198,14 +198,12 @@ impl Unreadable {
         }
     }
 
-    fn error(&self, so: String) -> AdminError {
+    fn error(&self, so: &str) -> AdminError {
         AdminError::Unreadable {
             what: self.what.name,
             // Whoever may write has chosen the key.
             name: self.name.escape_debug().to_string(),
-            key: self.key.escape_debug().to_string().into(),
-            why: self.why.clone(),
-            so: so.into(),
+            said: format!("({}) cannot be read{so}: {}", self.key.escape_debug(), self.why),
             ends_by: self.what.ends_by,
         }
     }

@@ -445,7 +445,7 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("listTraces", get("/traces?slow=true&limit=5")),
         ("showTracesPart", get("/traces/part")),
-        ("listIscsiSessions", get("/iscsi/sessions?limit=5&target=db")),
+        ("listIscsiSessions", get("/iscsi/sessions?limit=5&target=tgt")),
         ("showIscsiSessionsPart", get("/iscsi/sessions/part?core=0&number=1")),
         ("listCounters", get("/counters?limit=5&after=n1")),
         ("showCountersPart", get("/counters/part")),
