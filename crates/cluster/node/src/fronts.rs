@@ -245,6 +245,9 @@ const RECEIVE_QUIET: Duration = Duration::from_secs(1);
 /// That hosts are turned away is said so often, at most.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(60);
 
+/// A connection of an iSCSI initiator: its number, where it comes from, and what it is.
+pub type Initiated<'a> = (FrontId, Option<SocketAddr>, &'a iscsi::IscsiFront);
+
 /// The sessions of one core.
 pub struct Fronts {
     sessions: FxHashMap<u64, Session>,
@@ -474,7 +477,7 @@ impl Fronts {
         after: u64,
         most: usize,
         is_meant: impl Fn(&iscsi::IscsiFront) -> bool,
-    ) -> (Vec<(FrontId, Option<SocketAddr>, &iscsi::IscsiFront)>, bool) {
+    ) -> (Vec<Initiated<'_>>, bool) {
         let behind = self.sessions.iter().filter(|(id, _)| **id > after);
         let meant = behind.filter_map(|(id, session)| {
             let front = session.front.as_any()?.downcast_ref::<iscsi::IscsiFront>()?;
