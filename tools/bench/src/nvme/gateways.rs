@@ -60,6 +60,12 @@ fn host() -> Host {
     Host::named("nqn.2026-11.io.amita:bench")
 }
 
+/// The number of a gateway. It listens before it has said where.
+fn await_node(observer: &Observer, name: &str) -> Result<NodeId> {
+    let found = interrupt::poll(PATIENCE, Duration::from_millis(20), || Ok(observer.node(name).ok()))?;
+    found.map_or_else(|| observer.node(name), Ok)
+}
+
 /// Makes a volume LUN 0 of a target, beside the namespace that it is; the target's name.
 fn offer_lun(meta: &Client, volume: &str) -> Result<String> {
     let target = TargetSpec {
@@ -108,7 +114,10 @@ impl Gateways {
         ];
         let meta = testbed.cluster.metadata_client()?;
         let observer = Observer::of(&testbed.cluster)?;
-        let owners = [observer.node(GATEWAYS[FIRST])?, observer.node(GATEWAYS[SECOND])?];
+        let owners = [
+            await_node(&observer, GATEWAYS[FIRST])?,
+            await_node(&observer, GATEWAYS[SECOND])?,
+        ];
         let spec = SubsystemSpec {
             name: SUBSYSTEM.to_owned(),
             any_host: true,
