@@ -32,7 +32,7 @@ pub use clones::Cloning;
 pub use deletion::Passers;
 pub use networks::Measured;
 pub use settings::Settings;
-pub use setup::{Careless, Fronted, INITIATORS_JOIN, Initiators, Plants, Protocol, Setup, patience};
+pub use setup::{Careless, Fronted, Initiators, Plants, Protocol, Setup, patience};
 
 use crate::campaign::Run;
 use crate::coverage::Coverage;
@@ -240,7 +240,7 @@ impl Cluster {
         for member in 0..cluster.nodes.len() {
             cluster.start(member);
         }
-        cluster.hosts.plug_in(&mut cluster.world, &cluster.setup);
+        cluster.hosts.plug_in(&mut cluster.world, &cluster.setup, trace);
         cluster
     }
 

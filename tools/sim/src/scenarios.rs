@@ -15,7 +15,7 @@ mod snapshots;
 mod store;
 
 use crate::campaign::{Run, Summary, run_all, run_listed};
-use crate::cluster::{INITIATORS_JOIN, Plants, Setup, run_setup};
+use crate::cluster::{Plants, Setup, run_setup};
 use crate::solo;
 use std::fmt;
 
@@ -132,9 +132,7 @@ pub const NOT_YET: &[(&str, &str)] = &[(
 pub fn all() -> Vec<Scenario> {
     let mut all = store::all();
     all.extend(cluster::all());
-    if INITIATORS_JOIN {
-        all.extend(initiators::all());
-    }
+    all.extend(initiators::all());
     all.extend(machines::all());
     all.extend(networks::all());
     all.extend(resync::all());

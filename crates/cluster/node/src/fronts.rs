@@ -44,9 +44,6 @@ const ACCEPT: u8 = 1;
 const RECEIVE: u8 = 2;
 const SEND: u8 = 3;
 
-/// A connection of an iSCSI initiator, and where it comes from.
-pub type Initiator<'a> = (FrontId, Option<SocketAddr>, &'a iscsi::IscsiFront);
-
 /// Makes the front of an accepted connection.
 pub type MakeFront = Box<dyn FnMut(FrontId, Time, SocketAddr, &mut Outbox) -> Box<dyn Front>>;
 
@@ -247,6 +244,9 @@ const RECEIVE_QUIET: Duration = Duration::from_secs(1);
 
 /// That hosts are turned away is said so often, at most.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(60);
+
+/// A connection of an iSCSI initiator: its number, where it comes from, and what it is.
+pub type Initiated<'a> = (FrontId, Option<SocketAddr>, &'a iscsi::IscsiFront);
 
 /// The sessions of one core.
 pub struct Fronts {
@@ -477,7 +477,7 @@ impl Fronts {
         after: u64,
         most: usize,
         is_meant: impl Fn(&iscsi::IscsiFront) -> bool,
-    ) -> (Vec<Initiator<'_>>, bool) {
+    ) -> (Vec<Initiated<'_>>, bool) {
         let behind = self.sessions.iter().filter(|(id, _)| **id > after);
         let meant = behind.filter_map(|(id, session)| {
             let front = session.front.as_any()?.downcast_ref::<iscsi::IscsiFront>()?;

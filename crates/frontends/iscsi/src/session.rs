@@ -7,7 +7,7 @@
 //!
 //! * How many *commands* may come is said by MaxCmdSN: never more than there is room for.
 //! * Data of a write that comes *with its command* is taken as long as there is room; else the command is left lying in the inbox. It is
-//!   written whatever else the initiator does, as far as it has whole blocks, so that the room comes back without any further
+//!   written whatever else the initiator does, as far as it has whole blocks of the volume, so that the room comes back without any further
 //!   input: nothing can wait for what lies behind such a command. While some command still waits for data that its initiator sends
 //!   *unasked* that would not be so: then a command without room is answered TASK SET FULL. So it is where a volume stands still, and room
 //!   does not come back: what lies behind the command may be for others, may end what takes the room, or show that the host is there.

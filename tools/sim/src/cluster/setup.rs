@@ -95,8 +95,12 @@ pub struct Initiators {
     pub proves: bool,
     /// Between two reinstatements of a session for no reason.
     pub reinstates: Option<Duration>,
-    /// Every other host speaks NVMe/TCP, to the same volumes. To reservations they are strangers.
+    /// Every other host speaks NVMe/TCP, to the same volumes.
     pub beside_nvme: bool,
+    /// Every other one of these registers as well, where volumes are reserved, and the others are strangers: the first does.
+    pub first_registers: bool,
+    /// They use all paths alike, whatever the target says of their access.
+    pub multibus: bool,
     /// The type of the persistent reservation that the hosts of a volume keep (SPC-4), by which they fence one another off.
     pub reserves: Option<u8>,
 }
@@ -115,6 +119,8 @@ impl Initiators {
                 .then(|| Duration::from_millis(random.within(200, 1500))),
             // Write Exclusive, and Exclusive Access, to registrants; reserved by one of them, or by all.
             reserves: random.percent(40).then(|| *random.pick(&[5, 5, 6, 7, 8])),
+            first_registers: random.percent(50),
+            multibus: false,
         }
     }
 }
@@ -130,6 +136,16 @@ impl Fronted {
             true => Protocol::Nvme,
             false => self.protocol,
         }
+    }
+
+    /// Does the host of that number register for the reservation of its volume, if there is one?
+    #[must_use]
+    pub fn registers(&self, number: u32) -> bool {
+        let may = match self.protocol_of(number) {
+            Protocol::Iscsi => true,
+            _ => (number % 4 == 1) == self.iscsi.first_registers,
+        };
+        self.iscsi.reserves.is_some() && may
     }
 
     /// Have hosts paths to all gateways?
@@ -188,10 +204,8 @@ const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
 /// One run of so many has chunks of several leaves, many of them, sparsely written.
 const WIDE_ONE_IN: u64 = 60;
 
-/// Are there seeds, and scenarios, whose hosts speak iSCSI? Their checkers have not been shown to hold over the fixed seeds yet.
-pub const INITIATORS_JOIN: bool = true;
-
-/// The stream of chance of the initiators.
+/// The streams of chance of the initiators.
+const MULTIBUS: u64 = 75;
 const INITIATORS: u64 = 73;
 
 /// In one run of so many a node lies.
@@ -490,13 +504,15 @@ impl Setup {
         // By chance of its own: of those that would use several gateways without a protocol a third do so by iSCSI.
         let mut initiators = Random::new(seed).fork(INITIATORS);
         let fronted = match fronted {
-            None if INITIATORS_JOIN && shared_hosts > 0 && initiators.below(3) == 0 => {
+            None if shared_hosts > 0 && initiators.below(3) == 0 => {
                 Some(Fronted::draw(&mut initiators, Protocol::Iscsi))
             }
             other => other,
         };
         let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
         let fronted = fronted.map(|mut fronted| {
+            // By chance of its own.
+            fronted.iscsi.multibus = Random::new(seed).fork(MULTIBUS).percent(30);
             if long {
                 // In hours of silence nothing new is heard of paths.
                 (fronted.iscsi.polling, fronted.iscsi.reinstates) = (Duration::from_secs(20), None);

@@ -28,6 +28,11 @@ fn with(mut setup: Setup, change: impl FnOnce(&mut Fronted, &mut Initiators)) ->
     setup
 }
 
+/// Initiators take their paths in turn, whoever owns the volume.
+fn by_all_paths(fronted: &mut Fronted, iscsi: &mut Initiators) {
+    (fronted.round_robin, iscsi.multibus) = (true, true);
+}
+
 /// The network of one gateway after the other is slow, to the others and not to hosts.
 fn slow_gateways(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -45,13 +50,19 @@ fn slow_gateways(seed: u64) -> Setup {
 
 /// Commands are aborted that take as long as that.
 fn impatient(seed: u64) -> Setup {
-    let change = |fronted: &mut Fronted, _: &mut Initiators| fronted.io_timeout = Duration::from_millis(120);
+    let change = |fronted: &mut Fronted, iscsi: &mut Initiators| {
+        fronted.io_timeout = Duration::from_millis(120);
+        by_all_paths(fronted, iscsi);
+    };
     with(slow_gateways(seed), change)
 }
 
 /// Sessions are reinstated while such commands are under way.
 fn reinstating(seed: u64) -> Setup {
-    let change = |_: &mut Fronted, iscsi: &mut Initiators| iscsi.reinstates = Some(Duration::from_millis(150));
+    let change = |fronted: &mut Fronted, iscsi: &mut Initiators| {
+        iscsi.reinstates = Some(Duration::from_millis(150));
+        by_all_paths(fronted, iscsi);
+    };
     with(slow_gateways(seed), change)
 }
 
@@ -63,13 +74,22 @@ fn fencing(seed: u64) -> Setup {
     with(setup, |_, iscsi| iscsi.reserves = Some(5))
 }
 
+/// The same where every other host speaks NVMe/TCP, and one of these registers: there is one reservation.
+fn fencing_both(seed: u64) -> Setup {
+    let setup = fencing(seed);
+    with(setup, |_, iscsi| {
+        (iscsi.beside_nvme, iscsi.first_registers) = (true, true);
+    })
+}
+
 /// The same while disks take their time.
 fn fencing_slowly(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = fencing(seed);
     let slow = |round: u32| {
         let node = random.below(3) as usize;
-        let (factor, for_ns) = (random.within(500, 3000) as u32, 4000 * MS);
+        // Not so slow that an operation takes 5 s, for then the store has failed.
+        let (factor, for_ns) = (random.within(100, 600) as u32, 4000 * MS);
         (
             30 + round * 150,
             random.below(5 * MS),
@@ -80,16 +100,15 @@ fn fencing_slowly(seed: u64) -> Setup {
     setup
 }
 
-/// Connections between gateways break.
-fn gateways_cut(seed: u64) -> Setup {
+/// Gateways die, the one that owns the volume among them, and come back.
+fn gateways_die(seed: u64) -> Setup {
     let mut random = random(seed);
-    let mut setup = initiators(seed);
-    let cut = |round: u32| {
-        let a = random.below(3) as usize;
-        let b = (a + 1 + random.below(2) as usize) % 3;
-        (20 + round * 25, random.below(2 * MS), Fault::Cut { a, b })
+    let mut setup = with(initiators(seed), by_all_paths);
+    let kill = |round: u32| {
+        let (node, for_ns) = (random.below(3) as usize, random.within(300, 1500) * MS);
+        (30 + round * 100, random.below(5 * MS), Fault::Kill { node, for_ns })
     };
-    setup.plan = plan((0..30).map(cut).collect::<Vec<_>>());
+    setup.plan = plan((0..9).map(kill).collect::<Vec<_>>());
     setup
 }
 
@@ -105,8 +124,8 @@ pub fn all() -> Vec<Scenario> {
     vec![
         scenario(
             "I1: what nobody knows to be written is not answered as written",
-            "W1 is on its way to the owner when the link breaks: its initiator is told that the access is changing, and asks again.",
-            gateways_cut,
+            "W1 is on its way to the owner when that dies: its initiator is told that the access is changing, and asks again.",
+            gateways_die,
             plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::TrustLost)),
         ),
         scenario(
@@ -125,6 +144,12 @@ pub fn all() -> Vec<Scenario> {
             "R9: a host that was fenced off writes nothing, by no gateway",
             "H2 preempts H1's key; H1 does not know that, and goes on by all of its paths.",
             fencing,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::AnyHost)),
+        ),
+        scenario(
+            "R9: a host that was fenced off by another protocol writes nothing",
+            "H2 speaks iSCSI and preempts H1's key; H1 speaks NVMe/TCP, does not know that, and goes on by all of its paths.",
+            fencing_both,
             plant!(plants => plants.node = plants.node.with(amita_node::Fault::AnyHost)),
         ),
         scenario(

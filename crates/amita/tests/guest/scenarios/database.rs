@@ -64,7 +64,10 @@ pub fn mariadb(host: &Host, target: &mut dyn Target, seconds: u64) -> Result<Str
 const START: &str = "mariadbd --no-defaults --user=root --datadir=/mnt/db/data --socket=/tmp/db.sock --skip-networking \\
     --innodb-buffer-pool-size=32M --innodb-flush-method=O_DIRECT --innodb-flush-log-at-trx-commit=1 --innodb-log-file-size=16M \\
     >/tmp/db.log 2>&1 &
-    await 120 'the database answers' mariadb-admin -S /tmp/db.sock ping";
+    database=$!
+    settled() { mariadb-admin -S /tmp/db.sock ping || ! kill -0 $database; }
+    await 480 'the database answers' settled
+    kill -0 $database 2>/dev/null || { tail /tmp/db.log; fail 'the database has ended'; }";
 const BENCH: &str = "oltp_read_write --db-driver=mysql --mysql-socket=/tmp/db.sock --mysql-user=root --tables=3 \
     --table-size=1000 --threads=4 --db-ps-mode=disable";
 

@@ -7,6 +7,10 @@ use amita_terminal::error::Result;
 const WRITE: &str = "dd if=/dev/urandom of=$device bs=4k count=4 oflag=direct status=none";
 const READ: &str = "dd if=$device of=/dev/null bs=4k count=4 iflag=direct status=none";
 
+/// TEST UNIT READY, by which the agent takes what a path has to tell before it asks for something. Without the option that of Debian 13
+/// (sg3-utils 1.48) sends no command at all, and the agent fails at its second path, with any target.
+const TURS: &str = "/usr/bin/sg_turs --low";
+
 /// Every path is an I_T nexus, which registers for itself.
 const LIBRARY: &str = r#"
 each() { local session; for session in $(sessions $target); do "$@" /dev/$(session_disk $session) || return $?; done; }
@@ -110,7 +114,7 @@ pub fn by_agent(alpha: &Host, beta: &Host, target: &dyn Target) -> Result<String
             host,
             target,
             &format!(
-                "fence_scsi --devices=$device --action={action} --key={key} >/tmp/fence 2>&1; status=$?
+                "fence_scsi '--sg_turs-path={TURS}' --devices=$device --action={action} --key={key} >/tmp/fence 2>&1; status=$?
                  cat /tmp/fence; echo \"{action} of {key} by {}: $status\"; exit $status",
                 host.guest.name()
             ),

@@ -87,6 +87,10 @@ pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) {
     if failure != Some(Fault::Aborted) && !request.own.is_told {
         let answer = match failure {
             Some(fault) if is_overlooked(faults, fault) => Answer::good(),
+            // It was done before the reset, and its host is told how that went.
+            Some(Fault::Cleared) if request.own.answer.is_some() => {
+                request.own.answer.take().unwrap_or_else(Answer::good)
+            }
             Some(fault) => of_fault(session, slot, fault, at),
             None => request.own.answer.take().unwrap_or_else(Answer::good),
         };

@@ -159,6 +159,7 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
         others: begun.scope.map_or(Others::Through, Others::Owners),
         ends: begun.scope == Some(Scope::TargetAndSessions),
     });
+    go_on(session, cx);
     // What the function took the place of is not waited for any more.
     session.go_on(cx)
 }

@@ -165,7 +165,7 @@ pub(crate) struct Task {
     pub segments: Vec<Segment>,
     /// Pieces of a copy that are begun, in order.
     pub pieces: VecDeque<Begun>,
-    /// Which blocks the chunks have that a copy reads, and will read next.
+    /// Which blocks the chunks have that a copy reads next.
     pub maps: VecDeque<Map>,
     /// Is it one of the copies that are counted?
     pub is_copy: bool,

@@ -11,6 +11,7 @@ use amita_frontend::engine::{Charge, Delivery, Plan, Protocol as _, Step, Submis
 use amita_frontend::slots::SlotId;
 use amita_reactor::Slice;
 use amita_scsi::plan::Work as Scsi;
+use amita_types::BLOCK_BYTES;
 use amita_types::io::Op;
 
 /// "Protocol service CRC error" (11.4.7.2).
@@ -306,6 +307,13 @@ fn go_on(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End
     session.finish_if_complete(slot, cx)
 }
 
+/// How much of a piece that begins `at` there goes to the volume before the rest of it has come: whole blocks of the volume, for what is
+/// written of one by one command is written at once, whatever the host's own blocks are and wherever its bursts end.
+fn whole_blocks(at: u64, here: usize) -> usize {
+    let end = at + here as u64;
+    (end - end % u64::from(BLOCK_BYTES)).saturating_sub(at) as usize
+}
+
 /// Data of a task has come: it goes to the volume as a slice of the receive buffer where a piece of it is here as a whole, and is put
 /// together otherwise. `to` is the slot that is charged for it. `is_eager`: nothing more of it comes soon, so that whole blocks of
 /// a piece go at once.
@@ -324,13 +332,12 @@ fn arrived(
         let request = session.engine.request(slot);
         let own = &mut request.own;
         let Some(io) = &own.io else { return Ok(()) };
-        let (incoming, block) = (&mut own.incoming, io.place.block_bytes as usize);
+        let incoming = &mut own.incoming;
         let end = cut(io, incoming.at, request.offset + u64::from(incoming.end));
         let missing = (end - incoming.at) as usize - incoming.filled;
-        let whole_blocks = data.len() / block.max(1) * block;
         let direct = match incoming.filled {
             0 if data.len() >= missing => missing,
-            0 if is_eager => whole_blocks,
+            0 if is_eager => whole_blocks(incoming.at, data.len()),
             _ => 0,
         };
         if direct > 0 {
@@ -364,10 +371,8 @@ fn arrived(
 
 /// Whole blocks of a piece that is put together go to the volume: nothing more of it comes unasked.
 fn flush(session: &mut Session, slot: SlotId, to: SlotId, cx: &mut Cx<'_>) {
-    let own = &mut session.engine.request(slot).own;
-    let Some(io) = &own.io else { return };
-    let (incoming, block) = (&mut own.incoming, io.place.block_bytes as usize);
-    let whole = incoming.filled / block.max(1) * block;
+    let incoming = &mut session.engine.request(slot).own.incoming;
+    let whole = whole_blocks(incoming.at, incoming.filled);
     if whole > 0 {
         let piece = incoming.buffer.split_to(whole);
         incoming.filled -= whole;

@@ -161,11 +161,20 @@ fn segments_that_have_nothing_to_do_with_one_another_are_copied_together() {
         assert!(held(&world, 0, 32 * (15 - index as u64), 32) == data[from..from + 32 * 4096]);
     }
     let (found, _) = rounds(&mut host, &mut world, &[(1, 0, 1024, 0, 1024)], |_, _, _| {});
-    assert_eq!(
-        found.iter().map(Vec::len).max(),
-        Some(9),
-        "with a question what comes next"
+    let asks = |op: &Op| matches!(op, Op::Allocation { .. });
+    assert!(
+        found[0].iter().all(|(_, op)| asks(op)) && found[0].len() == 4,
+        "{:?}",
+        found[0]
     );
+    assert_eq!(found.iter().map(Vec::len).max(), Some(8));
+    // Of a volume without anything: questions and clears, eight at once.
+    let (found, told) = rounds(&mut host, &mut world, &[(1, 0, 2048, 2048, 0)], |_, _, _| {});
+    assert_eq!(told, GOOD);
+    let ops: Vec<Op> = found.concat().iter().map(|(_, op)| *op).collect();
+    assert_eq!((ops.len(), ops.iter().filter(|op| asks(op)).count()), (16, 8));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(world.volumes.allocated_bytes(world.volume(0)), 0);
 }
 
 /// SPC-4, "EXTENDED COPY": "[...] in the order in which they are in the list".

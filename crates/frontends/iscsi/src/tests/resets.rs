@@ -220,3 +220,30 @@ fn a_reset_of_the_target_is_counted_by_all_owners() {
     let counts: Vec<u64> = counted(&world).into_iter().map(|count| count.1).collect();
     assert_eq!((counts[0], &counts[1..]), (0, &[1; 49][..]));
 }
+
+/// What an owner has done for a task its host is told, also where a reset has come meanwhile.
+#[test]
+fn a_reservation_that_was_made_before_a_reset() {
+    const REGISTER_AND_IGNORE: u8 = 6;
+    let mut world = cluster();
+    let volume = world.volume(1);
+    let mut host = Host::session(&mut world);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[8]) = (0x5f, REGISTER_AND_IGNORE, 24);
+    let mut list = [0; 24];
+    list[15] = 7;
+    let register = host.numbered(command(1, 0xa0, 24, cdb));
+    host.receive(&mut world, &pdu(register, &list, (false, false)));
+    // The settings come before the owner's answer.
+    change(&world, |scsi| {
+        let state = State {
+            resets: 1,
+            ..State::default()
+        };
+        scsi.reservations = BTreeMap::from([(volume, Arc::new(state))]);
+    });
+    world.service.events.push_front((host.id, Event::Settings));
+    host.settle(&mut world);
+    assert_eq!(host.one().status(), GOOD);
+    assert_eq!(ready(&mut host, &mut world, 1), RESET);
+}

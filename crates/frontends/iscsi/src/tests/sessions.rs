@@ -32,7 +32,7 @@ fn a_logout_waits_for_what_is_under_way() {
 #[test]
 fn a_session_says_what_it_is_to_who_looks() {
     let mut world = World::new();
-    let mut host = Host::open(&mut world);
+    let host = Host::open(&mut world);
     assert!(
         host.front.report().is_none() && host.front.ends().is_none(),
         "who connects is nobody yet"

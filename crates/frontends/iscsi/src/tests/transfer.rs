@@ -128,6 +128,45 @@ fn data_that_comes_unasked() {
     }
 }
 
+/// What is written of a block of the volume is written at once, whatever the host's own blocks are and wherever its first data ends.
+#[test]
+fn nobody_sees_half_of_a_block_of_the_volume() {
+    let start = 6 * 512;
+    for (immediate, behind) in [
+        (4096, None),
+        (512, None),
+        (1024, None),
+        (6000, None),
+        (0, Some(9 * 512)),
+        (512, Some(4096)),
+        (100, Some(9900)),
+    ] {
+        let (mut world, mut host) = unasked(Config::default());
+        let volume = world.volume(0);
+        let data = pattern(immediate as u64 + 1, 32 * 512);
+        let header = match behind {
+            None => write(0, 6, 32),
+            Some(_) => write(0, 6, 32).with_byte(1, 0x20 | 1),
+        };
+        let tag = host.give(&mut world, header, &data[..immediate]);
+        let mut first = immediate;
+        if let Some(behind) = behind {
+            first += behind;
+            let bytes = host.data_out(tag, NO_TAG, 0, immediate as u32, &data[immediate..first], true);
+            host.send(&mut world, &bytes);
+        }
+        let whole = (start + first) / 4096 * 4096;
+        let held = world.volumes.read(volume, start as u64, data.len());
+        let written = whole.saturating_sub(start);
+        assert!(held[..written] == data[..written], "{immediate}, {behind:?}");
+        assert!(held[written..].iter().all(|byte| *byte == 0), "{immediate}, {behind:?}");
+        let outcome = host.follow(&mut world, tag, &data);
+        assert_eq!((outcome.told(), outcome.residual), (GOOD, (0, 0)));
+        let held = world.volumes.read(volume, start as u64, data.len());
+        assert!(held == data, "{immediate}, {behind:?}");
+    }
+}
+
 #[test]
 fn what_was_not_agreed_on_is_an_error() {
     // RFC 7143, 11.4.7.2: unexpected unsolicited data; and more than the first burst.

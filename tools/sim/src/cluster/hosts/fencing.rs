@@ -6,7 +6,7 @@
 use super::fronted::{Client, FrontedHost};
 use super::initiator::Initiator;
 use super::{CLOSING_HOST, Hosts};
-use crate::cluster::{Protocol, Setup};
+use crate::cluster::Setup;
 use crate::history::{History, OperationId};
 use crate::random::Random;
 use crate::workload::Workload;
@@ -27,7 +27,7 @@ enum Standing {
     Fenced { event: u64, until: Time },
     /// Nobody knows; it starts again as well.
     Doubtful { until: Time },
-    /// It speaks another protocol, and registers nowhere. The event from which on the volume was reserved.
+    /// It speaks NVMe/TCP, and does not register. The event from which on the volume was reserved.
     Stranger { since: Option<u64> },
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Fencing {
 impl Fencing {
     pub(super) fn new(setup: &Setup) -> Option<Fencing> {
         let fronted = setup.fronted.filter(|fronted| fronted.iscsi.reserves.is_some())?;
-        let standing = |number| match fronted.protocol_of(number) {
-            Protocol::Iscsi => Standing::Well,
-            _ => Standing::Stranger { since: None },
+        let standing = |number| match fronted.registers(number) {
+            true => Standing::Well,
+            false => Standing::Stranger { since: None },
         };
         let mut random = Random::new(setup.seed).fork(72);
         Some(Fencing {
@@ -90,6 +90,18 @@ impl Hosts {
         }
     }
 
+    /// Is a host one that may be fenced off now?
+    fn can_be_fenced(&self, now: Time, index: usize) -> bool {
+        match self.hosts.get(index).and_then(|host| host.fronted.as_ref()) {
+            Some(fronted) => match &fronted.client {
+                Client::Iscsi(initiator) => initiator.can_be_fenced(now),
+                Client::Nvme(linux) => linux.can_be_fenced(now),
+                _ => false,
+            },
+            None => false,
+        }
+    }
+
     /// Fences hosts off, and starts those again that were.
     pub(super) fn act_fencing(&mut self, now: Time, workload: &mut Workload, history: &mut History) {
         let Some(fencing) = &mut self.fencing else { return };
@@ -113,14 +125,10 @@ impl Hosts {
             return;
         }
         let volume = self.hosts[by].volume;
-        let mut can = |index: usize| {
-            let is_well = standings[index] == Standing::Well;
-            is_well
-                && self
-                    .initiator(index)
-                    .is_some_and(|initiator| initiator.can_be_fenced(now))
-        };
-        let victims: Vec<usize> = match can(by) {
+        // By iSCSI, whomever it is.
+        let may_act = self.initiator(by).is_some();
+        let can = |index: usize| standings[index] == Standing::Well && self.can_be_fenced(now, index);
+        let victims: Vec<usize> = match may_act && can(by) {
             true => hosts.filter(|index| *index != by && can(*index)).collect(),
             false => Vec::new(),
         };
@@ -135,8 +143,8 @@ impl Hosts {
         let victim = *fencing.random.pick(&victims);
         fencing.standings[victim] = Standing::Attempted;
         let number = self.hosts[victim].number;
-        if let Some(initiator) = self.initiator(victim) {
-            initiator.hold_still(now, true);
+        if let Some(fronted) = &mut self.hosts[victim].fronted {
+            fronted.hold_still(now);
         }
         if let Some(initiator) = self.initiator(by) {
             initiator.fence(now, number);
@@ -168,10 +176,12 @@ impl Hosts {
             },
             false => Standing::Doubtful { until },
         };
-        self.coverage.hit(if is_done {
-            "iscsi.fenced"
-        } else {
-            "iscsi.fenced_perhaps"
+        let is_nvme = |host: &FrontedHost| matches!(host.client, Client::Nvme(_));
+        let is_nvme = self.hosts[victim as usize].fronted.as_deref().is_some_and(is_nvme);
+        self.coverage.hit(match (is_done, is_nvme) {
+            (true, false) => "iscsi.fenced",
+            (true, true) => "iscsi.fenced_nvme",
+            (false, _) => "iscsi.fenced_perhaps",
         });
     }
 
@@ -214,12 +224,22 @@ impl Hosts {
 }
 
 impl FrontedHost {
+    /// It registers nothing any more before it starts again.
+    fn hold_still(&mut self, now: Time) {
+        match &mut self.client {
+            Client::Iscsi(initiator) => initiator.hold_still(now, true),
+            Client::Nvme(linux) => linux.hold_still(true),
+            _ => {}
+        }
+    }
+
     /// The machine starts again: its connections are gone.
     fn start_again(&mut self) {
-        let Client::Iscsi(initiator) = &mut self.client else {
-            return;
-        };
-        **initiator = initiator.anew();
+        match &mut self.client {
+            Client::Iscsi(initiator) => **initiator = initiator.anew(),
+            Client::Nvme(linux) => **linux = linux.anew(),
+            _ => return,
+        }
         self.close_all();
     }
 }

@@ -72,8 +72,8 @@ impl std::fmt::Debug for FrontedHost {
 }
 
 impl FrontedHost {
-    /// The host of that number.
-    pub fn new(world: &mut World, setup: &Setup, settings: &Fronted, number: u32) -> FrontedHost {
+    /// The host of that number. It says what it does, if it `tells`.
+    pub fn new(world: &mut World, setup: &Setup, settings: &Fronted, number: u32, tells: bool) -> FrontedHost {
         let volume = u64::from(number) % setup.volumes;
         let client = match settings.protocol_of(number) {
             Protocol::Nvme => Client::Nvme(Box::new(Linux::new(linux::Settings {
@@ -86,6 +86,7 @@ impl FrontedHost {
                 io_timeout: settings.io_timeout,
                 reconnect: settings.reconnect,
                 round_robin: settings.round_robin,
+                registers: settings.registers(number).then(|| initiator::key(number)),
             }))),
             Protocol::Iscsi => {
                 let iscsi = settings.iscsi;
@@ -104,6 +105,8 @@ impl FrontedHost {
                     proves: iscsi.proves,
                     reinstates: iscsi.reinstates,
                     reserves: iscsi.reserves,
+                    multibus: iscsi.multibus,
+                    tells,
                 })))
             }
             Protocol::Nbd => Client::Nbd(Box::new(Nbd::new(nbd::Settings {
@@ -176,10 +179,10 @@ impl FrontedHost {
         }
     }
 
-    fn closed(&mut self, now: Time, conn: u64) {
+    fn closed(&mut self, now: Time, conn: u64, is_broken: bool) {
         match &mut self.client {
             Client::Nvme(linux) => linux.closed(now, conn),
-            Client::Iscsi(initiator) => initiator.closed(now, conn),
+            Client::Iscsi(initiator) => initiator.closed(now, conn, is_broken),
             Client::Nbd(nbd) => nbd.closed(now, conn),
             // It has its connections for itself.
             Client::Program(_) => {}
@@ -215,10 +218,10 @@ impl FrontedHost {
                     }
                     // It was given up meanwhile.
                     (Ok(id), None) => self.driver.close(id),
-                    (Err(_), _) => self.closed(now, conn),
+                    (Err(_), _) => self.closed(now, conn, true),
                 },
                 Outcome::Received { buffer, result } => match result {
-                    Ok(0) | Err(_) => self.closed(now, conn),
+                    Ok(0) | Err(_) => self.closed(now, conn, result.is_err()),
                     Ok(bytes) => {
                         match &mut self.client {
                             Client::Nvme(linux) => linux.received(now, conn, &buffer[..bytes]),
@@ -233,7 +236,7 @@ impl FrontedHost {
                 },
                 Outcome::Sent { result, .. } => match self.sockets.get_mut(&conn) {
                     Some(socket) if result.is_ok() => socket.sending = false,
-                    _ => self.closed(now, conn),
+                    _ => self.closed(now, conn, true),
                 },
                 _ => {}
             }
@@ -279,10 +282,10 @@ impl FrontedHost {
 
 impl Hosts {
     /// Gives the hosts that use fronts their places in the world.
-    pub fn plug_in(&mut self, world: &mut World, setup: &Setup) {
+    pub fn plug_in(&mut self, world: &mut World, setup: &Setup, tells: bool) {
         let Some(settings) = &setup.fronted else { return };
         for host in self.hosts.iter_mut().filter(|host| host.number < CLOSING_HOST) {
-            host.fronted = Some(Box::new(FrontedHost::new(world, setup, settings, host.number)));
+            host.fronted = Some(Box::new(FrontedHost::new(world, setup, settings, host.number, tells)));
         }
     }
 
@@ -386,9 +389,16 @@ impl Hosts {
             }
         }
         if let Some(fronted) = &mut self.hosts[index].fronted {
+            if let Client::Nvme(linux) = &mut fronted.client {
+                let taken = std::mem::take(&mut linux.taken);
+                taken.into_iter().for_each(|path| self.coverage.hit(path));
+            }
             if let Client::Iscsi(initiator) = &mut fronted.client {
                 let taken = std::mem::take(&mut initiator.taken);
                 taken.into_iter().for_each(|path| self.coverage.hit(path));
+                for what in initiator.told.drain(..) {
+                    eprintln!("{:>10} us  host {index}: {what}", now.0 / 1000);
+                }
             }
             fronted.flush();
             if let Some(why) = fronted.violation() {

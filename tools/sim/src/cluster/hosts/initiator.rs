@@ -16,6 +16,7 @@ use super::linux::{End, HostEffect};
 use crate::history::OperationId;
 use amita_reactor::Time;
 use registrations::Registrations;
+pub use registrations::key;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,6 +32,29 @@ const TRIES: u32 = 5;
 const FRESH: Duration = Duration::from_millis(500);
 /// Bytes of REPORT TARGET PORT GROUPS: a few groups of one port each.
 const GROUPS_BYTES: usize = 256;
+
+/// Task management functions (RFC 7143, 11.5.1).
+const ABORT: u8 = 1;
+const RESET: u8 = 5;
+
+/// By which of them a command is brought to an end that takes too long.
+fn function_of(slot: u64) -> u8 {
+    if slot.is_multiple_of(5) { RESET } else { ABORT }
+}
+
+/// Of which commands were carried out, for the coverage.
+fn path_of(cdb: &[u8; 16], verdict: Verdict) -> Option<&'static str> {
+    const UNMAP: u8 = 0x08;
+    match (cdb[0], verdict.status) {
+        (0x88, 0) => Some("iscsi.read"),
+        (0x8a, 0) => Some("iscsi.wrote"),
+        (0x93, 0) if cdb[1] & UNMAP == 0 => Some("iscsi.wrote_same"),
+        (0x42 | 0x93, 0) => Some("iscsi.unmapped"),
+        (0x89, 0) => Some("iscsi.compared"),
+        (0x89, 2) if verdict.sense[0] == 0xe => Some("iscsi.miscompared"),
+        _ => None,
+    }
+}
 
 /// The target of a run.
 pub const IQN: &str = "iqn.2014-08.org.example:simulated";
@@ -70,6 +94,10 @@ pub struct Settings {
     pub reinstates: Option<Duration>,
     /// The type of the reservation that it keeps with the others; none: there is none.
     pub reserves: Option<u8>,
+    /// All paths are one group, as hosts have it that know nothing of ALUA.
+    pub multibus: bool,
+    /// It tells what it does.
+    pub tells: bool,
 }
 
 /// A request of the application.
@@ -120,6 +148,15 @@ enum State {
     Live,
 }
 
+/// A session in whose place another one logs in.
+#[derive(Clone, Copy, Debug)]
+struct Old {
+    conn: u64,
+    since: Time,
+    /// Its connection has broken, which the target may have noticed before the login: then it has waited for nothing.
+    is_broken: bool,
+}
+
 #[derive(Debug)]
 struct Path {
     address: SocketAddr,
@@ -127,8 +164,8 @@ struct Path {
     tag: u16,
     state: State,
     conn: u64,
-    /// The connection of the session that is being reinstated, and since when.
-    old: Option<(u64, Time)>,
+    /// The session that is being reinstated.
+    old: Option<Old>,
     /// Since when its session is lost, while commands wait for it.
     lost_at: Option<Time>,
     held: Vec<Bio>,
@@ -171,6 +208,8 @@ pub struct Initiator {
     pub violation: Option<String>,
     /// Paths that were taken, for the coverage.
     pub taken: Vec<&'static str>,
+    /// What it has done, for a person.
+    pub told: Vec<String>,
 }
 
 impl Initiator {
@@ -190,6 +229,7 @@ impl Initiator {
             acts: VecDeque::new(),
             violation: None,
             taken: Vec::new(),
+            told: Vec::new(),
             settings,
         }
     }
@@ -200,6 +240,12 @@ impl Initiator {
             // Connections are never mistaken for those before.
             next: self.next,
             ..Initiator::new(self.settings.clone())
+        }
+    }
+
+    fn tell(&mut self, what: impl FnOnce() -> String) {
+        if self.settings.tells {
+            self.told.push(what());
         }
     }
 
@@ -346,7 +392,11 @@ impl Initiator {
         if path.old.is_some() || heard_at.is_none_or(|at| now >= at.plus(FRESH)) {
             return;
         }
-        path.old = Some((path.conn, now));
+        path.old = Some(Old {
+            conn: path.conn,
+            since: now,
+            is_broken: false,
+        });
         self.taken.push("iscsi.reinstates");
         self.login(now, index);
     }
@@ -386,17 +436,20 @@ impl Initiator {
         }
     }
 
-    /// A connection has ended, or could not be made.
-    pub fn closed(&mut self, now: Time, conn: u64) {
+    /// A connection has ended, or broken (`is_broken`), or could not be made.
+    pub fn closed(&mut self, now: Time, conn: u64, is_broken: bool) {
         let Some(known) = self.conns.get(&conn) else { return };
         let Some(index) = known.path else {
             self.hang_up(conn);
             self.discovery = self.discovery.map(|_| (0, now.plus(self.settings.reconnect)));
             return;
         };
-        match self.paths[index].old {
+        match &mut self.paths[index].old {
             // The target has ended the old session: the new one is let in now.
-            Some((old, _)) if old == conn && self.paths[index].conn != conn => self.hang_up(conn),
+            Some(old) if old.conn == conn => {
+                old.is_broken |= is_broken;
+                self.hang_up(conn);
+            }
             _ => self.lose(now, index),
         }
     }
@@ -409,11 +462,12 @@ impl Initiator {
         path.nop_by = None;
         path.lost_at.get_or_insert(now);
         let (conn, old) = (path.conn, path.old.take());
+        self.tell(|| format!("path {index} is lost, of {old:?}"));
         // Nobody but this host is the cause, where it has logged in for no reason.
         let end = if old.is_some() { End::Over } else { End::Unknown };
         self.hang_up(conn);
-        if let Some((old, _)) = old {
-            self.hang_up(old);
+        if let Some(old) = old {
+            self.hang_up(old.conn);
         }
         for mut bio in self.take_sent(index) {
             let id = bio.id;
@@ -444,6 +498,7 @@ impl Initiator {
     fn over(&mut self, index: usize, bios: Vec<Bio>) {
         for bio in bios {
             let id = bio.id;
+            self.tell(|| format!("operation {} is over by path {index}", id.0));
             self.acts.push_back(HostEffect::Over { id });
             if bio.repeatable {
                 self.acts.push_back(HostEffect::Anew { id });
@@ -458,10 +513,11 @@ impl Initiator {
         let Some(sent) = self.sent.get_mut(&slot) else { return };
         let (index, lun) = (sent.path, self.settings.lun);
         sent.abort_by = Some(now.plus(SETUP));
-        let function = if slot.is_multiple_of(5) { 5 } else { 1 };
+        let function = function_of(slot);
         let conn = self.paths[index].conn;
         let conn = self.conns.get_mut(&conn);
         let asked = conn.is_some_and(|conn| conn.wire.manage(function, |what| *what == What::Io(slot), lun));
+        self.tell(|| format!("function {function} of path {index} for {slot}, sent: {asked}"));
         if !asked {
             // It waits in this host for its place in the target's window.
             self.lose(now, index);
@@ -507,7 +563,7 @@ impl Initiator {
             match heard {
                 Heard::In => known.wire.discover(),
                 Heard::Portals(portals) => self.found(conn, &portals),
-                _ => self.closed(now, conn),
+                _ => self.closed(now, conn, false),
             }
             return;
         };
@@ -529,7 +585,7 @@ impl Initiator {
             }
             Heard::Leave if self.paths[index].conn == conn => self.lose(now, index),
             Heard::Leave => {}
-            Heard::Function { about, response } => self.managed(now, index, conn, about, response),
+            Heard::Function { about, response, over } => self.managed(now, index, about, response, &over),
             Heard::Done { what, verdict, data } => self.done(now, index, conn, what, verdict, data),
         }
     }
@@ -574,16 +630,17 @@ impl Initiator {
         if self.settings.proves {
             self.taken.push("iscsi.proven");
         }
+        self.tell(|| format!("path {index} is there, by connection {conn}"));
         let path = &mut self.paths[index];
         path.state = State::Live;
         (path.nop_by, path.nop_at, path.check_at) = (None, now.plus(nop), now);
         path.lost_at = None;
         debug_assert_eq!(path.conn, conn, "of the newest connection");
         let held = std::mem::take(&mut path.held);
-        if let Some((old, since)) = path.old.take() {
+        if let Some(old) = path.old.take() {
             let of_old = self.take_sent(index);
             // Who has not said for so long that it is over may have found the old session gone for another reason.
-            if now < since.plus(FRESH * 2) {
+            if !old.is_broken && now < old.since.plus(FRESH * 2) {
                 self.taken.push("iscsi.reinstated");
                 self.over(index, of_old);
             } else {
@@ -598,7 +655,7 @@ impl Initiator {
                     }
                 }
             }
-            self.hang_up(old);
+            self.hang_up(old.conn);
         }
         self.registrations.lost(now, index);
         for bio in held {
@@ -608,31 +665,26 @@ impl Initiator {
         self.keep_registered(now);
     }
 
-    fn managed(&mut self, now: Time, index: usize, conn: u64, about: What, response: u8) {
+    /// A function has ended. What it has ended is not answered any more; a reset ends what the host itself wants to know, too.
+    fn managed(&mut self, now: Time, index: usize, about: What, response: u8, over: &[What]) {
         let What::Io(slot) = about else { return };
-        // Done; or there is no such task, and its answer would have come before.
         if response > 1 {
             return self.lose(now, index);
         }
-        let function_was_reset = slot.is_multiple_of(5);
-        let bios = match function_was_reset {
-            true => {
-                self.taken.push("iscsi.unit_reset");
-                self.take_sent(index)
-            }
-            false => {
-                self.taken.push("iscsi.aborted");
-                self.sent.remove(&slot).map(|sent| sent.bio).into_iter().collect()
-            }
-        };
-        // What was aborted is not answered any more; a reset ends what the host itself wants to know, too.
-        if let Some(conn) = self.conns.get_mut(&conn) {
-            conn.wire.forget(|what| function_was_reset || *what == about);
-        }
-        if function_was_reset {
+        self.taken.push(match (function_of(slot), response) {
+            (RESET, _) => "iscsi.unit_reset",
+            (_, 1) if over.contains(&about) => "iscsi.reset_by_another",
+            _ => "iscsi.aborted",
+        });
+        if over.contains(&What::Reserve) {
             self.registrations.lost(now, index);
         }
-        self.over(index, bios);
+        let slots = over.iter().filter_map(|what| match what {
+            What::Io(slot) => Some(*slot),
+            _ => None,
+        });
+        let sent: Vec<Sent> = slots.filter_map(|slot| self.sent.remove(&slot)).collect();
+        self.over(index, sent.into_iter().map(|sent| sent.bio).collect());
     }
 
     fn done(&mut self, now: Time, index: usize, conn: u64, what: What, verdict: Verdict, data: Vec<u8>) {
@@ -670,9 +722,16 @@ impl Initiator {
             return;
         };
         let id = bio.id;
+        self.tell(|| format!("operation {} as {slot} by path {path}: {verdict:?}", id.0));
         match (verdict.status, verdict.sense) {
             // It has not been begun.
             (2, [6, ..]) => return self.send(now, path, bio),
+            // Nor has this, and by this path it will not be (standby, unavailable).
+            (2, [2, 0x04, 0x0b | 0x0c]) => {
+                self.taken.push("iscsi.no_access");
+                self.paths[path].usable = false;
+                return self.later.push((now.plus(PAUSE), bio));
+            }
             (0x08 | 0x28, _) => {
                 self.taken.push("iscsi.busy");
                 if bio.repeatable {
@@ -702,14 +761,16 @@ impl Initiator {
             (2, [2, 0x04, _] | [0xb, ..]) => return self.end(id, path, End::Unknown, data),
             _ => {}
         }
+        self.taken.extend(path_of(&bio.command.cdb, verdict));
         self.end(id, path, End::Scsi(verdict), data);
     }
 
     /// A path for a request: of the best group of those that are used.
     fn choose(&mut self) -> Option<usize> {
+        let multibus = self.settings.multibus;
         let rank = |access: u8| match access {
-            0 => 2,
-            1 => 1,
+            0 if !multibus => 2,
+            0 | 1 => 1,
             _ => 0,
         };
         let used = self.paths.iter().enumerate();
@@ -749,6 +810,8 @@ impl Initiator {
         self.next += 1;
         let slot = self.next;
         conn.wire.submit(What::Io(slot), bio.command.clone());
+        let (id, operation) = (bio.id.0, bio.command.cdb[0]);
+        self.tell(|| format!("operation {id} ({operation:02x}h) goes by path {index} as {slot}"));
         let sent = Sent {
             bio,
             path: index,

@@ -25,6 +25,10 @@ use std::time::Duration;
 const SETUP: Duration = Duration::from_secs(3);
 /// What has failed on all paths is tried again after a pause that doubles up to this. (Linux has none; a run has to end.)
 const MAX_PAUSE: Duration = Duration::from_millis(64);
+/// Before a registration that was not made is asked for again.
+const AGAIN: Duration = Duration::from_millis(50);
+/// So long after one was lost nothing of it is carried out any more.
+const SETTLED: Duration = Duration::from_secs(3);
 /// Bytes of the ANA log that are read: a header and some groups of one namespace.
 const ANA_BYTES: usize = 16 + 16 * 36;
 
@@ -52,6 +56,8 @@ pub struct Settings {
     pub reconnect: Duration,
     /// All optimized paths in turn, instead of one until it fails.
     pub round_robin: bool,
+    /// The key that it registers before it uses its namespace, which hosts reserve.
+    pub registers: Option<u64>,
 }
 
 /// A request of the application.
@@ -132,6 +138,7 @@ enum What {
     Event,
     Ana,
     KeepAlive,
+    Register,
     Io { slot: u64, last: bool },
 }
 
@@ -150,6 +157,19 @@ enum State {
     /// Being connected, until then at the latest.
     Setup(Time),
     Live,
+}
+
+/// How it stands with the host's registration, which is of all its paths together (NVMe Base 2.1, 8.1.22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Registration {
+    /// There is to be none.
+    None,
+    /// It is asked for from then on.
+    Missing(Time),
+    Asked {
+        path: usize,
+    },
+    There,
 }
 
 #[derive(Debug)]
@@ -189,10 +209,17 @@ pub struct Linux {
     later: Vec<(Time, Bio)>,
     turn: usize,
     usual: usize,
+    registration: Registration,
+    /// When a registration was lost that may have been carried out since.
+    lost_at: Option<Time>,
+    /// Nothing is registered meanwhile.
+    holds_still: bool,
     /// In order.
     pub acts: VecDeque<HostEffect>,
     /// What a gateway may not do.
     pub violation: Option<String>,
+    /// Paths that were taken, for the coverage.
+    pub taken: Vec<&'static str>,
 }
 
 impl Linux {
@@ -218,10 +245,68 @@ impl Linux {
             later: Vec::new(),
             turn: settings.number as usize,
             usual: settings.number as usize % settings.paths,
+            registration: match settings.registers {
+                Some(_) => Registration::Missing(Time::default()),
+                None => Registration::None,
+            },
+            lost_at: None,
+            holds_still: false,
             acts: VecDeque::new(),
             violation: None,
+            taken: Vec::new(),
             settings,
         }
+    }
+
+    /// The same host after its machine has started again.
+    pub fn anew(&self) -> Linux {
+        Linux {
+            // Connections are never mistaken for those before.
+            next: self.next,
+            ..Linux::new(self.settings)
+        }
+    }
+
+    /// Is it one that may be fenced off now? Nothing of it that would register it may be under way.
+    pub fn can_be_fenced(&self, now: Time) -> bool {
+        let is_settled = self.lost_at.is_none_or(|at| now >= at.plus(SETTLED));
+        self.registration == Registration::There && is_settled
+    }
+
+    /// It registers nothing meanwhile; or may again.
+    pub fn hold_still(&mut self, still: bool) {
+        self.holds_still = still;
+    }
+
+    /// By which queue the registration is asked for, if it is to be.
+    fn registers_by(&self) -> Option<(Time, usize, u64)> {
+        let Registration::Missing(at) = self.registration else {
+            return None;
+        };
+        let mut live = self
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, path)| path.state == State::Live);
+        let (index, path) = live.next().filter(|_| !self.holds_still)?;
+        Some((at, index, *path.queues.first()?))
+    }
+
+    fn register(&mut self, now: Time) {
+        if let Some((at, path, conn)) = self.registers_by()
+            && let Some(key) = self.settings.registers
+            && now >= at
+        {
+            self.registration = Registration::Asked { path };
+            let request = commands::reservation_register(self.settings.nsid, 0, true, 0, 0, key);
+            self.command(conn, What::Register, &request);
+        }
+    }
+
+    /// It is not known whether it is registered.
+    fn registration_lost(&mut self, now: Time) {
+        self.lost_at = Some(now);
+        self.registration = Registration::Missing(now.plus(AGAIN));
     }
 
     /// Requests that have not ended.
@@ -243,7 +328,8 @@ impl Linux {
             .map(|sent| sent.at.plus(self.settings.io_timeout))
             .min();
         let later = self.later.iter().map(|(at, _)| *at).min();
-        paths.chain(late).chain(later).min()
+        let registers = self.registers_by().map(|(at, ..)| at);
+        paths.chain(late).chain(later).chain(registers).min()
     }
 
     /// What a connection has to send.
@@ -335,6 +421,9 @@ impl Linux {
         let path = &mut self.paths[index];
         path.state = State::Away(now.plus(self.settings.reconnect));
         path.keep_alive_by = None;
+        if self.registration == (Registration::Asked { path: index }) {
+            self.registration_lost(now);
+        }
         let gone: Vec<u64> = self
             .conns
             .iter()
@@ -417,7 +506,7 @@ impl Linux {
                 data,
             } => (what, status, result, data),
         };
-        if !status.is_success() && !matches!(what, What::Io { .. } | What::Event | What::Ana) {
+        if !status.is_success() && !matches!(what, What::Io { .. } | What::Event | What::Ana | What::Register) {
             return self.fail(now, index);
         }
         match what {
@@ -466,6 +555,12 @@ impl Linux {
                 self.paths[index].keep_alive_by = None;
                 self.paths[index].keep_alive_at = now.plus(self.settings.keep_alive / 2);
             }
+            What::Register if status.is_success() => {
+                self.registration = Registration::There;
+                self.taken.push("iscsi.registered_by_nvme");
+                self.send_waiting(now);
+            }
+            What::Register => self.registration_lost(now),
             What::Io { slot, last } => self.ended(now, slot, last, status, data),
         }
     }
@@ -537,6 +632,10 @@ impl Linux {
     }
 
     fn send_waiting(&mut self, now: Time) {
+        self.register(now);
+        if !matches!(self.registration, Registration::None | Registration::There) {
+            return;
+        }
         while let Some(bio) = self.waiting.front() {
             let but = bio.but;
             let Some(index) = self.choose(but) else { return };
@@ -585,7 +684,8 @@ impl Linux {
             })
             .collect();
         format!(
-            "{states:?}, sent {sent:?}, {} wait",
+            "{states:?}, {:?}, sent {sent:?}, {} wait",
+            self.registration,
             self.waiting.len() + self.later.len()
         )
     }

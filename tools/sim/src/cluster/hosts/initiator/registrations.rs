@@ -50,7 +50,8 @@ pub(super) struct Registrations {
     ended: bool,
 }
 
-fn key(number: u32) -> u64 {
+/// The key of the host of that number.
+pub fn key(number: u32) -> u64 {
     0xa000 + u64::from(number)
 }
 
@@ -184,6 +185,7 @@ impl Initiator {
         registrations.steps.pop_front();
         registrations.doing = Some((step, path, now));
         let own = key(registrations.number);
+        self.tell(|| format!("{step:?} by path {path}"));
         let (action, keys) = match step {
             Step::Register(_) => (action::REGISTER_AND_IGNORE, (0, own)),
             Step::Reserve(_) => (action::RESERVE, (own, 0)),
@@ -214,6 +216,8 @@ impl Initiator {
         };
         debug_assert_eq!(path, by, "one after the other");
         let is_done = verdict.status == 0;
+        self.tell(|| format!("{step:?} by path {path} has ended: {verdict:?}"));
+        let registrations = &mut self.registrations;
         // Whoever comes second to reserve finds it reserved, and who preempts twice finds nobody.
         let is_over = is_done || verdict.status == CONFLICT;
         match step {

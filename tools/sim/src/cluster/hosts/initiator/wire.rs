@@ -82,10 +82,11 @@ pub enum Heard<T> {
         verdict: Verdict,
         data: Vec<u8>,
     },
-    /// A task management function has ended: what it was asked about, and the response.
+    /// A task management function has ended: what it was asked about, the response, and the commands that are over with it.
     Function {
         about: T,
         response: u8,
+        over: Vec<T>,
     },
     /// The target is there.
     Pong,
@@ -125,7 +126,8 @@ pub struct Wire<T> {
     stat_sn: Option<u32>,
     next_tag: u32,
     flights: BTreeMap<u32, Flight<T>>,
-    functions: BTreeMap<u32, T>,
+    /// What they were asked about, and the commands that they concern: those that were sent before them (4.2.3).
+    functions: BTreeMap<u32, (T, Vec<u32>)>,
     /// They wait for their place in the target's window.
     waiting: VecDeque<(T, Command)>,
     most_data: usize,
@@ -353,15 +355,13 @@ impl<T: Clone> Wire<T> {
         header[8..10].copy_from_slice(&lun.to_be_bytes());
         put(&mut header, 20, if function == 1 { meant } else { NO_TAG });
         put(&mut header, 32, if function == 1 { number } else { 0 });
-        self.functions.insert(tag, about);
+        let concerned = match function {
+            1 => vec![meant],
+            _ => self.flights.keys().copied().collect(),
+        };
+        self.functions.insert(tag, (about, concerned));
         self.send(header, &[]);
         true
-    }
-
-    /// Nothing more is expected of these commands.
-    pub fn forget(&mut self, is_meant: impl Fn(&T) -> bool) {
-        self.flights.retain(|_, flight| !is_meant(&flight.what));
-        self.waiting.retain(|(what, _)| !is_meant(what));
     }
 
     /// Takes bytes in. An error: what the target may not send.
@@ -431,9 +431,15 @@ impl<T: Clone> Wire<T> {
             opcode::ASYNC => heard.push(Heard::Leave),
             opcode::FUNCTION_RESPONSE => {
                 let about = self.functions.remove(&tag);
-                let about = about.ok_or(format!("function {tag} ended, which was not asked for"))?;
+                let (about, concerned) = about.ok_or(format!("function {tag} ended, which was not asked for"))?;
                 let response = header[2];
-                heard.push(Heard::Function { about, response });
+                // It is complete. Or there is no such task (11.6.1): what became of it was told before, or a reset that another host has asked
+                // for has ended it, of which nobody tells.
+                let is_done = response <= 1;
+                let over = concerned.into_iter().filter(|_| is_done);
+                let over = over.filter_map(|tag| self.flights.remove(&tag));
+                let over = over.map(|flight| flight.what).collect();
+                heard.push(Heard::Function { about, response, over });
             }
             opcode::R2T => {
                 let (at, length) = (u32_at(header, 40) as usize, u32_at(header, 44) as usize);

@@ -1,5 +1,6 @@
 //! What of a segment was never written, or was unmapped: that is not moved, but made a hole where it goes. Which blocks of a chunk are
-//! allocated is asked for once, before anything of the chunk is read, and of the next chunk meanwhile.
+//! allocated is asked for once, before anything of the chunk is read; of some chunks at once, for where there is nothing to move that is all
+//! that a copy waits for.
 
 use crate::Cx;
 use crate::session::Session;
@@ -13,6 +14,8 @@ use amita_types::{BLOCK_BYTES, MAX_IO_BYTES};
 
 /// A shorter hole between data is copied with it: two pieces more cost more than its zeros.
 const MIN_HOLE_BYTES: u64 = 64 << 10;
+/// Chunks of which it is known, or asked, what they have: the one that is copied, and those behind it.
+const MAX_MAPS: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Which blocks of a chunk are allocated, where a segment comes from.
@@ -52,7 +55,11 @@ pub(super) fn run_at(
     let maps = &mut session.engine.request(slot).own.maps;
     while maps.pop_front_if(|map| map.offset < chunk).is_some() {}
     let mut next = maps.back().map_or(chunk, |map| map.offset.saturating_add(chunk_bytes));
-    while next < end && next <= chunk.saturating_add(chunk_bytes) {
+    let room = MAX_MAPS.saturating_sub(maps.len());
+    for _ in 0..room {
+        if next >= end {
+            break;
+        }
         let request = session.engine.request(slot);
         request.source = segment.from.source;
         let map = Map {
