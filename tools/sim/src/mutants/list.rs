@@ -187,7 +187,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("reinstate-at-once", "R9", of_iscsi!(ReinstateAtOnce), &[698]),
         cluster("conflict-is-good", "I1", of_iscsi!(ConflictIsGood), &[188]),
         cluster("any-host", "R9", of_gateway!(AnyHost), &[249]),
-        cluster("preempt-at-once", "R9", of_gateway!(PreemptAtOnce), &[]),
+        cluster("preempt-at-once", "R9", of_gateway!(PreemptAtOnce), &[1480]),
         cluster("any-attempt", "R10", of_gateway!(AnyAttempt), &[]),
         cluster("forget-old-shard", "R10", of_gateway!(ForgetOldShard), &[]),
         cluster("keep-opening", "R10", of_gateway!(KeepOpening), &[]),
