@@ -3,7 +3,7 @@
 use crate::world::{VOLUME, VOLUME_BYTES, World};
 use amita_control::admin;
 use amita_harness::cluster::METADATA_FILE;
-use amita_metadata::{Call, Transact};
+use amita_metadata::Call;
 use amita_types::map;
 use std::path::Path;
 
