@@ -10,6 +10,9 @@ use std::time::Duration;
 /// The whole suite takes a minute on a machine that has little else to do.
 const LONGEST: Duration = Duration::from_secs(900);
 
+/// What a gateway says where the machine has so much else to do that a core waits for seconds: the suite takes long enough to meet it.
+const STARVED: &str = "did not run for";
+
 /// Why tests are skipped, by how their words begin.
 const SKIPPED: &[&str] = &[
     "SANITIZE",
@@ -185,7 +188,7 @@ fn every_test_passes_by_two_gateways() {
         "{}",
         fixed.text
     );
-    world.end(&[REFUSED]);
+    world.end(&[REFUSED, STARVED]);
 }
 
 #[test]
@@ -199,7 +202,7 @@ fn every_test_passes_with_large_blocks() {
     let (world, iqn) = two_gateways("4096");
     let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
     run_by_two(&world, &both, FAILS_WITH_4096).judge(FAILS_WITH_4096, &[NO_PART_BLOCKS]);
-    world.end(&[REFUSED]);
+    world.end(&[REFUSED, STARVED]);
 }
 
 /// By the gateway that owns the volume, and by one that passes on all that it is asked for.
@@ -210,5 +213,5 @@ fn every_test_passes_by_one_gateway() {
     for node in 0..2 {
         run(&world, "ALL", &[url(&world, node, &iqn, 0)]).judge(FAILS_WITH_512, &[ONE_PATH]);
     }
-    world.end(&[REFUSED]);
+    world.end(&[REFUSED, STARVED]);
 }
