@@ -268,7 +268,7 @@ fn ordered_tasks_are_carried_out_in_order() {
 }
 
 /// What names a logical unit: its designator of type NAA, from page 83h.
-fn designator(host: &mut Host, world: &mut World, lun: u16) -> Vec<u8> {
+pub(super) fn designator(host: &mut Host, world: &mut World, lun: u16) -> Vec<u8> {
     let mut cdb = [0; 16];
     (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 1, 0x83, 252);
     let page = host.run(world, command(lun, 0xc0, 252, cdb), &[]).data;

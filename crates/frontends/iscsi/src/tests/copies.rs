@@ -1,24 +1,10 @@
 //! EXTENDED COPY: what is moved, and in which order; what it meets on its way.
 
+use super::commands::designator;
 use super::*;
 use amita_frontend::service::Source;
 use amita_scsi::Lun;
 use amita_types::io::{IoError, Op};
-
-/// What names a logical unit: its designator of type NAA, from page 83h.
-fn designator(host: &mut Host, world: &mut World, lun: u16) -> Vec<u8> {
-    let mut cdb = [0; 16];
-    (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 1, 0x83, 252);
-    let page = host.run(world, command(lun, 0xc0, 252, cdb), &[]).data;
-    let mut rest = &page[4..];
-    loop {
-        let length = 4 + usize::from(rest[3]);
-        if rest[1] & 0x3f == 3 {
-            return rest[..length].to_vec();
-        }
-        rest = &rest[length..];
-    }
-}
 
 /// From which logical unit to which, how many blocks of 4 KiB, and from which of them to which.
 type Part = (u16, u16, u16, u64, u64);
