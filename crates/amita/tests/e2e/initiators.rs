@@ -353,8 +353,15 @@ fn an_initiator_sees_what_it_was_allowed_and_nothing_else() {
     world.amita_done(&["target", "create", "far", "--any-initiator", "--gateway", "n3"]);
     world.amita_done(&["initiator", "allow", "db", ONE]);
     world.amita_done(&["initiator", "allow", "db", OTHER, "--lun", "5", "--lun", "300"]);
+    // While settings change, a gateway may not have heard yet of what another one tells already, or a LUN be gone between its being told
+    // and its being asked: the tool ends with an error then.
     let luns = |initiator: &str| -> Vec<u16> {
-        let said = seen(&world, 0, initiator).success().expect("it is let in").text;
+        let answer = seen(&world, 0, initiator);
+        if !answer.status.success() {
+            eprintln!("{initiator} sees: {}", answer.text);
+            return Vec::new();
+        }
+        let said = answer.text;
         // It lists them once for each portal of the target, in any order.
         let portals: Vec<&str> = said.split("Target:").filter(|told| told.starts_with(iqn)).collect();
         let luns_of = |told: &&str| -> Vec<u16> {
@@ -364,10 +371,13 @@ fn an_initiator_sees_what_it_was_allowed_and_nothing_else() {
             fields.map(|field| field & 0x3fff).collect()
         };
         let mut told: Vec<Vec<u16>> = portals.iter().map(luns_of).collect();
-        assert_eq!(told.len(), 3, "{said}");
+        let portals = told.len();
         told.dedup();
-        // A gateway may hear of what was allowed before another one does.
-        if told.len() == 1 { told.remove(0) } else { Vec::new() }
+        if portals == 3 && told.len() == 1 {
+            return told.remove(0);
+        }
+        eprintln!("{initiator} sees: {said}");
+        Vec::new()
     };
     eventually("both see theirs", || {
         luns(ONE) == [0, 5, 300] && luns(OTHER) == [5, 300]
