@@ -169,6 +169,8 @@ set_record() { # IQN PLACE NAME=VALUE
 
 disconnect() { # IQN: until nothing of it is left
     local session map
+    # Who closes a disk that was written makes udev read it, and what it reads of a map that is being taken away is an error in the kernel's log.
+    udevadm settle --timeout=5
     for session in $(sessions "$1"); do
         for disk in "$sessions_folder/$session"/device/target*/*/block/*; do
             [ -e "$disk" ] && map=$(map_of "${disk##*/}") || continue
