@@ -222,6 +222,11 @@ impl Session {
         self.tags.is_empty()
     }
 
+    /// Is nothing of it under way at volumes, or waits for that?
+    pub fn is_settled(&self) -> bool {
+        self.engine.is_empty()
+    }
+
     /// Is its host there only to discover? Anybody may.
     pub fn is_guest(&self) -> bool {
         self.target.is_none()

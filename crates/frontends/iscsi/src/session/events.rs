@@ -6,7 +6,7 @@ use super::{Session, functions, logout, resets, work};
 use crate::Cx;
 use crate::connection::End;
 use crate::faults::Fault as Planted;
-use crate::hub::Reply;
+use crate::hub::{Call, Reply};
 use amita_frontend::engine::Protocol as _;
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::{Event, Source};
@@ -35,7 +35,10 @@ impl Session {
             Reply::Reinstated => {
                 let why = CloseReason::Refused("the initiator has logged in anew".into());
                 match self.port.config().faults.has(Planted::ReinstateAtOnce) {
-                    true => Err(End::After(why)),
+                    true => {
+                        cx.service.register(self.engine.front(), 0, Box::new(Call::Leave));
+                        Err(End::After(why))
+                    }
                     false => logout::end(self, why, cx),
                 }
             }
