@@ -9,7 +9,6 @@ use crate::port::Port;
 use crate::session::Session;
 use crate::session::report::SessionReport;
 use crate::wire::{Incoming, Link, Taken, opcode};
-use amita_frontend::compute::source_of;
 use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::service::{Event, FrontId, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
@@ -66,7 +65,7 @@ pub struct IscsiFront {
 impl IscsiFront {
     /// A new connection; `peer` is where it comes from.
     pub fn accept(port: Rc<Port>, id: FrontId, now: Time, peer: SocketAddr) -> IscsiFront {
-        let entry = Entry::new(source_of(peer.ip()), port.config());
+        let entry = Entry::new(peer.ip(), port.config());
         IscsiFront {
             id,
             phase: Phase::Login(Box::new(entry)),
