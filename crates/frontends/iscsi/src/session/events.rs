@@ -77,8 +77,9 @@ impl Session {
             .and_then(|name| catalog.detail(name))
             .is_some_and(|detail| detail.leaving);
         let before = std::mem::replace(&mut self.target, target);
-        if self.rests_on.is_none() {
-            self.nexus.barred = catalog.barred_without_proof(&self.names.initiator);
+        let common = std::mem::replace(&mut self.common, self.port.common());
+        if self.rests_on.is_none() && !Arc::ptr_eq(&self.common.barring, &common.barring) {
+            self.nexus.barred = self.common.barring.names(&self.names.initiator);
         }
         self.catalog = catalog;
         if is_leaving {
@@ -87,7 +88,9 @@ impl Session {
         if self.is_guest() {
             return Ok(());
         }
-        resets::look(self, cx)?;
+        if !Arc::ptr_eq(&self.common.resets, &common.resets) {
+            resets::look(self, cx)?;
+        }
         self.withdraw(before.as_ref(), cx)?;
         self.withdraw_copies(cx)
     }
