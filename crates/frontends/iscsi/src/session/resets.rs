@@ -102,8 +102,8 @@ fn units(session: &Session, scope: Scope) -> impl Iterator<Item = &Arc<Unit>> {
     units.filter(move |unit| is_meant(scope, unit.number) && !unit.is_write_protected())
 }
 
-/// The session's initiator has asked for it, and its tasks are ended: the owners count it.
-pub(super) fn begin(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) {
+/// The session's initiator has asked for it, and its tasks up to that serial are ended: the owners count it.
+pub(super) fn begin(session: &mut Session, scope: Scope, up_to: u64, cx: &mut Cx<'_>) {
     let is_counted = session.catalog.scsi.extended_reservations;
     let waiting = match is_counted {
         true => units(session, scope).map(|unit| unit.volume).collect(),
@@ -111,7 +111,7 @@ pub(super) fn begin(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) {
     };
     session.resets.waiting = waiting;
     session.resets.counts.clear();
-    session.resets.up_to = session.task_serial;
+    session.resets.up_to = up_to;
     session.resets.has_failed = false;
     ask(session, cx);
 }
