@@ -174,7 +174,7 @@ fn attach_makes_what_is_missing_once_and_says_what_each_kind_of_host_has_to_do()
     let naa = first["naa"].as_str().expect("a name");
     let discovery = &again["linux"]["connect"][0];
     assert_eq!(
-        discovery, "iscsiadm -m discovery -t sendtargets -p 192.0.2.1:3260",
+        discovery, "iscsiadm -m discoverydb -t sendtargets -p 192.0.2.1:3260 -o new --discover",
         "{again}"
     );
     for system in ["linux", "esxi", "windows"] {
