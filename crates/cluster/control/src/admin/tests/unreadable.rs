@@ -99,7 +99,7 @@ fn what_else_goes_by_what_volumes_are_used_for_is_stopped_alike() {
     let listed = targets(&meta).unwrap();
     let names: Vec<&str> = listed.readable.iter().map(|found| found.name.as_str()).collect();
     assert_eq!((names, listed.unreadable.len()), (vec!["t"], 1));
-    assert_eq!(luns(&meta, None).unwrap().len(), 0);
+    assert!(crate::admin::luns(&meta, None).unwrap().is_empty());
     let said = is_stopped(listed.whole()).unwrap();
     assert!(said.contains("target odd"), "{said}");
     // A name is not given twice, as little as an iSCSI name.
