@@ -131,7 +131,8 @@ fn one_address_cannot_have_all_places() {
 #[test]
 fn hosts_of_one_network_are_several() {
     let mut hub = Hub::default();
-    let host = |number: u16| Holder::Unproven([0x2001, 0xdb8, 1, 2, 0, 0, 0, number].into());
+    // The address that is all zeros behind the prefix is no host's.
+    let host = |number: u16| Holder::Unproven([0x2001, 0xdb8, 1, 2, 0, 0, 0, number + 1].into());
     let mut number = 0;
     for _ in 0..MAX_SESSIONS_OF_NETWORK / 8 {
         for isid in 0..8 {
