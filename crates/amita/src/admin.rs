@@ -2,7 +2,7 @@
 
 use crate::cli::Endpoints;
 use amita_control::access::{Action, Caller, Denied, Reader, Session};
-use amita_control::admin::{self, AdminError, Code, Status};
+use amita_control::admin::{self, AdminError, Code, Listed, Status};
 use amita_metadata::Transact;
 use amita_metadata::client::{Client, Watch};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -80,6 +80,18 @@ impl Admin {
     pub fn status(&self) -> Result<Status> {
         admin::status(&self.reader()).described()
     }
+}
+
+/// What of a list can be read; of the rest it is said what it is.
+///
+/// # Errors
+/// The list cannot be had.
+pub fn readable<T>(listed: std::result::Result<Listed<T>, AdminError>) -> std::result::Result<Vec<T>, AdminError> {
+    let Listed { readable, unreadable } = listed?;
+    for why in unreadable {
+        log::warn!("{why}");
+    }
+    Ok(readable)
 }
 
 /// Errors of the operations, as people read them.

@@ -2,7 +2,7 @@
 
 pub(crate) mod keys;
 
-use crate::admin::{Admin, Described};
+use crate::admin::{Admin, Described, readable};
 use crate::cli::Endpoints;
 use amita_control::access::{Action, Reader};
 use amita_control::admin::{self, HostKeys, Secret};
@@ -230,8 +230,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::List { json } => {
-            let subsystems = admin::subsystems(&reader).described()?;
-            let hosts = admin::hosts(&reader).described()?;
+            let subsystems = readable(admin::subsystems(&reader)).described()?;
+            let hosts = readable(admin::hosts(&reader)).described()?;
             let shown: Vec<Shown> = hosts.iter().map(|host| Shown::of(host, &subsystems)).collect();
             print(*json, &shown, || {
                 let mut table = Table::new(&["host", "has to prove", "allowed in"]);
@@ -259,7 +259,7 @@ fn told(nqn: &str, name: &str, subsystem: &Subsystem, may_connect: bool) -> serd
 }
 
 fn show(reader: &Reader<'_>, host: &Host, as_json: bool, generated: &[Generated]) -> Result<()> {
-    let shown = Shown::of(host, &admin::subsystems(reader).described()?);
+    let shown = Shown::of(host, &readable(admin::subsystems(reader)).described()?);
     print(as_json, &shown, || {
         let mut text = format!("Host {} is known; it has to prove: {}.\n", shown.nqn, shown.proofs());
         if !generated.is_empty() {
@@ -294,7 +294,7 @@ fn reseal(metadata: &Admin, file: &std::path::Path, as_json: bool) -> Result<()>
 /// How many keys were sealed anew.
 fn reseal_all(meta: &dyn Transact, key: &SealKey) -> std::result::Result<usize, Resealing> {
     let mut count = 0;
-    for host in admin::hosts(meta)? {
+    for host in admin::hosts(meta)?.whole()? {
         let again = |field: &'static str, sealed: &str| -> std::result::Result<String, Resealing> {
             let text = key.unseal(&host.nqn, field, sealed).map_err(Resealing::Seal)?;
             key.seal(&host.nqn, field, &text).map_err(Resealing::Seal)
@@ -304,7 +304,7 @@ fn reseal_all(meta: &dyn Transact, key: &SealKey) -> std::result::Result<usize, 
             count += secrets.iter().flatten().count();
         }
     }
-    for initiator in admin::initiators(meta)? {
+    for initiator in admin::initiators(meta)?.whole()? {
         let name = &initiator.name;
         let again = |field: &'static str, sealed: &str| -> std::result::Result<String, Resealing> {
             let text = key.unseal(name, field, sealed).map_err(Resealing::Seal)?;

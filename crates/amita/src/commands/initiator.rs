@@ -4,7 +4,7 @@ mod keys;
 mod sessions;
 
 use super::target::seen;
-use crate::admin::{Admin, Described};
+use crate::admin::{Admin, Described, readable};
 use crate::by_api::rest::Rest;
 use crate::cli::Endpoints;
 use amita_control::access::{Action, Reader};
@@ -222,8 +222,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             show(&reader, &changed.described()?, arguments.json, &generated)
         }
         Command::List { json } => {
-            let targets = admin::targets(&reader).described()?;
-            let initiators = admin::initiators(&reader).described()?;
+            let targets = readable(admin::targets(&reader)).described()?;
+            let initiators = readable(admin::initiators(&reader)).described()?;
             let shown: Vec<Shown> = initiators.iter().map(|known| Shown::of(known, &targets)).collect();
             print(*json, &shown, || {
                 let mut table = Table::new(&["initiator", "has to prove", "allowed in"]);
@@ -316,7 +316,7 @@ fn user(named: Option<&str>, own: bool) -> ChapUser {
 }
 
 fn show(reader: &Reader<'_>, initiator: &IscsiInitiator, as_json: bool, generated: &[Generated]) -> Result<()> {
-    let shown = Shown::of(initiator, &admin::targets(reader).described()?);
+    let shown = Shown::of(initiator, &readable(admin::targets(reader)).described()?);
     print(as_json, &shown, || {
         let mut text = format!(
             "Initiator {} is known; it has to prove: {}.\n",

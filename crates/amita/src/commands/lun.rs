@@ -1,6 +1,6 @@
 //! `amita lun`: volumes, and snapshots of them, under a number in a target.
 
-use crate::admin::{Admin, Described};
+use crate::admin::{Admin, Described, readable};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, LunSpec, LunStatus};
@@ -119,6 +119,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::List { target, json } => {
+            if target.is_none() {
+                // Of those whose records nobody can read it is said so.
+                readable(admin::targets(&metadata.reader())).described()?;
+            }
             let found = admin::luns(&metadata.reader(), target.as_deref()).described()?;
             print(*json, &found, || table_of(&found, true).text())
         }

@@ -1,7 +1,7 @@
 //! `amita namespace`: volumes, and snapshots of them, under a number in a subsystem.
 
 use super::subsystem::table_of;
-use crate::admin::{Admin, Described};
+use crate::admin::{Admin, Described, readable};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin;
@@ -94,6 +94,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::List { subsystem, json } => {
+            if subsystem.is_none() {
+                // Of those whose records nobody can read it is said so.
+                readable(admin::subsystems(&metadata.reader())).described()?;
+            }
             let found = admin::namespaces(&metadata.reader(), subsystem.as_deref()).described()?;
             print(*json, &found, || table_of(&found, true).text())
         }

@@ -1,6 +1,6 @@
 //! `amita subsystem`: what hosts connect to by NVMe/TCP.
 
-use crate::admin::{Admin, Described};
+use crate::admin::{Admin, Described, readable};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, NamespaceStatus, SubsystemChange, SubsystemSpec};
@@ -262,7 +262,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let namespaces = admin::namespaces(&metadata.reader(), None).described()?;
-    let subsystems = admin::subsystems(&metadata.reader()).described()?;
+    let subsystems = readable(admin::subsystems(&metadata.reader())).described()?;
     let shown: Vec<Shown> = subsystems
         .into_iter()
         .map(|subsystem| {

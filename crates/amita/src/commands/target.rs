@@ -1,7 +1,7 @@
 //! `amita target`: what initiators log in to by iSCSI.
 
 use super::lun::table_of;
-use crate::admin::{Admin, Described};
+use crate::admin::{Admin, Described, readable};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, LunStatus, SpaceWarning, TargetChange, TargetSpec};
@@ -22,7 +22,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show a target: who serves it, who may log in, and its LUNs
+    /// Show a target: who serves it, who may log in, and its LUNs (who is logged in: `amita initiator sessions --target NAME`)
     Show {
         /// Its name
         name: String,
@@ -307,7 +307,7 @@ fn show(found: IscsiTarget, as_json: bool, metadata: &Admin) -> Result<()> {
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let luns = admin::luns(&metadata.reader(), None).described()?;
-    let targets = admin::targets(&metadata.reader()).described()?;
+    let targets = readable(admin::targets(&metadata.reader())).described()?;
     let shown: Vec<Shown> = targets
         .into_iter()
         .map(|target| {

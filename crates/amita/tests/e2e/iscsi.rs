@@ -134,6 +134,14 @@ fn a_targets_record_that_nobody_can_read_stops_what_it_may_speak_of_and_goes() {
     ] {
         assert!(refused.text.contains(words), "{words}: {}", refused.text);
     }
+    // Of it alone nothing is told.
+    world.amita_done(&["target", "create", "even"]);
+    let listed = world.amita_done(&["target", "list"]);
+    assert!(listed.contains("even"), "{listed}");
+    world.amita_done(&["initiator", "allow", "even", LINUX]);
+    for list in ["lun", "initiator"] {
+        world.amita_done(&[list, "list"]);
+    }
     world.amita_done(&["volume", "delete", "other"]);
     let refused = world.amita(&["target", "delete", "odd", "--yes"]);
     assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
@@ -174,7 +182,7 @@ fn attach_makes_what_is_missing_once_and_says_what_each_kind_of_host_has_to_do()
     let naa = first["naa"].as_str().expect("a name");
     let discovery = &again["linux"]["connect"][0];
     assert_eq!(
-        discovery, "iscsiadm -m discovery -t sendtargets -p 192.0.2.1:3260",
+        discovery, "iscsiadm -m discoverydb -t sendtargets -p 192.0.2.1:3260 -o new --discover",
         "{again}"
     );
     for system in ["linux", "esxi", "windows"] {

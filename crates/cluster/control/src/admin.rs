@@ -129,6 +129,7 @@ pub use trash::{
     Bin, Purged, PurgedVolume, TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash,
     undelete_volume,
 };
+pub use unreadable::Listed;
 pub use volume::{
     MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_volume, volume, volumes, with_deleted, with_former,
 };

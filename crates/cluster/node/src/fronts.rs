@@ -113,6 +113,16 @@ pub enum FrontRequest {
     },
 }
 
+impl FrontRequest {
+    /// Whose host goes on by another path when its connection is gone, so that it must not be carried out then; none: it may be.
+    fn front_of_host(&self) -> Option<FrontId> {
+        match self {
+            FrontRequest::Submit { front, .. } | FrontRequest::Reserve { front, .. } => Some(*front),
+            _ => None,
+        }
+    }
+}
+
 /// The requests of one pass, in order.
 #[derive(Default)]
 pub struct FrontRequests {
@@ -378,9 +388,9 @@ impl Fronts {
         for front in &fronts {
             self.end(driver, front.0);
         }
-        self.requests.queue.retain(|ask| match ask {
-            FrontRequest::Submit { front, .. } => fronts.binary_search(front).is_err(),
-            _ => true,
+        self.requests.queue.retain(|ask| {
+            let front = ask.front_of_host();
+            front.is_none_or(|front| fronts.binary_search(&front).is_err())
         });
         fronts.len()
     }
@@ -403,7 +413,7 @@ impl Fronts {
         if !gone.is_empty() {
             self.requests
                 .queue
-                .retain(|request| !matches!(request, FrontRequest::Submit { front, .. } if gone.contains(front)));
+                .retain(|request| request.front_of_host().is_none_or(|front| !gone.contains(&front)));
         }
         gone
     }

@@ -2,6 +2,7 @@
 
 use crate::view::View;
 use amita_control::admin::chap_field;
+use amita_frontend::reservation::State;
 use amita_iscsi::{Initiator, Secret, TargetDetail};
 use amita_keys::{SealError, SealKey};
 use amita_scsi::token::KEY_BYTES;
@@ -85,12 +86,7 @@ impl IscsiCataloguer {
                 *target = before.clone();
             }
         }
-        let units = targets.iter().flat_map(|target| &target.units);
-        // Nobody reserves what was.
-        let volumes = units.filter(|unit| unit.source().is_head()).map(|unit| unit.volume);
-        let reservations = volumes
-            .filter_map(|volume| Some((volume, view.reservation(volume)?.clone())))
-            .collect();
+        let reservations = reservations(view, &targets);
         let here = groups
             .iter()
             .find(|group| group.node == self.node)
@@ -131,6 +127,27 @@ impl IscsiCataloguer {
             portals,
             initiators,
             details,
+        });
+        Some(self.made.clone())
+    }
+
+    /// The same, where nothing but reservations has changed: those can many times in a second, and of thousands of logical units nothing else is
+    /// looked at then.
+    pub fn make_reserved(&mut self, view: &View) -> Option<Arc<amita_iscsi::Catalog>> {
+        let made = &self.made;
+        let reservations = reservations(view, &made.scsi.targets);
+        // Before there are any settings there are none of this either.
+        if made.scsi.revision == 0 || made.scsi.reservations == reservations {
+            return None;
+        }
+        let scsi = amita_scsi::Catalog {
+            revision: made.scsi.revision + 1,
+            reservations,
+            ..amita_scsi::Catalog::clone(&made.scsi)
+        };
+        self.made = Arc::new(amita_iscsi::Catalog {
+            scsi: Arc::new(scsi),
+            ..amita_iscsi::Catalog::clone(made)
         });
         Some(self.made.clone())
     }
@@ -305,6 +322,14 @@ fn barred(name: &str) -> Initiator {
 /// Is it one as it is kept? Nothing else stands in a record that was made by a command, and whatever stands there is said to initiators.
 fn is_name(name: &str) -> bool {
     iscsi_name::canonical(name).is_ok_and(|canonical| canonical == name)
+}
+
+/// How the volumes are reserved that are logical units. Nobody reserves what was.
+fn reservations(view: &View, targets: &[Arc<Target>]) -> BTreeMap<VolumeId, Arc<State>> {
+    let units = targets.iter().flat_map(|target| &target.units);
+    let volumes = units.filter(|unit| unit.source().is_head()).map(|unit| unit.volume);
+    let reserved = volumes.filter_map(|volume| Some((volume, view.reservation(volume)?.clone())));
+    reserved.collect()
 }
 
 /// Does the gateway serve the target?

@@ -1,8 +1,11 @@
 //! What the cluster's settings say of iSCSI, as one node sees it: beside the [SCSI side](amita_scsi::Catalog) of it, where portals
 //! are, and what initiators have to prove.
 
+mod common;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use common::{Common, ResetCounts};
 
 use amita_scsi::Target;
 use amita_scsi::unit::Alua;
@@ -41,15 +44,6 @@ impl Catalog {
     pub fn chap(&self, name: &str) -> Option<(&Initiator, &Secret)> {
         let initiator = self.initiator(name)?;
         Some((initiator, initiator.chap.as_ref()?))
-    }
-
-    /// Targets to which that initiator cannot log in without a proof, though they admit its name.
-    #[must_use]
-    pub fn barred_without_proof(&self, initiator: &str) -> Vec<String> {
-        let strict = self.details.iter().filter(|(_, detail)| detail.chap_required);
-        let admits = |name: &str| self.scsi.target(name).is_some_and(|target| target.admits(initiator));
-        let barred = strict.filter(|(name, _)| admits(name));
-        barred.map(|(name, _)| name.clone()).collect()
     }
 
     /// This gateway's tag: that of its portal group.

@@ -9,7 +9,6 @@ use crate::port::Port;
 use crate::session::Session;
 use crate::session::report::SessionReport;
 use crate::wire::{Incoming, Link, Taken, opcode};
-use amita_frontend::compute::source_of;
 use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::service::{Event, FrontId, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
@@ -59,18 +58,21 @@ pub struct IscsiFront {
     closing: Option<(CloseReason, Time)>,
     /// [`Flow::Close`] was said: nothing is done any more.
     closed: Option<CloseReason>,
+    /// Its session is over, and something of it was still under way: its place is kept until the connection is gone.
+    keeps_place: bool,
 }
 
 impl IscsiFront {
     /// A new connection; `peer` is where it comes from.
     pub fn accept(port: Rc<Port>, id: FrontId, now: Time, peer: SocketAddr) -> IscsiFront {
-        let entry = Entry::new(source_of(peer.ip()), port.config());
+        let entry = Entry::new(peer.ip(), port.config());
         IscsiFront {
             id,
             phase: Phase::Login(Box::new(entry)),
             login_by: Some(now.plus(port.config().login_timeout)),
             closing: None,
             closed: None,
+            keeps_place: false,
             portal: None,
             port,
         }
@@ -173,18 +175,26 @@ impl IscsiFront {
                 if self.closing.is_none() {
                     self.closing = Some((reason, now.plus(GOODBYE_TIMEOUT)));
                 }
-                self.leave(service);
+                self.leave(service, false);
                 Flow::Go
             }
         }
     }
 
-    /// What the register and the service hold for it is given back.
-    fn leave(&mut self, service: &mut dyn StorageService) {
-        match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Session(_) => service.register(self.id, 0, Box::new(Call::Leave)),
-            Phase::Login(entry) if entry.is_asking() => service.register(self.id, 0, Box::new(Call::Leave)),
-            Phase::Login(_) | Phase::Over => {}
+    /// What the register and the service hold for it is given back; the place of a session of which something is under way, only when its
+    /// connection is gone. What waits in the service goes with that, and the next session of the same initiator port, which does again what this
+    /// one has not answered, begins behind it: else the old I/O could come behind the new.
+    fn leave(&mut self, service: &mut dyn StorageService, is_gone: bool) {
+        let leaves = match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Session(session) => {
+                self.keeps_place = !session.is_settled() && !is_gone;
+                !self.keeps_place
+            }
+            Phase::Login(entry) => entry.is_asking(),
+            Phase::Over => is_gone && std::mem::take(&mut self.keeps_place),
+        };
+        if leaves {
+            service.register(self.id, 0, Box::new(Call::Leave));
         }
     }
 
@@ -345,6 +355,6 @@ impl Front for IscsiFront {
     }
 
     fn closed(&mut self, service: &mut dyn StorageService) {
-        self.leave(service);
+        self.leave(service, true);
     }
 }

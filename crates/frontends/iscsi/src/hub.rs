@@ -14,6 +14,7 @@ mod tests;
 
 use crate::login::Status;
 use amita_frontend::ConnectionId;
+use amita_frontend::compute::source_of;
 use amita_types::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -27,6 +28,9 @@ pub const MAX_DISCOVERIES: usize = 2 << 10;
 pub const MAX_SESSIONS_OF_HOLDER: usize = 64;
 /// Discovery sessions of one.
 pub const MAX_DISCOVERIES_OF_HOLDER: usize = 32;
+/// Sessions with one target from one IPv6 network of 64 bits of those that have proven nothing: all hosts of a network for storage are in
+/// one, but so are all the addresses that a single host can take.
+pub const MAX_SESSIONS_OF_NETWORK: usize = 1024;
 /// Sessions, out of [`MAX_SESSIONS`], that only initiators which have proven themselves get.
 pub const KEPT_FOR_PROVEN: usize = 4 << 10;
 
@@ -54,7 +58,7 @@ impl Party {
 pub enum Holder {
     /// An initiator that has proven to be the one of that name.
     Proven(String),
-    /// Whoever connects from there: a name that nothing stands behind is anybody's.
+    /// Whoever connects from there: a name that nothing stands behind is anybody's. To discover, a network ([`source_of`]); else an address.
     Unproven(IpAddr),
 }
 
@@ -135,6 +139,8 @@ pub struct Hub {
     waiting: BTreeMap<ConnectionId, ConnectionId>,
     /// How many places are whose, by target.
     held: BTreeMap<(String, Holder), usize>,
+    /// How many of those of initiators that have proven nothing are of a network that is more than one address.
+    networks: BTreeMap<(String, IpAddr), usize>,
     /// How many are discovery sessions, and how many are of initiators that have proven nothing.
     discoveries: usize,
     unproven: usize,
@@ -171,6 +177,17 @@ impl Hub {
         self.said.push_back((to, tag, reply));
     }
 
+    /// The network that a normal session is counted by, beside its holder.
+    fn network(party: &Party, holder: &Holder) -> Option<(String, IpAddr)> {
+        match holder {
+            Holder::Unproven(address) if !party.is_discovery() => {
+                let network = source_of(*address);
+                (network != *address).then(|| (party.target.clone(), network))
+            }
+            _ => None,
+        }
+    }
+
     fn has_room(&self, party: &Party, holder: &Holder) -> bool {
         let held = self.held.get(&(party.target.clone(), holder.clone())).copied();
         let held = held.unwrap_or_default();
@@ -182,6 +199,8 @@ impl Hub {
             Holder::Proven(_) => true,
             Holder::Unproven(_) => self.unproven < MAX_SESSIONS - KEPT_FOR_PROVEN,
         };
+        let of_network = Hub::network(party, holder).and_then(|network| self.networks.get(&network));
+        let has_place = has_place && of_network.is_none_or(|count| *count < MAX_SESSIONS_OF_NETWORK);
         held < MAX_SESSIONS_OF_HOLDER && normal < MAX_SESSIONS && has_place
     }
 
@@ -220,6 +239,9 @@ impl Hub {
             return Reply::Refused(Status::OUT_OF_RESOURCES);
         };
         *self.held.entry((party.target.clone(), holder.clone())).or_default() += 1;
+        if let Some(network) = Hub::network(&party, &holder) {
+            *self.networks.entry(network).or_default() += 1;
+        }
         match party.is_discovery() {
             true => self.discoveries += 1,
             false => {
@@ -318,12 +340,19 @@ impl Hub {
                 self.ports.remove(&session.party);
             }
         }
-        let holding = (session.party.target.clone(), session.holder.clone());
-        if let Some(held) = self.held.get_mut(&holding) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&holding);
-            }
+        give_back(&mut self.held, (session.party.target.clone(), session.holder.clone()));
+        if let Some(network) = Hub::network(&session.party, &session.holder) {
+            give_back(&mut self.networks, network);
+        }
+    }
+}
+
+/// One place less is counted there.
+fn give_back<K: Ord>(counts: &mut BTreeMap<K, usize>, of: K) {
+    if let Some(count) = counts.get_mut(&of) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&of);
         }
     }
 }

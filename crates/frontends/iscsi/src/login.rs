@@ -18,6 +18,7 @@ use crate::hub::{Holder, Party};
 use crate::negotiation::{Negotiation, Phase};
 use crate::port::Config;
 use crate::text::{Gathered, Pair, Text, find, parse};
+use amita_frontend::compute::source_of;
 use amita_scsi::Target;
 use amita_types::iscsi_name;
 use security::Security;
@@ -210,7 +211,10 @@ impl Login {
         };
         let holder = match self.security.has_proven() {
             true => Holder::Proven(names.initiator.clone()),
-            false => Holder::Unproven(self.peer),
+            false => Holder::Unproven(match party.is_discovery() {
+                true => source_of(self.peer),
+                false => self.peer.to_canonical(),
+            }),
         };
         Some((party, holder))
     }

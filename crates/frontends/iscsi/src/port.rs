@@ -1,6 +1,6 @@
 //! One core's side of the target.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Common};
 use crate::chap::Algorithm;
 use crate::faults::Faults;
 use crate::negotiation::Wishes;
@@ -99,6 +99,8 @@ impl Config {
 #[derive(Debug, Default)]
 pub struct Port {
     catalog: RefCell<Arc<Catalog>>,
+    /// What follows from it for many sessions alike.
+    common: RefCell<Common>,
     config: Config,
     source: Source,
     calendar: Calendar,
@@ -155,8 +157,15 @@ impl Port {
         self.catalog.borrow().clone()
     }
 
+    /// What follows from them for many sessions alike.
+    pub(crate) fn common(&self) -> Common {
+        self.common.borrow().clone()
+    }
+
     /// Takes new settings. The caller then tells every front ([`amita_frontend::Event::Settings`]).
     pub fn set_catalog(&self, catalog: Arc<Catalog>) {
+        let common = Common::of(&catalog, &self.common.borrow());
+        *self.common.borrow_mut() = common;
         *self.catalog.borrow_mut() = catalog;
     }
 

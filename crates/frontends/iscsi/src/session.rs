@@ -34,7 +34,7 @@ mod transfer;
 mod work;
 
 use crate::Cx;
-use crate::catalog::{Catalog, Initiator};
+use crate::catalog::{Catalog, Common, Initiator};
 use crate::connection::End;
 use crate::login::{Login, Names};
 use crate::negotiation::{Agreed, Negotiation};
@@ -88,6 +88,7 @@ pub(crate) struct Start {
 pub(crate) struct Session {
     port: Rc<Port>,
     catalog: Arc<Catalog>,
+    common: Common,
     link: Link,
     agreed: Agreed,
     negotiation: Negotiation,
@@ -154,7 +155,7 @@ impl Session {
             pieces: config.pieces,
             window: WINDOW,
         };
-        let catalog = port.catalog();
+        let (catalog, common) = (port.catalog(), port.common());
         let initiator = InitiatorPort {
             name: start.names.initiator.as_str().into(),
             isid: start.isid,
@@ -162,7 +163,7 @@ impl Session {
         let mut nexus = Nexus::new(initiator, catalog.tag().unwrap_or_default());
         nexus.functions = functions::offered(agreed.protocol_level);
         if rests_on.is_none() {
-            nexus.barred = catalog.barred_without_proof(&start.names.initiator);
+            nexus.barred = common.barring.names(&start.names.initiator);
         }
         let is_guest = start.target.is_none();
         if !is_guest {
@@ -192,7 +193,7 @@ impl Session {
             locks: Locks::default(),
             resets: match is_guest {
                 true => Resets::default(),
-                false => Resets::new(&catalog),
+                false => Resets::new(&common.resets),
             },
             order: Order::default(),
             text: text::Exchange::default(),
@@ -204,6 +205,7 @@ impl Session {
             lies_until: None,
             agreed,
             catalog,
+            common,
             port,
         }
     }
@@ -220,6 +222,11 @@ impl Session {
     /// Is no task under way?
     pub fn is_idle(&self) -> bool {
         self.tags.is_empty()
+    }
+
+    /// Is nothing of it under way at volumes, or waits for that?
+    pub fn is_settled(&self) -> bool {
+        self.engine.is_empty()
     }
 
     /// Is its host there only to discover? Anybody may.

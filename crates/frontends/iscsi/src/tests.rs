@@ -446,6 +446,11 @@ impl Host {
         self.judge(flow);
     }
 
+    /// The connection is gone, as whoever has it says.
+    fn gone(&mut self, world: &mut World) {
+        self.front.closed(&mut world.service);
+    }
+
     fn tick(&mut self, world: &mut World) {
         if self.closed.is_none() {
             let flow = self

@@ -5,8 +5,8 @@
 
 use super::nqn::check_nqn;
 use super::subsystem::{all_subsystems, change_subsystem, find_subsystem, put, unchanged};
-use super::unreadable::{What, named, whatever};
-use super::{AdminError, RACES, Result, get, list, names_under, put_if};
+use super::unreadable::{Listed, What, named, whatever};
+use super::{AdminError, RACES, Result, get, names_under, put_if};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Host, Subsystem};
 
@@ -83,9 +83,9 @@ impl HostKeys {
 /// All hosts by name.
 ///
 /// # Errors
-/// The metadata is away, or a record is not readable.
-pub fn hosts(meta: &dyn Transact) -> Result<Vec<Host>> {
-    list(meta, &map::hosts_prefix())
+/// The metadata is away.
+pub fn hosts(meta: &dyn Transact) -> Result<Listed<Host>> {
+    Listed::read(meta, WHAT, &map::hosts_prefix())
 }
 
 /// A host by name.

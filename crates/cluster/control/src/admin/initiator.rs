@@ -7,8 +7,8 @@ use super::host::Secret;
 use super::lun::no_lun;
 use super::subsystem::{put, unchanged};
 use super::target::{all_targets, change_target, check_iscsi_name, find_target};
-use super::unreadable::{What, named, whatever};
-use super::{AdminError, RACES, Result, get, list, names_under, put_if};
+use super::unreadable::{Listed, What, named, whatever};
+use super::{AdminError, RACES, Result, get, names_under, put_if};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, IscsiAccess, IscsiInitiator, IscsiLun, IscsiTarget};
 
@@ -129,9 +129,9 @@ fn check_user(user: &str) -> Result<()> {
 /// All initiators by name.
 ///
 /// # Errors
-/// The metadata is away, or a record is not readable.
-pub fn initiators(meta: &dyn Transact) -> Result<Vec<IscsiInitiator>> {
-    list(meta, &map::iscsi_initiators_prefix())
+/// The metadata is away.
+pub fn initiators(meta: &dyn Transact) -> Result<Listed<IscsiInitiator>> {
+    Listed::read(meta, WHAT, &map::iscsi_initiators_prefix())
 }
 
 /// An initiator by name.

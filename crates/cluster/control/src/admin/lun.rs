@@ -77,14 +77,14 @@ pub(super) fn lun_status(
     })
 }
 
-/// The LUNs of a target, or of all of them.
+/// The LUNs of a target, or of all of them that can be read.
 ///
 /// # Errors
 /// No such target; the metadata is away.
 pub fn luns(meta: &dyn Transact, name: Option<&str>) -> Result<Vec<LunStatus>> {
     let targets = match name {
         Some(name) => vec![find_target(meta, name)?.0],
-        None => targets(meta)?,
+        None => targets(meta)?.readable,
     };
     let volumes = volumes(meta)?;
     let mut all = Vec::new();

@@ -77,14 +77,14 @@ pub(super) fn snapshot_name(meta: &dyn Transact, volume: VolumeId, number: Snaps
     Ok(found.map(|(snapshot, _)| snapshot.name))
 }
 
-/// The namespaces of a subsystem, or of all of them.
+/// The namespaces of a subsystem, or of all of them that can be read.
 ///
 /// # Errors
 /// No such subsystem; the metadata is away.
 pub fn namespaces(meta: &dyn Transact, name: Option<&str>) -> Result<Vec<NamespaceStatus>> {
     let subsystems = match name {
         Some(name) => vec![find_subsystem(meta, name)?.0],
-        None => subsystems(meta)?,
+        None => subsystems(meta)?.readable,
     };
     let volumes = volumes(meta)?;
     let mut all = Vec::new();

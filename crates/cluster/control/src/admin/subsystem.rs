@@ -4,7 +4,7 @@
 //! ones that do. Nobody may connect until hosts are allowed.
 
 use super::nqn::check_nqn;
-use super::unreadable::{HasDisks, Known, named};
+use super::unreadable::{HasDisks, Known, Listed, named};
 use super::{AdminError, RACES, Result, check_name, cluster, get, json, names_under, nodes, put_if, remove};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::ClusterId;
@@ -56,12 +56,12 @@ fn first_digits(cluster: ClusterId) -> String {
 /// All subsystems by name.
 ///
 /// # Errors
-/// The metadata is away, or a record is not readable.
-pub fn subsystems(meta: &dyn Transact) -> Result<Vec<Subsystem>> {
-    all_subsystems(meta)?.whole()
+/// The metadata is away.
+pub fn subsystems(meta: &dyn Transact) -> Result<Listed<Subsystem>> {
+    Listed::read(meta, Subsystem::WHAT, &Subsystem::prefix())
 }
 
-/// The same, of which some cannot be read.
+/// The same, for who has to know what those that cannot be read may say.
 pub(super) fn all_subsystems(meta: &dyn Transact) -> Result<Known<Subsystem>> {
     Known::read(meta)
 }

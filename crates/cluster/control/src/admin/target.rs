@@ -4,7 +4,7 @@
 //! Nobody may log in until initiators are allowed.
 
 use super::subsystem::{check_gateways, each_once, put, unchanged};
-use super::unreadable::{HasDisks, Known, named};
+use super::unreadable::{HasDisks, Known, Listed, named};
 use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, put_if, remove};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::ClusterId;
@@ -82,12 +82,12 @@ pub fn default_iqn(cluster: ClusterId, name: &str) -> String {
 /// All targets by name.
 ///
 /// # Errors
-/// The metadata is away, or a record is not readable.
-pub fn targets(meta: &dyn Transact) -> Result<Vec<IscsiTarget>> {
-    all_targets(meta)?.whole()
+/// The metadata is away.
+pub fn targets(meta: &dyn Transact) -> Result<Listed<IscsiTarget>> {
+    Listed::read(meta, IscsiTarget::WHAT, &IscsiTarget::prefix())
 }
 
-/// The same, of which some cannot be read.
+/// The same, for who has to know what those that cannot be read may say.
 pub(super) fn all_targets(meta: &dyn Transact) -> Result<Known<IscsiTarget>> {
     Known::read(meta)
 }

@@ -54,7 +54,51 @@ impl HasDisks for IscsiTarget {
     }
 }
 
-/// All records of a kind.
+/// Records of a kind, by name, as far as they can be read.
+#[derive(Debug)]
+pub struct Listed<T> {
+    pub readable: Vec<T>,
+    /// Which cannot be, and why: for whoever looks. They stop nobody from seeing the others.
+    pub unreadable: Vec<AdminError>,
+}
+
+impl<T: DeserializeOwned> Listed<T> {
+    pub(super) fn read(meta: &dyn Transact, what: What, prefix: &str) -> Result<Listed<T>> {
+        let (readable, unreadable) = read(meta, what, prefix)?;
+        Ok(Listed {
+            readable,
+            unreadable: unreadable.iter().map(|found| found.error("")).collect(),
+        })
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn whole(mut self) -> Result<Vec<T>> {
+        match self.unreadable.is_empty() {
+            true => Ok(self.readable),
+            false => Err(self.unreadable.swap_remove(0)),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(meta: &dyn Transact, what: What, prefix: &str) -> Result<(Vec<T>, Vec<Unreadable>)> {
+    let reply = meta.txn(&Call::prefix(prefix))?;
+    let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
+    for found in reply.values(0) {
+        match parse(found) {
+            Ok(record) => readable.push(record),
+            Err(why) => {
+                let name = found.key.strip_prefix(prefix).unwrap_or(&found.key);
+                unreadable.push(Unreadable::of(what, name, found, &why));
+            }
+        }
+    }
+    Ok((readable, unreadable))
+}
+
+/// All records of a kind that has disks.
 #[derive(Debug)]
 pub(super) struct Known<T> {
     /// By name.
@@ -64,33 +108,8 @@ pub(super) struct Known<T> {
 
 impl<T: HasDisks> Known<T> {
     pub(super) fn read(meta: &dyn Transact) -> Result<Known<T>> {
-        let prefix = T::prefix();
-        let reply = meta.txn(&Call::prefix(prefix.as_str()))?;
-        let mut known = Known {
-            readable: Vec::new(),
-            unreadable: Vec::new(),
-        };
-        for found in reply.values(0) {
-            match parse(found) {
-                Ok(record) => known.readable.push(record),
-                Err(why) => {
-                    let name = found.key.strip_prefix(&prefix).unwrap_or(&found.key);
-                    known.unreadable.push(Unreadable::of(T::WHAT, name, found, &why));
-                }
-            }
-        }
-        Ok(known)
-    }
-
-    /// All of them.
-    ///
-    /// # Errors
-    /// One cannot be read.
-    pub(super) fn whole(self) -> Result<Vec<T>> {
-        match self.unreadable.first() {
-            None => Ok(self.readable),
-            Some(first) => Err(first.error("")),
-        }
+        let (readable, unreadable) = read(meta, T::WHAT, &T::prefix())?;
+        Ok(Known { readable, unreadable })
     }
 
     /// How many there are.

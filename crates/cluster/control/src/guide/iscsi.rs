@@ -198,7 +198,7 @@ impl Guide {
         }
         for portal in self.portals.iter().filter(|portal| !portal.alive) {
             text += &format!(
-                "\nNode {} is not alive now: its path comes when it does.\n",
+                "\nNode {} is not alive now: give the commands that connect again when it is, for the path by it.\n",
                 portal.node
             );
         }
@@ -241,8 +241,13 @@ fn linux(facts: &Facts<'_>) -> Steps {
     if chap.user.is_none()
         && let Some(first) = portals.first()
     {
-        // Nothing has to be proven: any portal tells all of them.
-        connect = vec![format!("iscsiadm -m discovery -t sendtargets -p {}", first.place())];
+        // Nothing has to be proven: any portal tells all of them. What is known already stays as it is: by itself a discovery gives the records of all
+        // targets that it finds the settings of iscsid.conf again (on Debian: they are not logged in to at a start), and takes those away
+        // whose gateway does not live just now.
+        connect = vec![format!(
+            "iscsiadm -m discoverydb -t sendtargets -p {} -o new --discover",
+            first.place()
+        )];
     }
     let set = |name: &str, value: &str| format!("iscsiadm -m node -T {target} -o update -n '{name}' -v {value}");
     let timeo = [

@@ -30,6 +30,8 @@ pub(super) struct IscsiSide {
     changed: bool,
     /// What initiators see may have changed.
     due: bool,
+    /// Reservations have: of all else that they see nothing is looked at for that.
+    reserved: bool,
     /// A reservation has: looked at then.
     reservations_due: Option<Time>,
     /// Not before that, since it was just looked at.
@@ -47,6 +49,7 @@ impl IscsiSide {
             settled: false,
             changed: false,
             due: false,
+            reserved: false,
             reservations_due: None,
             reservations_rest: Time(0),
             space_due: None,
@@ -112,10 +115,10 @@ impl IscsiSide {
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         if self.reservations_due.take_if(|at| *at <= now).is_some() {
             self.reservations_rest = now.plus(RESERVATIONS_PAUSE);
-            self.due = true;
+            self.reserved = true;
         }
         self.due |= self.space_due.take_if(|at| *at <= now).is_some();
-        self.due
+        self.due || self.reserved
     }
 
     /// When [`IscsiSide::is_due`] is wanted.
@@ -131,11 +134,16 @@ impl IscsiSide {
         mail: &mut Mail,
         control: &mut ControlPlane,
     ) {
-        if !self.settled || !std::mem::take(&mut self.due) {
+        if !self.settled || !(self.due || self.reserved) {
             return;
         }
+        let is_all = std::mem::take(&mut self.due);
+        self.reserved = false;
         let Some(cataloguer) = &mut self.cataloguer else { return };
-        let made = cataloguer.make(view, |volume| directory.is_open(volume));
+        let made = match is_all {
+            true => cataloguer.make(view, |volume| directory.is_open(volume)),
+            false => cataloguer.make_reserved(view),
+        };
         for warning in cataloguer.warnings() {
             control.warn(warning);
         }
@@ -169,12 +177,12 @@ mod tests {
         assert_eq!(side.deadline(), None, "nobody logs in here");
         side.serve(IscsiCataloguer::new(NodeId(1), None));
         assert!(side.is_due(at(0)));
-        side.due = false;
+        (side.due, side.reserved) = (false, false);
         let mut told = 0;
         for ms in 0..1000 {
             side.note_reservation(at(ms));
             told += u32::from(side.is_due(at(ms)));
-            side.due = false;
+            (side.due, side.reserved) = (false, false);
         }
         assert_eq!(told, 20);
         assert!(side.deadline().is_some(), "the last are told too");
@@ -195,7 +203,7 @@ mod tests {
         for ms in 0..10_000 {
             side.note_space(at(ms));
             told += u32::from(side.is_due(at(ms)));
-            side.due = false;
+            (side.due, side.reserved) = (false, false);
         }
         assert_eq!(told, 9);
         assert_eq!(side.deadline(), Some(at(10_009)));

@@ -282,6 +282,41 @@ fn strangers_at_a_unix_socket_are_counted_by_their_user() {
     });
 }
 
+/// What a host that has gone has asked for is not begun any more: it may have asked for it again by another path, and what it has asked for since is
+/// not to be undone.
+#[test]
+fn a_host_takes_with_it_what_it_has_asked_for() {
+    let mut rig = Rig::new();
+    let sink = || {
+        let known = Rc::new(Cell::new(true));
+        Box::new(Sink { known })
+    };
+    let [gone, stays] = [(); 2].map(|()| rig.fronts.attach(|_| sink()));
+    for front in [gone, stays] {
+        let requests = &mut rig.fronts.requests;
+        requests.identify(front, HostKey(u128::from(front.0)));
+        requests.submit(
+            front,
+            1,
+            VolumeId(1).into(),
+            Op::Clear { offset: 0, length: 0 },
+            Slice::default(),
+        );
+        requests.reserve(front, 2, VolumeId(1), HostKey(1), reservation::Command::Unlock);
+        requests.list(front, 3, &Who::Program);
+    }
+    rig.fronts.detach(&mut rig.driver, gone);
+    assert_eq!(rig.fronts.take_gone(), [gone]);
+    let left = |rig: &Rig, meant: FrontId| {
+        let of = |request: &&FrontRequest| request.front_of_host() == Some(meant);
+        rig.fronts.requests.queue.iter().filter(of).count()
+    };
+    assert_eq!((left(&rig, gone), left(&rig, stays)), (0, 2));
+    assert_eq!(rig.fronts.requests.queue.len(), 4, "to be told of volumes does no harm");
+    assert_eq!(rig.fronts.drop_hosts(&mut rig.driver), 1);
+    assert_eq!(left(&rig, stays), 0);
+}
+
 #[test]
 fn refusals_are_told_now_and_then() {
     let mut fronts = Fronts::default();

@@ -181,6 +181,34 @@ fn is_made_anew_only_when_something_has_changed() {
 }
 
 #[test]
+fn a_reservation_changes_that_alone() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    let reserve = |view: &mut View, volume: u64, resets: u64| {
+        let state = reservation::State {
+            resets,
+            ..reservation::State::default()
+        };
+        put(view, map::reservation_key(VolumeId(volume)), &state);
+    };
+    reserve(&mut view, 7, 1);
+    assert!(cataloguer.make_reserved(&view).is_none(), "there are no settings yet");
+    let first = cataloguer.make(&view, |_| true).expect("the first");
+    assert!(cataloguer.make_reserved(&view).is_none());
+    // Of a volume that is no logical unit nobody is told.
+    reserve(&mut view, 8, 1);
+    assert!(cataloguer.make_reserved(&view).is_none());
+    reserve(&mut view, 7, 2);
+    let second = cataloguer.make_reserved(&view).expect("it was reset");
+    assert_eq!(
+        (second.scsi.revision, second.scsi.reservations[&VolumeId(7)].resets),
+        (first.scsi.revision + 1, 2)
+    );
+    let of = |catalog: &amita_iscsi::Catalog| catalog.scsi.target(IQN).expect("a target").clone();
+    assert!(Arc::ptr_eq(&of(&second), &of(&first)));
+    assert!(cataloguer.make(&view, |_| true).is_none(), "it is what all of it makes");
+}
+
+#[test]
 fn access_and_preference_follow_the_owner() {
     let (mut view, mut cataloguer) = (view(), cataloguer(None));
     let mut state = |view: &View, open: bool| {

@@ -1,6 +1,7 @@
 use super::*;
+use amita_frontend::reservation::State;
 use amita_scsi::Group;
-use amita_types::NodeId;
+use amita_types::{NodeId, VolumeId};
 
 fn catalog() -> Catalog {
     let group = |tag, node, alive| Group {
@@ -89,7 +90,7 @@ fn targets_that_want_a_proof_are_barred_without() {
         chap_required: true,
         ..TargetDetail::default()
     };
-    let catalog = Catalog {
+    let mut catalog = Catalog {
         scsi: Arc::new(amita_scsi::Catalog {
             targets: vec![target("iqn.a", true), target("iqn.b", true), target("iqn.c", false)],
             ..amita_scsi::Catalog::default()
@@ -99,5 +100,52 @@ fn targets_that_want_a_proof_are_barred_without() {
             .into(),
         ..Catalog::default()
     };
-    assert_eq!(catalog.barred_without_proof("iqn.host"), ["iqn.a"]);
+    let common = Common::of(&catalog, &Common::default());
+    assert_eq!(common.barring.names("iqn.host"), ["iqn.a"]);
+    // What has nothing to do with who may log in is no news, whatever it is.
+    let mut scsi = amita_scsi::Catalog::clone(&catalog.scsi);
+    Arc::make_mut(&mut scsi.targets[0]).explicit_access = true;
+    catalog.scsi = Arc::new(scsi.clone());
+    let again = Common::of(&catalog, &common);
+    assert!(Arc::ptr_eq(&again.barring, &common.barring));
+    Arc::make_mut(&mut scsi.targets[2])
+        .initiators
+        .push(Arc::new(amita_scsi::Access {
+            name: "iqn.host".into(),
+            mask: None,
+        }));
+    catalog.scsi = Arc::new(scsi);
+    let other = Common::of(&catalog, &again);
+    assert_eq!(other.barring.names("iqn.host"), ["iqn.a", "iqn.c"]);
+    assert_eq!(other.barring.names("iqn.guest"), ["iqn.a"]);
+    catalog.details.clear();
+    assert!(Common::of(&catalog, &other).barring.names("iqn.host").is_empty());
+}
+
+#[test]
+fn what_was_reset_is_found_once_for_all_sessions() {
+    let with = |counts: &[(u64, u64)]| {
+        let state = |&(volume, resets)| {
+            let state = State {
+                resets,
+                ..State::default()
+            };
+            (VolumeId(volume), Arc::new(state))
+        };
+        Catalog {
+            scsi: Arc::new(amita_scsi::Catalog {
+                reservations: counts.iter().map(state).collect(),
+                ..amita_scsi::Catalog::default()
+            }),
+            ..Catalog::default()
+        }
+    };
+    let first = Common::of(&with(&[(1, 0), (2, 3)]), &Common::default());
+    assert_eq!(first.resets.iter().collect::<Vec<_>>(), [(&VolumeId(2), &3)]);
+    // A volume that is reserved, and was never reset, is none of their news.
+    let reserved = Common::of(&with(&[(1, 0), (2, 3), (4, 0)]), &first);
+    assert!(Arc::ptr_eq(&reserved.resets, &first.resets));
+    for counts in [&[(2, 4)][..], &[(2, 3), (4, 1)], &[]] {
+        assert!(!Arc::ptr_eq(&Common::of(&with(counts), &first).resets, &first.resets));
+    }
 }

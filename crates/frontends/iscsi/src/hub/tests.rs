@@ -127,6 +127,33 @@ fn one_address_cannot_have_all_places() {
     ));
 }
 
+/// The hosts of an IPv6 network for storage have one prefix: that is no reason to count them as one.
+#[test]
+fn hosts_of_one_network_are_several() {
+    let mut hub = Hub::default();
+    // The address that is all zeros behind the prefix is no host's.
+    let host = |number: u16| Holder::Unproven([0x2001, 0xdb8, 1, 2, 0, 0, 0, number + 1].into());
+    let mut number = 0;
+    for _ in 0..MAX_SESSIONS_OF_NETWORK / 8 {
+        for isid in 0..8 {
+            number += 1;
+            let name = format!("h{}", number / 8);
+            let said = enter(&mut hub, number, &party(&name, isid, "t"), host((number / 8) as u16));
+            assert!(matches!(said[..], [(_, _, Reply::Entered { .. })]), "{said:?}");
+        }
+    }
+    // One that takes address after address does not have all places.
+    let said = enter(&mut hub, 5000, &party("h", 9, "t"), host(5000));
+    assert_eq!(said, [(5000, 50_000, Reply::Refused(Status::OUT_OF_RESOURCES))]);
+    let elsewhere = Holder::Unproven([0x2001, 0xdb8, 1, 3, 0, 0, 0, 1].into());
+    let said = enter(&mut hub, 5001, &party("h", 9, "t"), elsewhere);
+    assert!(matches!(said[..], [(_, _, Reply::Entered { .. })]), "{said:?}");
+    for number in (1..=number).chain([5001]) {
+        hub.call(connection(number), 0, Call::Leave);
+    }
+    assert_eq!((hub.sessions(), hub.held.len(), hub.networks.len()), (0, 0, 0));
+}
+
 #[test]
 fn a_reset_is_over_when_all_have_carried_it_out() {
     let mut hub = Hub::default();

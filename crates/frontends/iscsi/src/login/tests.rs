@@ -169,6 +169,22 @@ fn in_one_request() {
 }
 
 #[test]
+fn whose_places_are_those_of_who_has_proven_nothing() {
+    let peer = [0x2001, 0xdb8, 1, 2, 3, 4, 5, 6];
+    let holder = |keys: &[(&str, &str)]| {
+        let mut world = World::new();
+        world.login = Login::new(peer.into(), &world.config);
+        let step = world.send(&request(1, 3), keys);
+        assert!(matches!(step, Ok(Step::Enter(_))), "{step:?}");
+        world.login.party().expect("names").1
+    };
+    assert_eq!(holder(&names(INITIATOR)), Holder::Unproven(peer.into()));
+    let discovers = [("InitiatorName", INITIATOR), ("SessionType", "Discovery")];
+    let network = [0x2001, 0xdb8, 1, 2, 0, 0, 0, 0];
+    assert_eq!(holder(&discovers), Holder::Unproven(network.into()));
+}
+
+#[test]
 fn stage_by_stage_as_linux_does() {
     let mut world = World::new();
     let mut keys = names(INITIATOR);

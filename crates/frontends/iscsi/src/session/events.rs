@@ -6,7 +6,7 @@ use super::{Session, functions, logout, resets, work};
 use crate::Cx;
 use crate::connection::End;
 use crate::faults::Fault as Planted;
-use crate::hub::Reply;
+use crate::hub::{Call, Reply};
 use amita_frontend::engine::Protocol as _;
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::{Event, Source};
@@ -35,7 +35,10 @@ impl Session {
             Reply::Reinstated => {
                 let why = CloseReason::Refused("the initiator has logged in anew".into());
                 match self.port.config().faults.has(Planted::ReinstateAtOnce) {
-                    true => Err(End::After(why)),
+                    true => {
+                        cx.service.register(self.engine.front(), 0, Box::new(Call::Leave));
+                        Err(End::After(why))
+                    }
                     false => logout::end(self, why, cx),
                 }
             }
@@ -74,8 +77,9 @@ impl Session {
             .and_then(|name| catalog.detail(name))
             .is_some_and(|detail| detail.leaving);
         let before = std::mem::replace(&mut self.target, target);
-        if self.rests_on.is_none() {
-            self.nexus.barred = catalog.barred_without_proof(&self.names.initiator);
+        let common = std::mem::replace(&mut self.common, self.port.common());
+        if self.rests_on.is_none() && !Arc::ptr_eq(&self.common.barring, &common.barring) {
+            self.nexus.barred = self.common.barring.names(&self.names.initiator);
         }
         self.catalog = catalog;
         if is_leaving {
@@ -84,7 +88,9 @@ impl Session {
         if self.is_guest() {
             return Ok(());
         }
-        resets::look(self, cx)?;
+        if !Arc::ptr_eq(&self.common.resets, &common.resets) {
+            resets::look(self, cx)?;
+        }
         self.withdraw(before.as_ref(), cx)?;
         self.withdraw_copies(cx)
     }

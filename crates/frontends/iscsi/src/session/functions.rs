@@ -10,14 +10,12 @@ use crate::Cx;
 use crate::connection::End;
 use crate::faults::Fault as Planted;
 use crate::hub::{Call, Counts, Scope};
+use crate::port::MAX_IMMEDIATE;
 use crate::wire::{Header, flag, opcode, reject};
 use amita_frontend::front::CloseReason;
 use amita_reactor::Time;
 use amita_scsi::Lun;
 use amita_scsi::nexus::{ALL_FUNCTIONS, BASIC_FUNCTIONS, Happening};
-
-/// Functions of a session that are not answered.
-const MAX_PENDING: usize = 16;
 
 /// Functions (11.5.1; RFC 7144, section 5).
 mod function {
@@ -49,6 +47,8 @@ mod response {
 /// What of a reset concerns others: one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {
+    /// Another one of the session is under way. This has ended tasks up to that serial.
+    Queued(Scope, u64),
     /// The owners of the volumes count it.
     Owners(Scope),
     /// The other sessions of this gateway carry it out.
@@ -57,6 +57,12 @@ enum Others {
     Gateways(Time),
     /// Nothing more.
     Through,
+}
+
+impl Others {
+    fn are_under_way(self) -> bool {
+        matches!(self, Others::Owners(_) | Others::Sessions | Others::Gateways(_))
+    }
 }
 
 /// A function that is carried out.
@@ -120,7 +126,8 @@ pub(super) fn offered(protocol_level: u32) -> [u8; 2] {
 struct Begun {
     response: u8,
     waits_for: Vec<u64>,
-    scope: Option<Scope>,
+    /// What is reset, and up to which serial tasks of it are ended.
+    reset: Option<(Scope, u64)>,
 }
 
 impl Begun {
@@ -128,7 +135,7 @@ impl Begun {
         Begun {
             response,
             waits_for: Vec::new(),
-            scope: None,
+            reset: None,
         }
     }
 }
@@ -141,7 +148,9 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
         session.reject(header, reject::IN_PROGRESS, cx);
         return Ok(());
     }
-    if functions.pending.len() >= MAX_PENDING {
+    // Hosts abort each of their tasks by a function of its own, all at once.
+    let most = usize::from(session.port.config().commands) + MAX_IMMEDIATE;
+    if functions.pending.len() >= most {
         session.reject(header, reject::IMMEDIATE, cx);
         return Ok(());
     }
@@ -156,8 +165,11 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
         tag,
         response: begun.response,
         waits_for: begun.waits_for,
-        others: begun.scope.map_or(Others::Through, Others::Owners),
-        ends: begun.scope == Some(Scope::TargetAndSessions),
+        others: match begun.reset {
+            Some((scope, up_to)) => Others::Queued(scope, up_to),
+            None => Others::Through,
+        },
+        ends: matches!(begun.reset, Some((Scope::TargetAndSessions, _))),
     });
     go_on(session, cx);
     // What the function took the place of is not waited for any more.
@@ -276,18 +288,12 @@ fn abort_task(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result
     })
 }
 
-/// Resets a logical unit, or all of them.
+/// Resets a logical unit, or all of them: what concerns others follows in its turn.
 fn reset(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Result<Begun, End> {
-    let mut pending = session.functions.pending.iter();
-    if pending.any(|pending| pending.others != Others::Through) {
-        // One after the other: the register remembers each until all are through.
-        return Ok(Begun::answered(response::REJECTED));
-    }
     let waits_for = resets::carry_out(session, scope, &Counts::default(), Fault::Aborted, cx)?;
-    resets::begin(session, scope, cx);
     Ok(Begun {
         waits_for,
-        scope: Some(scope),
+        reset: Some((scope, session.task_serial)),
         ..Begun::answered(response::COMPLETE)
     })
 }
@@ -322,8 +328,26 @@ pub(super) fn others_done(session: &mut Session, serial: u64, now: Time) {
     }
 }
 
-/// Goes on with resets: when the owners have counted one the other sessions of this gateway are told, and other gateways hear of it meanwhile.
+/// Goes on with resets; when one is through the next one begins.
 fn go_on(session: &mut Session, cx: &mut Cx<'_>) {
+    advance(session, cx);
+    let pending = &mut session.functions.pending;
+    if pending.iter().any(|pending| pending.others.are_under_way()) {
+        return;
+    }
+    let next = pending.iter_mut().find_map(|pending| match pending.others {
+        Others::Queued(scope, up_to) => Some((pending, scope, up_to)),
+        _ => None,
+    });
+    if let Some((pending, scope, up_to)) = next {
+        pending.others = Others::Owners(scope);
+        resets::begin(session, scope, up_to, cx);
+        advance(session, cx);
+    }
+}
+
+/// When the owners have counted a reset the other sessions of this gateway are told, and other gateways hear of it meanwhile.
+fn advance(session: &mut Session, cx: &mut Cx<'_>) {
     let front = session.engine.front();
     for pending in &mut session.functions.pending {
         match pending.others {

@@ -12,7 +12,7 @@
 use super::task::Fault;
 use super::{Session, locks};
 use crate::Cx;
-use crate::catalog::Catalog;
+use crate::catalog::ResetCounts;
 use crate::connection::End;
 use crate::hub::{Counts, Scope};
 use amita_frontend::reservation::{Command, Refusal, State};
@@ -56,12 +56,11 @@ pub(super) struct Resets {
 
 impl Resets {
     /// What was before the session is none of its news.
-    pub fn new(catalog: &Catalog) -> Resets {
-        let counted = catalog.scsi.reservations.iter().filter(|(_, state)| state.resets > 0);
-        let seen = counted.map(|(volume, state)| {
+    pub fn new(counts: &ResetCounts) -> Resets {
+        let seen = counts.iter().map(|(volume, count)| {
             let seen = Seen {
-                count: state.resets,
-                told: state.resets,
+                count: *count,
+                told: *count,
                 up_to: 0,
             };
             (*volume, seen)
@@ -103,8 +102,8 @@ fn units(session: &Session, scope: Scope) -> impl Iterator<Item = &Arc<Unit>> {
     units.filter(move |unit| is_meant(scope, unit.number) && !unit.is_write_protected())
 }
 
-/// The session's initiator has asked for it, and its tasks are ended: the owners count it.
-pub(super) fn begin(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) {
+/// The session's initiator has asked for it, and its tasks up to that serial are ended: the owners count it.
+pub(super) fn begin(session: &mut Session, scope: Scope, up_to: u64, cx: &mut Cx<'_>) {
     let is_counted = session.catalog.scsi.extended_reservations;
     let waiting = match is_counted {
         true => units(session, scope).map(|unit| unit.volume).collect(),
@@ -112,7 +111,7 @@ pub(super) fn begin(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) {
     };
     session.resets.waiting = waiting;
     session.resets.counts.clear();
-    session.resets.up_to = session.task_serial;
+    session.resets.up_to = up_to;
     session.resets.has_failed = false;
     ask(session, cx);
 }
@@ -161,11 +160,10 @@ pub(super) fn answered(
 
 /// Carries out what the settings tell of resets by other gateways.
 pub(super) fn look(session: &mut Session, cx: &mut Cx<'_>) -> Result<(), End> {
-    let catalog = session.catalog.clone();
-    let reservations = &catalog.scsi.reservations;
+    let counts = session.common.resets.clone();
     let (serial, resets) = (session.task_serial, &mut session.resets);
     for (volume, seen) in &mut resets.seen {
-        let told = reservations.get(volume).map_or(0, |state| state.resets);
+        let told = counts.get(volume).copied().unwrap_or(0);
         if told < seen.told {
             // An operator has removed the record: it is counted anew.
             seen.count = told;
@@ -174,12 +172,12 @@ pub(super) fn look(session: &mut Session, cx: &mut Cx<'_>) -> Result<(), End> {
     }
     resets.seen.retain(|_, seen| seen.count > 0);
     let mut grown = BTreeSet::new();
-    for (volume, state) in reservations {
+    for (volume, count) in &*counts {
         let known = resets.seen.get(volume).map_or(0, |seen| seen.count);
-        if state.resets > known && !resets.is_asked(*volume) {
+        if *count > known && !resets.is_asked(*volume) {
             let seen = Seen {
-                count: state.resets,
-                told: state.resets,
+                count: *count,
+                told: *count,
                 up_to: serial,
             };
             resets.seen.insert(*volume, seen);

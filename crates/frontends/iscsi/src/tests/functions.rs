@@ -257,7 +257,8 @@ fn functions_are_few() {
     let mut host = Host::session(&mut world);
     world.runs = false;
     let tag = host.give(&mut world, read(1, 0, 1), &[]);
-    for _ in 0..16 {
+    // One for each task that there may be.
+    for _ in 0..128 + 16 {
         host.give(&mut world, function(1, 1, tag, 0), &[]);
     }
     assert_eq!(host.pdus(), []);
@@ -265,7 +266,29 @@ fn functions_are_few() {
     assert_eq!((host.one().header.0[2], host.closed.clone()), (6, None));
     world.runs = true;
     host.settle(&mut world);
-    assert_eq!(host.pdus().len(), 16);
+    assert_eq!(host.pdus().len(), 128 + 16);
+}
+
+/// A host whose volume stands still aborts all that it has there, and waits for no answer in between.
+#[test]
+fn all_tasks_are_aborted_at_once() {
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    world.runs = false;
+    let tags: Vec<u32> = (0..128)
+        .map(|lba| host.give(&mut world, read(1, lba, 1), &[]))
+        .collect();
+    let mut bytes = Vec::new();
+    for tag in tags {
+        let header = host.numbered(function(1, 1, tag, 0));
+        bytes.extend(pdu(header, &[], host.digests));
+    }
+    host.send(&mut world, &bytes);
+    assert_eq!(host.pdus(), []);
+    world.runs = true;
+    host.settle(&mut world);
+    let answers: Vec<u8> = host.pdus().iter().map(response).collect();
+    assert_eq!(answers, [0; 128]);
 }
 
 /// A reservation that its owner may still make: who aborts the command is answered when that is settled, and a session that takes this one's place

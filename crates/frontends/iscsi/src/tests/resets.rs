@@ -194,6 +194,59 @@ fn a_reset_waits_until_other_gateways_have_heard_of_it() {
     assert_eq!(response(&host.one()), 0);
 }
 
+/// A host that has lost all of its disks for a while resets them side by side. Each reset is carried out; and what was sent behind one is not ended by it.
+#[test]
+fn several_resets_are_carried_out_one_after_the_other() {
+    let mut world = cluster();
+    change(&world, |scsi| {
+        let other = Group {
+            tag: 4,
+            node: NodeId(2),
+            name: "n2".into(),
+            alive: true,
+        };
+        scsi.groups.push(other);
+    });
+    let mut host = Host::session_of(&mut world, 1, &[]);
+    let mut other = Host::session_of(&mut world, 2, &[]);
+    world.runs = false;
+    let mut bytes = Vec::new();
+    let mut resets = Vec::new();
+    for lun in [1, 0, 1] {
+        let header = host.numbered(function(UNIT_RESET, lun, NO_TAG, 0));
+        resets.push(header.task_tag());
+        bytes.extend(pdu(header, &[], (false, false)));
+    }
+    let behind = host.numbered(read(0, 0, 1));
+    bytes.extend(pdu(behind, &[], (false, false)));
+    host.send(&mut world, &bytes);
+    world.runs = true;
+    let mut answered = Vec::new();
+    for _ in 0..3 {
+        other.settle(&mut world);
+        host.settle(&mut world);
+        world.now = host.front.deadline().expect("other gateways hear of each");
+        host.tick(&mut world);
+        for told in host.pdus() {
+            match told.kind() {
+                opcode::TASK_MANAGEMENT_RESPONSE => {
+                    assert_eq!(response(&told), 0);
+                    answered.push(told.header.task_tag());
+                }
+                // The unit attention of the reset, and nothing else, keeps it from reading.
+                _ => assert_eq!((told.header.task_tag(), told.status()), (behind.task_tag(), RESET)),
+            }
+        }
+    }
+    assert_eq!(answered, resets);
+    let counts: Vec<u64> = counted(&world).into_iter().map(|count| count.1).collect();
+    assert_eq!(counts, [1, 2]);
+    for host in [&mut host, &mut other] {
+        assert_eq!(ready(host, &mut world, 1), RESET);
+        assert_eq!(ready(host, &mut world, 1), GOOD);
+    }
+}
+
 #[test]
 fn a_reset_of_the_target_is_counted_by_all_owners() {
     let mut world = cluster();

@@ -134,6 +134,40 @@ fn a_session_is_reinstated_when_the_old_one_is_over() {
     assert_eq!((world.board.sessions(), new.closed), (2, None));
 }
 
+/// A session that ends at once has writes under way. Until its connection is gone, and what waits for a volume with it, no other one has its
+/// place: what that writes could come before.
+#[test]
+fn a_place_is_kept_while_something_of_a_broken_session_is_under_way() {
+    for is_busy in [true, false] {
+        let mut world = World::new();
+        let mut old = Host::session(&mut world);
+        world.runs = !is_busy;
+        old.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
+        // It breaks the protocol, and does not hear what it is told of that.
+        old.fetches = false;
+        let header = Header::new(0x40 | opcode::LOGIN, 0x87).with_u32(24, old.cmd_sn);
+        old.send(&mut world, &pdu(header, &[], old.digests));
+        assert!(old.closed.is_none() && !old.front.wants_input(), "{:?}", old.closed);
+        assert_eq!(world.board.sessions(), usize::from(is_busy));
+        let mut new = Host::open(&mut world);
+        let mut text = Text::new();
+        text.push("InitiatorName", INITIATOR);
+        text.push("TargetName", TARGET);
+        let header = new.login_header(1, 3, 1);
+        new.send(&mut world, &pdu(header, text.as_bytes(), (false, false)));
+        assert_eq!(new.output.is_empty(), is_busy);
+        // It takes nothing of what it is told: that is not waited for.
+        world.pass(Duration::from_secs(5));
+        old.tick(&mut world);
+        assert!(matches!(old.closed, Some(CloseReason::Protocol(_))), "{:?}", old.closed);
+        old.gone(&mut world);
+        new.settle(&mut world);
+        let answer = new.output_of_login();
+        assert_eq!((answer.header.0[36], answer.header.0[37]), (0, 0));
+        assert_eq!(world.board.sessions(), 1);
+    }
+}
+
 #[test]
 fn pings_in_both_directions() {
     let mut world = World::new();

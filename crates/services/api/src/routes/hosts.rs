@@ -72,7 +72,7 @@ struct Which {
 }
 
 pub(super) fn find(meta: &dyn Transact, nqn: &str) -> Result<Host, AdminError> {
-    Ok(Host::of(&admin::host(meta, nqn)?, &admin::subsystems(meta)?))
+    Ok(Host::of(&admin::host(meta, nqn)?, &admin::subsystems(meta)?.readable))
 }
 
 pub(super) fn look(meta: &dyn Transact, nqn: &str) -> Result<(Host, Identity), AdminError> {
@@ -82,6 +82,8 @@ pub(super) fn look(meta: &dyn Transact, nqn: &str) -> Result<(Host, Identity), A
 }
 
 /// The hosts, in the order of their names.
+///
+/// One whose record nobody can read is not among them: the fact `record-unreadable` tells of it.
 #[utoipa::path(get, path = "/hosts", operation_id = "listHosts", tag = "nvme", params(Cursor),
     responses((status = 200, body = Page<Host>),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -91,8 +93,9 @@ async fn list(
     Parameters(cursor): Parameters<Cursor>,
 ) -> Result<Json<Page<Host>>, Problem> {
     let page = api.run(asker, move |session| {
-        let subsystems = admin::subsystems(&session.reader())?;
-        let page = cursor.cut(admin::hosts(&session.reader())?, |host| host.nqn.as_str())?;
+        let subsystems = admin::subsystems(&session.reader())?.readable;
+        let all = admin::hosts(&session.reader())?.readable;
+        let page = cursor.cut(all, |host| host.nqn.as_str())?;
         Ok(Page {
             items: page.items.iter().map(|host| Host::of(host, &subsystems)).collect(),
             next: page.next,

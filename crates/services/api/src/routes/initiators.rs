@@ -42,7 +42,7 @@ pub struct Initiator {
     pub chap: bool,
     /// Targets prove to it that they have one as well.
     pub chap_target: bool,
-    /// The names of the targets that it may log in to.
+    /// The names of the targets that it may log in to, of those whose records can be read.
     pub targets: Vec<String>,
 }
 
@@ -102,7 +102,10 @@ struct Which {
 }
 
 fn find(meta: &dyn Transact, name: &str) -> Result<Initiator, AdminError> {
-    Ok(Initiator::of(&admin::initiator(meta, name)?, &admin::targets(meta)?))
+    Ok(Initiator::of(
+        &admin::initiator(meta, name)?,
+        &admin::targets(meta)?.readable,
+    ))
 }
 
 fn look(meta: &dyn Transact, name: &str) -> Result<(Initiator, Identity), AdminError> {
@@ -112,6 +115,8 @@ fn look(meta: &dyn Transact, name: &str) -> Result<(Initiator, Identity), AdminE
 }
 
 /// The initiators, in the order of their names.
+///
+/// One whose record nobody can read is not among them: the fact `record-unreadable` tells of it.
 #[utoipa::path(get, path = "/initiators", operation_id = "listInitiators", tag = "iscsi", params(Cursor),
     responses((status = 200, body = Page<Initiator>),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -121,8 +126,9 @@ async fn list(
     Parameters(cursor): Parameters<Cursor>,
 ) -> Result<Json<Page<Initiator>>, Problem> {
     let page = api.run(asker, move |session| {
-        let targets = admin::targets(&session.reader())?;
-        let page = cursor.cut(admin::initiators(&session.reader())?, |known| known.name.as_str())?;
+        let targets = admin::targets(&session.reader())?.readable;
+        let all = admin::initiators(&session.reader())?.readable;
+        let page = cursor.cut(all, |known| known.name.as_str())?;
         Ok(Page {
             items: page.items.iter().map(|known| Initiator::of(known, &targets)).collect(),
             next: page.next,

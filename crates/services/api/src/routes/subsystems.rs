@@ -175,6 +175,8 @@ fn look(meta: &dyn Transact, name: &str) -> Result<(Subsystem, Identity), AdminE
 }
 
 /// The subsystems, in the order of their names.
+///
+/// One whose record nobody can read is not among them: the fact `record-unreadable` tells of it.
 #[utoipa::path(get, path = "/subsystems", operation_id = "listSubsystems", tag = "nvme", params(Cursor),
     responses((status = 200, body = Page<Subsystem>),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -184,8 +186,10 @@ async fn list(
     Parameters(cursor): Parameters<Cursor>,
 ) -> Result<Json<Page<Subsystem>>, Problem> {
     let page = api.run(asker, move |session| {
-        let all = admin::subsystems(&session.reader())?.into_iter().map(Subsystem::from);
-        cursor.cut(all, |subsystem| subsystem.name.as_str())
+        let all = admin::subsystems(&session.reader())?.readable;
+        cursor.cut(all.into_iter().map(Subsystem::from), |subsystem| {
+            subsystem.name.as_str()
+        })
     });
     page.await.map(Json)
 }

@@ -218,6 +218,8 @@ fn look(meta: &dyn Transact, name: &str) -> Result<(IscsiTarget, Identity), Admi
 }
 
 /// The targets, in the order of their names.
+///
+/// One whose record nobody can read is not among them: the fact `record-unreadable` tells of it.
 #[utoipa::path(get, path = "/targets", operation_id = "listTargets", tag = "iscsi", params(Cursor),
     responses((status = 200, body = Page<IscsiTarget>),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -227,8 +229,8 @@ async fn list(
     Parameters(cursor): Parameters<Cursor>,
 ) -> Result<Json<Page<IscsiTarget>>, Problem> {
     let page = api.run(asker, move |session| {
-        let all = admin::targets(&session.reader())?.into_iter().map(IscsiTarget::from);
-        cursor.cut(all, |target| target.name.as_str())
+        let all = admin::targets(&session.reader())?.readable;
+        cursor.cut(all.into_iter().map(IscsiTarget::from), |target| target.name.as_str())
     });
     page.await.map(Json)
 }

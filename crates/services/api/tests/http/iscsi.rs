@@ -233,3 +233,33 @@ fn spec(name: &str) -> admin::TargetSpec {
         ..admin::TargetSpec::default()
     }
 }
+
+/// Of a newer version, or by hand: whoever looks sees all others.
+#[tokio::test]
+async fn a_record_that_nobody_can_read_hides_no_other() {
+    let world = world();
+    let odd = json!({ "of": "a newer version" });
+    for key in [
+        map::iscsi_target_key("odd"),
+        map::subsystem_key("odd"),
+        map::iscsi_initiator_key("iqn.2026-01.io.test:odd"),
+        map::host_key("nqn.2026-01.io.test:odd"),
+    ] {
+        put(&world.meta, key, &odd);
+    }
+    for list in ["targets", "subsystems", "initiators", "hosts"] {
+        let said = world
+            .ask(Viewer, "GET", &format!("/api/v1/{list}"), None)
+            .await
+            .done(200);
+        let items = said.body["items"].as_array().unwrap();
+        assert!(!items.is_empty() && !said.body.to_string().contains("odd"), "{list}");
+    }
+    let path = format!("/api/v1/initiators/{INITIATOR}");
+    world.ask(Viewer, "GET", &path, None).await.done(200);
+    // What was set is told, and not that something else cannot be read.
+    let change = json!({ "chap_user": "esx" });
+    world.ask(Operator, "PATCH", &keys(), Some(change)).await.done(200);
+    let refused = world.ask(Viewer, "GET", "/api/v1/targets/odd", None).await;
+    assert!(refused.body.to_string().contains("cannot be read"), "{}", refused.body);
+}

@@ -603,7 +603,7 @@ impl Ended {
                     (2, [7, 0x27, 7]) => Err(IoError::NoSpace),
                     (2, [5, 0x21, _]) => Err(IoError::OutOfRange),
                     (2, [0xe, ..]) => Err(IoError::Miscompare),
-                    (2, [4, ..]) => Err(IoError::Unavailable),
+                    (2, [2, 4, 0x0a]) => Err(IoError::Unavailable),
                     _ => Err(IoError::Invalid),
                 };
                 return result.into();

@@ -95,7 +95,12 @@ fn what_else_goes_by_what_volumes_are_used_for_is_stopped_alike() {
         said.contains("cannot be read: ") && said.contains("put it right"),
         "{said}"
     );
-    let said = is_stopped(targets(&meta)).unwrap();
+    // Who looks sees the others, and hears of that one.
+    let listed = targets(&meta).unwrap();
+    let names: Vec<&str> = listed.readable.iter().map(|found| found.name.as_str()).collect();
+    assert_eq!((names, listed.unreadable.len()), (vec!["t"], 1));
+    assert!(crate::admin::luns(&meta, None).unwrap().is_empty());
+    let said = is_stopped(listed.whole()).unwrap();
     assert!(said.contains("target odd"), "{said}");
     // A name is not given twice, as little as an iSCSI name.
     assert!(matches!(
@@ -160,7 +165,7 @@ fn an_initiator_whose_record_nobody_can_read_goes_when_nothing_lets_it_in() {
     assert_eq!(remove_initiator(&meta, &LINUX.to_ascii_uppercase(), true), Ok(None));
     let found = target(&meta, "t").unwrap();
     assert!(found.access(LINUX).is_none() && found.initiators.len() == 1);
-    assert_eq!(initiators(&meta).unwrap().len(), 1);
+    assert_eq!(initiators(&meta).unwrap().whole().unwrap().len(), 1);
 }
 
 #[test]

@@ -30,7 +30,11 @@ fn both_ways(user: &str) -> Chap {
 fn a_host_with_nothing_to_prove_learns_the_portals_from_any() {
     let guide = guide(&Chap::default());
     let connect = &guide.linux.connect;
-    assert_eq!(connect[0], "iscsiadm -m discovery -t sendtargets -p 192.0.2.2:3260");
+    // Records that are there, of other targets as well, stay as they are.
+    assert_eq!(
+        connect[0],
+        "iscsiadm -m discoverydb -t sendtargets -p 192.0.2.2:3260 -o new --discover"
+    );
     assert!(
         connect.contains(&format!(
             "iscsiadm -m node -T {TARGET} -o update -n 'node.conn[0].timeo.noop_out_interval' -v 5"
