@@ -76,6 +76,7 @@ fn from_one_unit_to_another() {
             to_offset: 32 * 512,
             length: 8 * 512,
             summed_at: None,
+            is_zero: false,
             is_written: true,
         },
         Segment {
@@ -85,6 +86,7 @@ fn from_one_unit_to_another() {
             to_offset: 512,
             length: 512,
             summed_at: None,
+            is_zero: false,
             is_written: true,
         },
     ];
@@ -117,6 +119,38 @@ fn a_copy_that_fails_says_where() {
     assert_eq!(conflict.status, Status::ReservationConflict);
     // It is not told to have gone well, and blocks that it has not copied are not counted.
     assert_eq!(results(&mut host, 0, 1), [0, 0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_list_identifier_is_of_one_copy_at_a_time() {
+    let mut host = two_units();
+    let targets = [described(&unit(0)), described(&unit(1))];
+    let segments = [segment(0, 1, 8, 16, 32)];
+    let (_, first) = copy_of(send(&mut host, &list(7, &targets, &segments)));
+    assert_eq!(copied(&first, 8 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
+    let (_, then) = copy_of(send(&mut host, &list(7, &targets, &segments)));
+    // SPC-3, "RECEIVE COPY RESULTS": COPY STATUS 00h. The other one of that name had ended.
+    assert_eq!(results(&mut host, 0, 7), [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for action in [1, 4] {
+        let refused = host.sense(0, &[0x84, action, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(refused, Sense::in_cdb(2, None), "{action}");
+    }
+    let in_progress = Sense::new(Key::IllegalRequest, code::OPERATION_IN_PROGRESS);
+    assert_eq!(sense(send(&mut host, &list(7, &targets, &segments))), in_progress);
+    assert_eq!(sense(send(&mut host, &list(7, &targets, &[]))), in_progress);
+    // Others go on beside it, and those without a name.
+    let (_, other) = copy_of(send(&mut host, &list(8, &targets, &segments)));
+    let mut unnamed = list(0, &targets, &segments);
+    unnamed[1] = 3 << 3;
+    let nameless = [copy_of(send(&mut host, &unnamed)), copy_of(send(&mut host, &unnamed))];
+    drop((other, nameless));
+    assert_eq!(copied(&then, 8 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
+    assert_eq!(results(&mut host, 0, 7)[4..7], [1, 0, 1]);
+    // What was aborted has no outcome, and its name is free.
+    drop(copy_of(send(&mut host, &list(7, &targets, &segments))));
+    let unknown = host.sense(0, &[0x84, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(unknown, Sense::in_cdb(2, None));
+    copy_of(send(&mut host, &list(7, &targets, &segments)));
 }
 
 #[test]

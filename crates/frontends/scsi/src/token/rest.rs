@@ -117,14 +117,48 @@ fn create(
     if segments.is_empty() {
         return rest.end(id, block_bytes, &[], Ok(()), nexus).into();
     }
-    plan(id, segments, block_bytes, rest)
+    plan(id, segments, block_bytes, rest, nexus)
 }
 
-fn plan(id: ListId, segments: Vec<Segment>, block_bytes: u32, rest: TokenRest) -> Plan {
+fn plan(id: ListId, segments: Vec<Segment>, block_bytes: u32, rest: TokenRest, nexus: &mut Nexus) -> Plan {
+    let action = match rest.end {
+        End::Made { .. } => action::POPULATE_TOKEN,
+        End::Written { .. } => action::WRITE_USING_TOKEN,
+    };
+    let held = match nexus.copies.begin(id, action) {
+        Ok(held) => held,
+        Err(sense) => return sense.into(),
+    };
     let lengths = segments.iter().map(|segment| segment.length).collect();
     let mut then = CopyRest::of(Some(id), lengths, block_bytes);
-    then.token = Some(Box::new(rest));
+    (then.token, then.held) = (Some(Box::new(rest)), Some(held));
     Plan::Copy { segments, then }
+}
+
+/// What a token of zeros represents, written: of zeros there is no end, wherever they begin.
+pub(super) fn zeros(id: ListId, place: Place, extents: &[Extent], nexus: &mut Nexus) -> Plan {
+    let bytes = extents.iter().map(|extent| extent.length).sum();
+    if bytes == 0 {
+        let outcome = Outcome::of(action::WRITE_USING_TOKEN, 0, 0, place.block_bytes);
+        nexus.copies.keep(id, outcome);
+        return Answer::good().into();
+    }
+    let segments = extents.iter().map(|extent| Segment {
+        from: place,
+        from_offset: extent.offset,
+        to: place,
+        to_offset: extent.offset,
+        length: extent.length,
+        summed_at: None,
+        is_zero: true,
+        is_written: true,
+    });
+    let sections = vec![(bytes, None)];
+    let rest = TokenRest {
+        summer: Summer::default(),
+        end: End::Written { place, sections },
+    };
+    plan(id, segments.collect(), place.block_bytes, rest, nexus)
 }
 
 /// What a token stands for, if it still does.
@@ -210,7 +244,7 @@ fn redeem(
             sections: summed,
         },
     };
-    plan(id, segments, place.block_bytes, rest)
+    plan(id, segments, place.block_bytes, rest, nexus)
 }
 
 /// Pairs what is represented, but for its first bytes, with where it goes.
@@ -230,6 +264,7 @@ pub(super) fn paired(contents: &Contents, skip: u64, to: Place, targets: &[Exten
                 to_offset: wanted.offset,
                 length,
                 summed_at: Some(begin + (offset - source.offset)),
+                is_zero: false,
                 is_written: true,
             });
             offset += length;
