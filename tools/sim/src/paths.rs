@@ -143,6 +143,7 @@ pub const CLUSTER: &[&str] = &[
     "iscsi.wrote",
     "iscsi.wrote_same",
     "iscsi.unmapped",
+    "iscsi.copied",
     "iscsi.compared",
     "iscsi.miscompared",
     "iscsi.attention",

@@ -9,4 +9,6 @@ amita_reactor::fault_switches! {
     ReinstateAtOnce,
     /// What is reserved for others is answered as written.
     ConflictIsGood,
+    /// A piece of a copy that the volume has failed is taken for copied.
+    TrustPieces,
 }

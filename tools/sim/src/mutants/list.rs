@@ -186,6 +186,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("abort-at-once", "R9", of_iscsi!(AbortAtOnce), &[859]),
         cluster("reinstate-at-once", "R9", of_iscsi!(ReinstateAtOnce), &[698]),
         cluster("conflict-is-good", "I1", of_iscsi!(ConflictIsGood), &[188]),
+        cluster("trust-pieces", "I1", of_iscsi!(TrustPieces), &[]),
         cluster("any-host", "R9", of_gateway!(AnyHost), &[249]),
         cluster("preempt-at-once", "R9", of_gateway!(PreemptAtOnce), &[1480]),
         cluster("any-attempt", "R10", of_gateway!(AnyAttempt), &[]),

@@ -32,6 +32,8 @@ enum End {
     /// What was copied is compared with the token.
     Written {
         place: Place,
+        /// There is no other logical unit than that.
+        of_zeros: bool,
         /// Of each section: its bytes that are written, and the sum of all of it, if it was summed.
         sections: Vec<(u64, Option<[u8; super::sum::SUM_BYTES]>)>,
     },
@@ -156,7 +158,11 @@ pub(super) fn zeros(id: ListId, place: Place, extents: &[Extent], nexus: &mut Ne
     let sections = vec![(bytes, None)];
     let rest = TokenRest {
         summer: Summer::default(),
-        end: End::Written { place, sections },
+        end: End::Written {
+            place,
+            of_zeros: true,
+            sections,
+        },
     };
     plan(id, segments.collect(), place.block_bytes, rest, nexus)
 }
@@ -241,6 +247,7 @@ fn redeem(
         summer: Summer::new(contents.seed),
         end: End::Written {
             place,
+            of_zeros: false,
             sections: summed,
         },
     };
@@ -335,11 +342,15 @@ impl TokenRest {
                     outcome.token = Some(Box::new(token.encode()));
                     (Answer::good(), outcome)
                 }
-                Err(error) => refused(action::POPULATE_TOKEN, &contents.place, error),
+                Err(error) => refused(action::POPULATE_TOKEN, &contents.place, true, error),
             },
-            End::Written { place, sections } => match result.map(|()| verified(sections, sums)) {
+            End::Written {
+                place,
+                of_zeros,
+                sections,
+            } => match result.map(|()| verified(sections, sums)) {
                 // What was not read to its end is not known to be what it was: none of it counts.
-                Err(error) => refused(action::WRITE_USING_TOKEN, place, error),
+                Err(error) => refused(action::WRITE_USING_TOKEN, place, *of_zeros, error),
                 Ok((bytes, true)) => {
                     let outcome = Outcome::of(action::WRITE_USING_TOKEN, 0, bytes, block_bytes);
                     (Answer::good(), outcome)
@@ -357,12 +368,12 @@ impl TokenRest {
     }
 }
 
-/// The answer to I/O that has failed, and what is told of it later.
-fn refused(action: u8, place: &Place, error: IoError) -> (Answer, Outcome) {
-    let answer = match (action, error) {
-        (_, IoError::Reserved) => Answer::of(Status::ReservationConflict),
+/// The answer to I/O that has failed, and what is told of it later; `is_alone`: it was of that logical unit, for there is no other.
+fn refused(action: u8, place: &Place, is_alone: bool, error: IoError) -> (Answer, Outcome) {
+    let answer = match error {
+        IoError::Reserved => Answer::of(Status::ReservationConflict),
         // Which of the two logical units it was is not known.
-        (action::WRITE_USING_TOKEN, IoError::OutOfRange | IoError::Invalid) => invalid(code::TOKEN_REVOKED).into(),
+        IoError::OutOfRange | IoError::Invalid if !is_alone => invalid(code::TOKEN_REVOKED).into(),
         _ => failed(place, error, None),
     };
     let busy = || Sense::new(Key::CopyAborted, code::COPY_TARGET_NOT_REACHABLE);

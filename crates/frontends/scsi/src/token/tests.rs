@@ -332,7 +332,10 @@ fn zeros_need_no_register() {
     let Plan::Copy { segments, then } = send(&mut host, 0x11, &list) else {
         panic!("zeros are written");
     };
-    let written: Vec<_> = segments.iter().map(|segment| (segment.to_offset, segment.length)).collect();
+    let written: Vec<_> = segments
+        .iter()
+        .map(|segment| (segment.to_offset, segment.length))
+        .collect();
     assert_eq!(written, [(0, 4096), (64 * 512, 4096)]);
     assert!(segments.iter().all(|segment| segment.is_zero && segment.is_written));
     // It is told to be done when it is (SPC-4, table 249).
@@ -364,7 +367,10 @@ fn a_name_is_of_one_copy_at_a_time() {
         send_to(&mut host, 1, 0x11, &write_list(&token, 0, &[(2000, 16)])),
         send(&mut host, 0x11, &write_list(&zero_token(), 0, &[(0, 8)])),
     ] {
-        assert_eq!(sense(plan), Sense::new(Key::IllegalRequest, code::OPERATION_IN_PROGRESS));
+        assert_eq!(
+            sense(plan),
+            Sense::new(Key::IllegalRequest, code::OPERATION_IN_PROGRESS)
+        );
     }
     // The token of the same name was told before.
     assert_eq!(information_of(&mut host)[5], 0x11);

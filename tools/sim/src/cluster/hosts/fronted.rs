@@ -540,6 +540,7 @@ fn scsi_bio(lun: u16, ask: IoRequest, op: Op, payload: &[u8]) -> initiator::Bio 
             (cdb[0], cdb[13]) = (0x89, blocks as u8);
             cdb[10..13].fill(0);
         }
+        Op::Clear { .. } if ask.id.0 % 6 == 5 => (cdb, write) = zeros_by_token(block, blocks, ask.id.0),
         Op::Clear { .. } => match ask.id.0 % 3 {
             0 => {
                 // UNMAP, of one range.
@@ -559,6 +560,30 @@ fn scsi_bio(lun: u16, ask: IoRequest, op: Op, payload: &[u8]) -> initiator::Bio 
     }
     let command = Command { lun, cdb, write, read };
     initiator::Bio::new(ask.id, command, matches!(ask.kind, Kind::Read | Kind::Write))
+}
+
+/// WRITE USING TOKEN (SBC-3) with the token of zeros, of two ranges where there are two blocks: its descriptor block, and its list.
+fn zeros_by_token(block: u64, blocks: u32, list: u32) -> ([u8; 16], Vec<u8>) {
+    const TOKEN: [u8; 8] = [0xff, 0xff, 0x00, 0x01, 0, 0, 0x01, 0xf8];
+    const RANGES_AT: usize = 536;
+    let first = blocks.div_ceil(2);
+    let ranges = [(block, first), (block + u64::from(first), blocks - first)];
+    let mut data = vec![0; RANGES_AT];
+    data[16..24].copy_from_slice(&TOKEN);
+    for (block, blocks) in ranges.into_iter().filter(|(_, blocks)| *blocks > 0) {
+        data.extend(block.to_be_bytes());
+        data.extend(blocks.to_be_bytes());
+        data.extend([0; 4]);
+    }
+    let length = |from: usize| ((data.len() - from) as u16).to_be_bytes();
+    let (all, of_ranges) = (length(2), length(RANGES_AT));
+    data[..2].copy_from_slice(&all);
+    data[RANGES_AT - 2..RANGES_AT].copy_from_slice(&of_ranges);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1]) = (0x83, 0x11);
+    cdb[6..10].copy_from_slice(&list.to_be_bytes());
+    cdb[10..14].copy_from_slice(&(data.len() as u32).to_be_bytes());
+    (cdb, data)
 }
 
 /// The commands of a request, in blocks of a sector.
@@ -603,7 +628,7 @@ impl Ended {
                     (2, [7, 0x27, 7]) => Err(IoError::NoSpace),
                     (2, [5, 0x21, _]) => Err(IoError::OutOfRange),
                     (2, [0xe, ..]) => Err(IoError::Miscompare),
-                    (2, [4, ..]) => Err(IoError::Unavailable),
+                    // Whatever is wrong with a volume or the way to it, it is no error of the hardware: no multipath software tries that again.
                     _ => Err(IoError::Invalid),
                 };
                 return result.into();

@@ -50,6 +50,7 @@ fn path_of(cdb: &[u8; 16], verdict: Verdict) -> Option<&'static str> {
         (0x8a, 0) => Some("iscsi.wrote"),
         (0x93, 0) if cdb[1] & UNMAP == 0 => Some("iscsi.wrote_same"),
         (0x42 | 0x93, 0) => Some("iscsi.unmapped"),
+        (0x83, 0) => Some("iscsi.copied"),
         (0x89, 0) => Some("iscsi.compared"),
         (0x89, 2) if verdict.sense[0] == 0xe => Some("iscsi.miscompared"),
         _ => None,
