@@ -13,7 +13,7 @@ pub use attention::{Attentions, MAX_ATTENTIONS};
 use crate::copy::Copies;
 use crate::mode::Modes;
 use crate::sense::{Code, Format, code};
-use crate::unit::{Alua, Catalog, Target, Unit};
+use crate::unit::{Catalog, Target, Unit};
 use amita_frontend::HostKey;
 use amita_frontend::reservation::{Notice, State};
 use aws_lc_rs::digest::{Context, SHA256};
@@ -66,11 +66,8 @@ pub enum Happening {
 /// What a nexus has seen of a logical unit, and what it has chosen of it.
 #[derive(Clone, Debug)]
 struct Seen {
-    uuid: [u8; 16],
-    blocks: u64,
-    block_bytes: u32,
-    access: Vec<(u16, Alua)>,
-    preferred: Option<u16>,
+    /// As it was then. Most settings leave it as it is, and it is shared.
+    unit: Arc<Unit>,
     is_scarce: bool,
     /// The number of the last notice of the volume's reservations.
     notice: u64,
@@ -148,7 +145,7 @@ impl Nexus {
 
     /// Has it protected that logical unit from its own writes? (One of another target, which may have the same number, it cannot have.)
     pub(crate) fn protects(&self, unit: &Unit) -> bool {
-        let seen = self.units.get(&unit.number).filter(|seen| seen.uuid == unit.uuid);
+        let seen = self.units.get(&unit.number).filter(|seen| seen.unit.uuid == unit.uuid);
         seen.is_some_and(|seen| seen.modes.write_protect)
     }
 
@@ -176,7 +173,7 @@ impl Nexus {
             let reservations = catalog.reservations.get(&unit.volume).filter(|_| is_reservable);
             let reservations: Option<&State> = reservations.map(AsRef::as_ref);
             match self.units.get_mut(&unit.number) {
-                Some(seen) if seen.uuid == unit.uuid => seen.compare(unit, reservations, self.key),
+                Some(seen) if seen.unit.uuid == unit.uuid => seen.compare(unit, reservations, self.key),
                 other => {
                     is_other_inventory = true;
                     let is_replaced = other.is_some();
@@ -246,15 +243,11 @@ impl Nexus {
 }
 
 impl Seen {
-    fn new(unit: &Unit, reservations: Option<&State>) -> Seen {
+    fn new(unit: &Arc<Unit>, reservations: Option<&State>) -> Seen {
         let mut attentions = Attentions::default();
         attentions.raise(code::POWER_ON_OR_RESET);
         Seen {
-            uuid: unit.uuid,
-            blocks: unit.blocks(),
-            block_bytes: unit.block_bytes,
-            access: unit.access.clone(),
-            preferred: unit.preferred,
+            unit: unit.clone(),
             is_scarce: false,
             // What was before the nexus is none of its news.
             notice: reservations.map_or(0, |state| state.last_notice),
@@ -263,17 +256,17 @@ impl Seen {
         }
     }
 
-    fn compare(&mut self, unit: &Unit, reservations: Option<&State>, key: HostKey) {
-        if (self.blocks, self.block_bytes) != (unit.blocks(), unit.block_bytes) {
-            // SBC-3, "READ CAPACITY": another capacity is told.
-            (self.blocks, self.block_bytes) = (unit.blocks(), unit.block_bytes);
-            self.attentions.raise(code::CAPACITY_CHANGED);
-        }
-        if self.access != unit.access || self.preferred != unit.preferred {
-            // SPC-4, "Transitions between target port asymmetric access states".
-            self.access.clone_from(&unit.access);
-            self.preferred = unit.preferred;
-            self.attentions.raise(code::ASYMMETRIC_ACCESS_CHANGED);
+    fn compare(&mut self, unit: &Arc<Unit>, reservations: Option<&State>, key: HostKey) {
+        if !Arc::ptr_eq(&self.unit, unit) {
+            let before = std::mem::replace(&mut self.unit, unit.clone());
+            if (before.blocks(), before.block_bytes) != (unit.blocks(), unit.block_bytes) {
+                // SBC-3, "READ CAPACITY": another capacity is told.
+                self.attentions.raise(code::CAPACITY_CHANGED);
+            }
+            if before.access != unit.access || before.preferred != unit.preferred {
+                // SPC-4, "Transitions between target port asymmetric access states".
+                self.attentions.raise(code::ASYMMETRIC_ACCESS_CHANGED);
+            }
         }
         let is_scarce = unit.space.is_some_and(|space| space.is_scarce());
         if is_scarce && !self.is_scarce {

@@ -351,6 +351,12 @@ fn zeros_need_no_register() {
     let refused = crate::copied(&then, 4096, &[], Err(IoError::Reserved), &mut host.nexus);
     assert_eq!(refused.status, Status::ReservationConflict);
     assert_eq!((information_of(&mut host)[5], information_of(&mut host)[23]), (2, 0));
+    // There is one logical unit, and no token that could be worth nothing any more.
+    let Plan::Copy { then, .. } = send(&mut host, 0x11, &list) else {
+        panic!("zeros are written");
+    };
+    let shrunk = crate::copied(&then, 0, &[], Err(IoError::OutOfRange), &mut host.nexus);
+    assert_eq!(shrunk.sense.map(|sense| sense.code), Some(code::LBA_OUT_OF_RANGE));
     let nothing = send(&mut host, 0x11, &write_list(&zero_token(), 0, &[]));
     assert_eq!(answer(nothing), Answer::good());
     assert_eq!(information_of(&mut host)[5], 1);
