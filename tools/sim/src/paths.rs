@@ -144,6 +144,7 @@ pub const CLUSTER: &[&str] = &[
     "iscsi.wrote_same",
     "iscsi.unmapped",
     "iscsi.copied",
+    "iscsi.read_by_copy",
     "iscsi.compared",
     "iscsi.miscompared",
     "iscsi.attention",

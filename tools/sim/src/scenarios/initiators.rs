@@ -112,11 +112,11 @@ fn gateways_die(seed: u64) -> Setup {
     setup
 }
 
-/// The same while initiators have zeros copied.
+/// The same while initiators have zeros copied over what they have written, and copy what they read.
 fn copying(seed: u64) -> Setup {
     let mut setup = gateways_die(seed);
-    (setup.profile.read_percent, setup.profile.clear_percent) = (40, 40);
-    setup
+    (setup.profile.read_percent, setup.profile.clear_percent) = (40, 30);
+    with(setup, |_, iscsi| iscsi.copies = true)
 }
 
 pub fn all() -> Vec<Scenario> {

@@ -10,7 +10,7 @@ use super::program::Program;
 use super::{CLOSING_HOST, Hosts, Refused, request};
 use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place, portal};
 use crate::cluster::setup::{Fronted, Protocol};
-use crate::cluster::{Setup, volume_name};
+use crate::cluster::{Setup, volume_id, volume_name};
 use crate::history::{History, Kind, OperationId};
 use crate::stamp::SECTOR_BYTES;
 use crate::workload::{IoRequest, Workload};
@@ -106,6 +106,10 @@ impl FrontedHost {
                     reinstates: iscsi.reinstates,
                     reserves: iscsi.reserves,
                     multibus: iscsi.multibus,
+                    scratch: setup.scratch().map(|scratch| {
+                        let [from, to] = [volume, scratch].map(volume_id);
+                        initiator::Scratch::new(number, from, to, scratch as u16)
+                    }),
                     tells,
                 })))
             }

@@ -6,10 +6,12 @@
 //!   waits for that, and goes to another path when it takes too long (`replacement_timeout`).
 //! * Path checkers ask TEST UNIT READY and REPORT TARGET PORT GROUPS now and then. Paths are grouped by the state of their
 //!   access, the best group is used, and gone back to at once; without any path I/O waits (`group_by_prio`, `queue_if_no_path`).
+//! * Some reads go by a copy to another volume ([`copies`]).
 //! * A command that meets a unit attention, BUSY or TASK SET FULL has done nothing, and is sent again; so is one that was aborted
 //!   because it took too long, or whose session was reinstated: the target has promised that it comes to nothing any more.
 
 mod commands;
+mod copies;
 mod paths;
 mod registrations;
 pub mod wire;
@@ -18,6 +20,8 @@ use super::linux::HostEffect;
 use crate::history::OperationId;
 use amita_reactor::Time;
 use commands::Sent;
+use copies::ByCopy;
+pub use copies::{Scratch, scratch_blocks};
 use paths::{Path, State};
 use registrations::Registrations;
 pub use registrations::key;
@@ -69,6 +73,8 @@ pub struct Settings {
     pub reserves: Option<u8>,
     /// All paths are one group, as hosts have it that know nothing of ALUA.
     pub multibus: bool,
+    /// Some of its reads go by a copy to there.
+    pub scratch: Option<Scratch>,
     /// It tells what it does.
     pub tells: bool,
 }
@@ -82,6 +88,7 @@ pub struct Bio {
     pub repeatable: bool,
     /// How often it has met an error that may pass.
     tries: u32,
+    by_copy: Option<Box<ByCopy>>,
 }
 
 impl Bio {
@@ -92,6 +99,7 @@ impl Bio {
             command,
             repeatable,
             tries: 0,
+            by_copy: None,
         }
     }
 }
@@ -127,6 +135,8 @@ pub struct Initiator {
     later: Vec<(Time, Bio)>,
     usual: usize,
     registrations: Registrations,
+    /// Where it copies to next.
+    places: Vec<u64>,
     /// In order.
     pub acts: VecDeque<HostEffect>,
     /// What a target may not do.
@@ -151,6 +161,7 @@ impl Initiator {
             later: Vec::new(),
             usual: usize::MAX,
             registrations: Registrations::new(settings.number, settings.reserves),
+            places: copies::places(),
             acts: VecDeque::new(),
             violation: None,
             taken: Vec::new(),
@@ -164,6 +175,8 @@ impl Initiator {
         Initiator {
             // Connections are never mistaken for those before.
             next: self.next,
+            // Of what it has copied before something may be under way.
+            places: Vec::new(),
             ..Initiator::new(self.settings.clone())
         }
     }
@@ -219,6 +232,7 @@ impl Initiator {
 
     /// The application asks.
     pub fn submit(&mut self, now: Time, bio: Bio) {
+        let bio = self.copy_perhaps(bio);
         self.waiting.push_back(bio);
         self.send_waiting(now);
     }

@@ -9,7 +9,7 @@ use amita_reactor::Time;
 use std::time::Duration;
 
 /// Before what has met an error that may pass is tried again.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// So often at most, with longer pauses, until the path is given up until its next check.
 const TRIES: u32 = 5;
 
@@ -104,11 +104,14 @@ impl Initiator {
     }
 
     pub(super) fn answered(&mut self, now: Time, slot: u64, verdict: Verdict, data: Vec<u8>) {
-        let Some(Sent { mut bio, path, .. }) = self.sent.remove(&slot) else {
+        let Some(Sent { bio, path, .. }) = self.sent.remove(&slot) else {
             return;
         };
         let id = bio.id;
         self.tell(|| format!("operation {} as {slot} by path {path}: {verdict:?}", id.0));
+        let Some(mut bio) = self.copied(now, path, bio, verdict) else {
+            return;
+        };
         match (verdict.status, verdict.sense) {
             // It has not been begun.
             (2, [6, ..]) => return self.send(now, path, bio),
@@ -176,12 +179,12 @@ impl Initiator {
     /// A command takes too long: it is aborted, or its logical unit is reset.
     pub(super) fn abort(&mut self, now: Time, slot: u64) {
         let Some(sent) = self.sent.get_mut(&slot) else { return };
-        let (index, lun) = (sent.path, self.settings.lun);
+        let index = sent.path;
         sent.abort_by = Some(now.plus(SETUP));
         let function = function_of(slot);
         let conn = self.paths[index].conn;
         let conn = self.conns.get_mut(&conn);
-        let asked = conn.is_some_and(|conn| conn.wire.manage(function, |what| *what == What::Io(slot), lun));
+        let asked = conn.is_some_and(|conn| conn.wire.manage(function, |what| *what == What::Io(slot)));
         self.tell(|| format!("function {function} of path {index} for {slot}, sent: {asked}"));
         if !asked {
             // It waits in this host for its place in the target's window.
@@ -191,8 +194,9 @@ impl Initiator {
 
     /// The target has said of these commands, which it has not answered, that they are over: they never take effect any more.
     pub(super) fn over(&mut self, index: usize, bios: Vec<Bio>) {
-        for bio in bios {
+        for mut bio in bios {
             let id = bio.id;
+            self.copy_over(&mut bio);
             self.tell(|| format!("operation {} is over by path {index}", id.0));
             self.acts.push_back(HostEffect::Over { id });
             if bio.repeatable {

@@ -185,6 +185,7 @@ impl Initiator {
         }
         for mut bio in self.take_sent(index) {
             let id = bio.id;
+            bio.without_copy();
             if bio.repeatable {
                 bio.tries = 0;
                 self.acts.push_back(HostEffect::Again { id, lost: true });
@@ -250,8 +251,9 @@ impl Initiator {
                 self.taken.push("iscsi.reinstated");
                 self.over(index, of_old);
             } else {
-                for bio in of_old {
+                for mut bio in of_old {
                     let id = bio.id;
+                    bio.without_copy();
                     match bio.repeatable {
                         true => {
                             self.acts.push_back(HostEffect::Again { id, lost: true });
