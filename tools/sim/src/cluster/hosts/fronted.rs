@@ -632,7 +632,7 @@ impl Ended {
                     (2, [7, 0x27, 7]) => Err(IoError::NoSpace),
                     (2, [5, 0x21, _]) => Err(IoError::OutOfRange),
                     (2, [0xe, ..]) => Err(IoError::Miscompare),
-                    // Whatever is wrong with a volume or the way to it, it is no error of the hardware: no multipath software tries that again.
+                    (2, [2, 4, 0x0a]) => Err(IoError::Unavailable),
                     _ => Err(IoError::Invalid),
                 };
                 return result.into();
