@@ -36,14 +36,9 @@ pub(crate) fn begin(scope: &Scope<'_>) -> Result<Plan, Answer> {
     gather(scope, u64::from(scope.cdb.u32(10)), 10)
 }
 
-/// By what the host names a copy.
+/// By what the host names a copy: one of a byte, and the same number in four, are the same name (SPC-4 5.17.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ListId {
-    /// Of EXTENDED COPY, one byte.
-    Short(u8),
-    /// Of copies by token.
-    Long(u32),
-}
+pub(crate) struct ListId(pub u32);
 
 /// What became of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +84,7 @@ impl Copies {
     /// One begins, and is under way for as long as what is returned is held. What is known of an earlier one of that name is told no more.
     ///
     /// # Errors
-    /// OPERATION IN PROGRESS: another one of that name is under way (SPC-4, "EXTENDED COPY(LID1) command": LIST IDENTIFIER).
+    /// OPERATION IN PROGRESS: another one of that name, of the same nexus, is under way (SPC-4 5.17.4.2).
     pub fn begin(&mut self, id: ListId, action: u8) -> Result<Arc<()>, Sense> {
         self.check_free(id)?;
         self.ended.retain(|known| known.0 != id);

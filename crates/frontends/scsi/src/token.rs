@@ -99,11 +99,11 @@ pub(crate) fn populate(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Res
         return Err(Sense::in_list(POPULATE_BYTES as u16, None).into());
     }
     let list = list_id(scope);
-    nexus.copies.check_free(ListId::Long(list))?;
+    nexus.copies.check_free(ListId(list))?;
     if ranges.is_empty() {
         // Nothing is represented, and nothing would be read by it.
         let outcome = Outcome::of(action::POPULATE_TOKEN, 0, 0, scope.unit.block_bytes);
-        nexus.copies.keep(ListId::Long(list), outcome);
+        nexus.copies.keep(ListId(list), outcome);
         return Ok(Answer::good().into());
     }
     Ok(Plan::Token(Box::new(TokenWork::Create {
@@ -126,10 +126,10 @@ pub(crate) fn write(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result
         return Err(Sense::in_list(WRITE_BYTES as u16, None).into());
     }
     let list_id = list_id(scope);
-    nexus.copies.check_free(ListId::Long(list_id))?;
+    nexus.copies.check_free(ListId(list_id))?;
     let place = Place::of(scope.unit);
     if form::is_zeros(&token)? {
-        return Ok(rest::zeros(ListId::Long(list_id), place, &extents, nexus));
+        return Ok(rest::zeros(ListId(list_id), place, &extents, nexus));
     }
     let skip_bytes = skip_blocks
         .checked_mul(u64::from(scope.unit.block_bytes))

@@ -39,7 +39,7 @@ pub(crate) fn extended(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Res
         NO_LIST_ID if header[0] != 0 => return Err(Sense::in_list(0, None).into()),
         NO_LIST_ID => None,
         1 => return Err(Sense::in_list(1, Some(4)).into()),
-        _ => Some(ListId::Short(header[0])),
+        _ => Some(ListId(header[0].into())),
     };
     if let Some(id) = id {
         nexus.copies.check_free(id)?;

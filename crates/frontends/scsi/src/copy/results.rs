@@ -12,7 +12,7 @@ pub(crate) fn results(scope: &Scope<'_>, nexus: &Nexus) -> Result<Answer, Sense>
     let cdb = &scope.cdb;
     // "[...] a list identifier of no copy: INVALID FIELD IN CDB".
     let unknown = Sense::in_cdb(2, None);
-    let of_short = || nexus.copies.find(ListId::Short(cdb.u8(2))).ok_or(unknown);
+    let of_short = || nexus.copies.find(ListId(cdb.u8(2).into())).ok_or(unknown);
     let ended = || match of_short()? {
         Known::Ended(outcome) => Ok(outcome),
         Known::UnderWay(_) => Err(unknown),
@@ -30,7 +30,7 @@ pub(crate) fn results(scope: &Scope<'_>, nexus: &Nexus) -> Result<Answer, Sense>
         }
         action::FAILED_SEGMENT_DETAILS => failed_segment(ended()?),
         action::ROD_TOKEN_INFORMATION => {
-            let found = nexus.copies.find(ListId::Long(cdb.u32(2)));
+            let found = nexus.copies.find(ListId(cdb.u32(2)));
             token::information(found.ok_or(unknown)?)
         }
         _ => operating_parameters(),

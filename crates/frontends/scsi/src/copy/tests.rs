@@ -341,7 +341,7 @@ fn lists_without_an_identifier_keep_nothing() {
     list[1] = 0x18;
     let (_, then) = copy_of(send(&mut host, &list));
     assert_eq!(copied(&then, 8 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
-    assert!(host.nexus.copies.find(ListId::Short(0)).is_none());
+    assert!(host.nexus.copies.find(ListId(0)).is_none());
     list[0] = 1;
     assert_eq!(sense(send(&mut host, &list)), Sense::in_list(0, None));
     list[1] = 0x08;
@@ -360,13 +360,12 @@ fn the_last_copies_are_kept() {
         token: None,
     };
     for id in 0..40 {
-        copies.keep(ListId::Short(id), outcome(u64::from(id)));
+        copies.keep(ListId(id.into()), outcome(u64::from(id)));
     }
-    copies.keep(ListId::Short(39), outcome(99));
-    assert!(copies.find(ListId::Short(23)).is_none());
-    assert_eq!(copies.find(ListId::Short(24)), Some(&outcome(24)));
-    assert_eq!(copies.find(ListId::Short(39)), Some(&outcome(99)));
-    assert!(copies.find(ListId::Long(39)).is_none());
+    copies.keep(ListId(39), outcome(99));
+    assert!(copies.find(ListId(23)).is_none());
+    assert_eq!(copies.find(ListId(24)), Some(Known::Ended(&outcome(24))));
+    assert_eq!(copies.find(ListId(39)), Some(Known::Ended(&outcome(99))));
 }
 
 proptest! {

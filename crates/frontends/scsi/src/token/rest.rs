@@ -70,7 +70,7 @@ pub fn begun(
                 seed,
                 sums: Vec::new(),
             };
-            create(ListId::Long(list), keys.clone(), unit, contents, bytes, nexus)
+            create(ListId(list), keys.clone(), unit, contents, bytes, nexus)
         }
         TokenWork::Redeem {
             list,
@@ -79,7 +79,7 @@ pub fn begun(
             extents,
             skip_bytes,
         } => {
-            let id = ListId::Long(list);
+            let id = ListId(list);
             let opened = open(keys, &token, catalog, now).and_then(|contents| check(contents, place, &extents));
             match opened {
                 Ok(contents) => redeem(id, &contents, place, &extents, skip_bytes, nexus),
