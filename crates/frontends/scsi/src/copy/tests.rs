@@ -359,8 +359,8 @@ fn the_last_copies_are_kept() {
         block_bytes: 512,
         token: None,
     };
-    for id in 0..40 {
-        copies.keep(ListId(id.into()), outcome(u64::from(id)));
+    for id in 0..40_u32 {
+        copies.keep(ListId(id), outcome(u64::from(id)));
     }
     copies.keep(ListId(39), outcome(99));
     assert!(copies.find(ListId(23)).is_none());
