@@ -145,6 +145,7 @@ pub const CLUSTER: &[&str] = &[
     "iscsi.unmapped",
     "iscsi.copied",
     "iscsi.read_by_copy",
+    "judge.paths",
     "iscsi.compared",
     "iscsi.miscompared",
     "iscsi.attention",

@@ -11,4 +11,6 @@ amita_reactor::fault_switches! {
     ConflictIsGood,
     /// A piece of a copy that the volume has failed is taken for copied.
     TrustPieces,
+    /// A session goes by the settings of its login as long as it lasts: what it tells of access stays as it was.
+    DeafToSettings,
 }

@@ -189,6 +189,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("trust-pieces", "I1", of_iscsi!(TrustPieces), &[]),
         cluster("any-host", "R9", of_gateway!(AnyHost), &[249]),
         cluster("preempt-at-once", "R9", of_gateway!(PreemptAtOnce), &[1480]),
+        cluster("deaf-to-settings", "R10", of_iscsi!(DeafToSettings), &[]),
         cluster("any-attempt", "R10", of_gateway!(AnyAttempt), &[]),
         cluster("forget-old-shard", "R10", of_gateway!(ForgetOldShard), &[]),
         cluster("keep-opening", "R10", of_gateway!(KeepOpening), &[]),

@@ -142,6 +142,12 @@ pub fn all() -> Vec<Scenario> {
             plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::TrustPieces)),
         ),
         scenario(
+            "R10: who owns a volume now says so to the hosts that it has",
+            "The owner dies and G2 has the volume; a session that G2 had before that tells of it.",
+            gateways_die,
+            plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::DeafToSettings)),
+        ),
+        scenario(
             "R9: a task that was aborted writes nothing any more",
             "W1 waits in G1; its initiator aborts it, and writes W2 by G2 when it is told that W1 is over.",
             impatient,

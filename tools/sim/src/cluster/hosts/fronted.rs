@@ -304,6 +304,32 @@ impl Hosts {
         }
     }
 
+    /// A path of an initiator that was not seen to be `right` (by the host's number and the path's), where gateways with these tags own the volumes.
+    pub fn wrong_path(&self, owners: &[Option<u16>], right: &mut BTreeSet<(u32, usize)>) -> Option<String> {
+        let mut wrong = None;
+        for host in &self.hosts {
+            let Some(Client::Iscsi(initiator)) = host.fronted.as_ref().map(|fronted| &fronted.client) else {
+                continue;
+            };
+            let number = host.number;
+            let owner = owners.get(host.volume as usize).copied().flatten();
+            let mut paths = initiator.paths().enumerate().peekable();
+            if paths.peek().is_none() {
+                return Some(format!("host {number} knows of no path"));
+            }
+            for (index, path) in paths {
+                let is_true = owner.is_none_or(|owner| (owner == path.tag) == (path.access == 0));
+                if path.works && is_true {
+                    right.insert((number, index));
+                } else if !right.contains(&(number, index)) {
+                    let why = || format!("path {index} of host {number} is {path:?}, and {owner:?} owns the volume");
+                    wrong.get_or_insert_with(why);
+                }
+            }
+        }
+        wrong
+    }
+
     /// A host's place has something to do.
     pub fn pass(&mut self, now: Time, number: u32, workload: &mut Workload, history: &mut History) {
         let index = number as usize;

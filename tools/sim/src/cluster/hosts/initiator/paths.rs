@@ -52,7 +52,27 @@ pub(super) struct Path {
     pub(super) reinstate_at: Option<Time>,
 }
 
+/// How it stands with a path, as its host knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// The target port group's tag.
+    pub tag: u16,
+    /// Logged in, and ready.
+    pub works: bool,
+    /// The state of its access (SPC-4): 0 is optimized, 1 is not.
+    pub access: u8,
+}
+
 impl Initiator {
+    /// Its paths; none where it has not found out which there are.
+    pub fn paths(&self) -> impl Iterator<Item = Standing> {
+        self.paths.iter().map(|path| Standing {
+            tag: path.tag,
+            works: path.state == State::Live && path.usable,
+            access: path.access,
+        })
+    }
+
     pub(super) fn tick_path(&mut self, now: Time, index: usize) {
         let (polling, nop) = (self.settings.polling, self.settings.nop);
         let path = &mut self.paths[index];
