@@ -139,7 +139,7 @@ fn plan(id: ListId, segments: Vec<Segment>, block_bytes: u32, rest: TokenRest, n
 
 /// What a token of zeros represents, written: of zeros there is no end, wherever they begin.
 pub(super) fn zeros(id: ListId, place: Place, extents: &[Extent], nexus: &mut Nexus) -> Plan {
-    let bytes = extents.iter().map(|extent| extent.length).sum();
+    let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
     if bytes == 0 {
         let outcome = Outcome::of(action::WRITE_USING_TOKEN, 0, 0, place.block_bytes);
         nexus.copies.keep(id, outcome);
