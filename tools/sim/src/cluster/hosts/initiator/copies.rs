@@ -69,20 +69,22 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 
-/// The list of a copy (SPC-3, "EXTENDED COPY command"), without an identifier: of so many blocks, from the first of these to the second.
-fn list(names: &[[u8; 16]; 2], blocks: u16, from: u64, to: u64) -> Vec<u8> {
+/// The list of a copy (SPC-3, "EXTENDED COPY command"), without an identifier. Each segment: how many blocks, from where and to where.
+fn list(names: &[[u8; 16]; 2], segments: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut list = vec![0; 16];
-    (list[1], list[3], list[11]) = (3 << 3, 64, 28);
+    (list[1], list[3], list[11]) = (3 << 3, 64, 28 * segments.len() as u8);
     for name in names {
         // An identification descriptor, of a disk: binary, NAA.
         list.extend([0xe4, 0, 0, 0, 1, 3, 0, 16]);
         list.extend(name);
         list.extend([0; 8]);
     }
-    list.extend([0x02, 0, 0, 0x18, 0, 0, 0, 1, 0, 0]);
-    list.extend(blocks.to_be_bytes());
-    list.extend(from.to_be_bytes());
-    list.extend(to.to_be_bytes());
+    for (blocks, from, to) in segments {
+        list.extend([0x02, 0, 0, 0x18, 0, 0, 0, 1, 0, 0]);
+        list.extend((*blocks as u16).to_be_bytes());
+        list.extend(from.to_be_bytes());
+        list.extend(to.to_be_bytes());
+    }
     list
 }
 
@@ -92,11 +94,12 @@ impl Initiator {
         let Some(scratch) = &self.settings.scratch else {
             return bio;
         };
-        let (first, sectors) = (u64_at(&bio.command.cdb, 2), u32_at(&bio.command.cdb, 10));
+        let (first, sectors) = (u64_at(&bio.command.cdb, 2), u64::from(u32_at(&bio.command.cdb, 10)));
         // Begun in the same place of a block, so that it is cut where blocks end, here as there.
-        let skip = first % SECTORS_PER_BLOCK as u64;
+        let block = SECTORS_PER_BLOCK as u64;
+        let skip = first % block;
         let is_meant = bio.command.cdb[0] == READ && bio.id.0 % ONE_IN == 1;
-        if !is_meant || skip + u64::from(sectors) > PLACE_SECTORS {
+        if !is_meant || skip + sectors > PLACE_SECTORS {
             return bio;
         }
         let Some(place) = self.places.pop() else { return bio };
@@ -104,7 +107,10 @@ impl Initiator {
         let mut read = bio.command.clone();
         read.lun = scratch.lun;
         read.cdb[2..10].copy_from_slice(&at.to_be_bytes());
-        let write = list(&scratch.names, sectors as u16, first, at);
+        // In two segments, where there are two blocks.
+        let half = ((skip + sectors).div_ceil(2).next_multiple_of(block) - skip).min(sectors);
+        let segments = [(half, first, at), (sectors - half, first + half, at + half)];
+        let write = list(&scratch.names, if half < sectors { &segments } else { &segments[..1] });
         let mut cdb = [0; 16];
         cdb[0] = EXTENDED_COPY;
         cdb[10..14].copy_from_slice(&(write.len() as u32).to_be_bytes());
