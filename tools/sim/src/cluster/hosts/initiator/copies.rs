@@ -110,7 +110,8 @@ impl Initiator {
         // In two segments, where there are two blocks.
         let half = ((skip + sectors).div_ceil(2).next_multiple_of(block) - skip).min(sectors);
         let segments = [(half, first, at), (sectors - half, first + half, at + half)];
-        let write = list(&scratch.names, if half < sectors { &segments } else { &segments[..1] });
+        let count = if half < sectors { 2 } else { 1 };
+        let write = list(&scratch.names, &segments[..count]);
         let mut cdb = [0; 16];
         cdb[0] = EXTENDED_COPY;
         cdb[10..14].copy_from_slice(&(write.len() as u32).to_be_bytes());
