@@ -264,6 +264,7 @@ impl Cluster {
         self.settle()?;
         self.recover()?;
         self.end_moves()?;
+        self.judge_paths()?;
         self.end_snapshots()?;
         self.end_clones()?;
         self.close()?;

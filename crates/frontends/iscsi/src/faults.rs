@@ -9,4 +9,8 @@ amita_reactor::fault_switches! {
     ReinstateAtOnce,
     /// What is reserved for others is answered as written.
     ConflictIsGood,
+    /// A piece of a copy that the volume has failed is taken for copied.
+    TrustPieces,
+    /// A session goes by the settings of its login as long as it lasts: what it tells of access stays as it was.
+    DeafToSettings,
 }

@@ -18,6 +18,7 @@ use crate::token::{Sum, Summer, TokenRest};
 use crate::unit::{Catalog, Unit};
 use amita_types::io::IoError;
 use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
 /// The most descriptors of what is copied from and to: MAXIMUM CSCD DESCRIPTOR COUNT.
 pub const MAX_TARGETS: u16 = 16;
@@ -35,14 +36,9 @@ pub(crate) fn begin(scope: &Scope<'_>) -> Result<Plan, Answer> {
     gather(scope, u64::from(scope.cdb.u32(10)), 10)
 }
 
-/// By what the host names a copy.
+/// By what the host names a copy: one of a byte, and the same number in four, are the same name (SPC-4 5.17.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ListId {
-    /// Of EXTENDED COPY, one byte.
-    Short(u8),
-    /// Of copies by token.
-    Long(u32),
-}
+pub(crate) struct ListId(pub u32);
 
 /// What became of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,22 +55,79 @@ pub(crate) struct Outcome {
     pub token: Option<Box<[u8; crate::token::TOKEN_BYTES]>>,
 }
 
-/// The outcomes that a nexus keeps, oldest first.
+/// How it stands with a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known<'a> {
+    /// Asked for by that service action.
+    UnderWay(u8),
+    Ended(&'a Outcome),
+}
+
+/// A copy that was begun.
+#[derive(Clone, Debug)]
+struct Begun {
+    id: ListId,
+    /// The service action of the command that asked for it.
+    action: u8,
+    /// Somebody has the rest of it to do.
+    held: Weak<()>,
+}
+
+/// The outcomes that a nexus keeps, oldest first; and its copies that are under way, as long as somebody has the rest of them to do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Copies(VecDeque<(ListId, Outcome)>);
+pub(crate) struct Copies {
+    ended: VecDeque<(ListId, Outcome)>,
+    begun: Vec<Begun>,
+}
 
 impl Copies {
-    /// Keeps one; of the same name, only the last.
-    pub fn keep(&mut self, id: ListId, outcome: Outcome) {
-        self.0.retain(|known| known.0 != id);
-        if self.0.len() == MAX_KEPT {
-            self.0.pop_front();
-        }
-        self.0.push_back((id, outcome));
+    /// One begins, and is under way for as long as what is returned is held. What is known of an earlier one of that name is told no more.
+    ///
+    /// # Errors
+    /// OPERATION IN PROGRESS: another one of that name, of the same nexus, is under way (SPC-4 5.17.4.2).
+    pub fn begin(&mut self, id: ListId, action: u8) -> Result<Arc<()>, Sense> {
+        self.check_free(id)?;
+        self.ended.retain(|known| known.0 != id);
+        self.begun.retain(|begun| begun.held.strong_count() > 0);
+        let held = Arc::new(());
+        self.begun.push(Begun {
+            id,
+            action,
+            held: Arc::downgrade(&held),
+        });
+        Ok(held)
     }
 
-    pub fn find(&self, id: ListId) -> Option<&Outcome> {
-        self.0.iter().find(|known| known.0 == id).map(|known| &known.1)
+    /// Refuses a name that is that of a copy which is under way.
+    ///
+    /// # Errors
+    /// See [`Copies::begin`].
+    pub fn check_free(&self, id: ListId) -> Result<(), Sense> {
+        match self.under_way(id) {
+            Some(_) => Err(Sense::new(Key::IllegalRequest, code::OPERATION_IN_PROGRESS)),
+            None => Ok(()),
+        }
+    }
+
+    fn under_way(&self, id: ListId) -> Option<&Begun> {
+        let mut under_way = self.begun.iter().filter(|begun| begun.held.strong_count() > 0);
+        under_way.find(|begun| begun.id == id)
+    }
+
+    /// Keeps the outcome of one that has ended; of the same name, only the last.
+    pub fn keep(&mut self, id: ListId, outcome: Outcome) {
+        self.begun.retain(|begun| begun.id != id);
+        self.ended.retain(|known| known.0 != id);
+        if self.ended.len() == MAX_KEPT {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((id, outcome));
+    }
+
+    pub fn find(&self, id: ListId) -> Option<Known<'_>> {
+        let under_way = self.under_way(id).map(|begun| Known::UnderWay(begun.action));
+        let ended = || self.ended.iter().find(|known| known.0 == id);
+        under_way.or_else(|| ended().map(|known| Known::Ended(&known.1)))
     }
 }
 
@@ -88,6 +141,8 @@ pub struct CopyRest {
     pub(crate) block_bytes: u32,
     /// Of copies by token.
     pub(crate) token: Option<Box<TokenRest>>,
+    /// It is [under way](Copies::begin), if it has a name.
+    pub(crate) held: Option<Arc<()>>,
 }
 
 impl CopyRest {
@@ -97,6 +152,7 @@ impl CopyRest {
             lengths,
             block_bytes,
             token: None,
+            held: None,
         }
     }
 

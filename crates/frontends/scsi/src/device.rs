@@ -230,9 +230,8 @@ fn check_gate(scope: &Scope<'_>, gate: Gate, nexus: &Nexus) -> Result<(), Answer
         Gate::Write => Access::Write,
     };
     // A snapshot is not what is reserved.
-    let state = scope.catalog.reservations.get(&scope.unit.volume);
-    match state.filter(|_| !scope.unit.is_write_protected()) {
-        Some(state) if !state.allows(nexus.key(), access) => Err(Answer::of(Status::ReservationConflict)),
-        _ => Ok(()),
+    match scope.unit.is_write_protected() || nexus.may(access, scope.unit.volume, scope.catalog) {
+        true => Ok(()),
+        false => Err(Answer::of(Status::ReservationConflict)),
     }
 }

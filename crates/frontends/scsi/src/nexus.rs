@@ -13,9 +13,10 @@ pub use attention::{Attentions, MAX_ATTENTIONS};
 use crate::copy::Copies;
 use crate::mode::Modes;
 use crate::sense::{Code, Format, code};
-use crate::unit::{Alua, Catalog, Target, Unit};
+use crate::unit::{Catalog, Target, Unit};
 use amita_frontend::HostKey;
-use amita_frontend::reservation::{Notice, State};
+use amita_frontend::reservation::{Access, Notice, State};
+use amita_types::VolumeId;
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,16 +67,29 @@ pub enum Happening {
 /// What a nexus has seen of a logical unit, and what it has chosen of it.
 #[derive(Clone, Debug)]
 struct Seen {
-    uuid: [u8; 16],
-    blocks: u64,
-    block_bytes: u32,
-    access: Vec<(u16, Alua)>,
-    preferred: Option<u16>,
+    /// As it was then. Most settings leave it as it is, and it is shared.
+    unit: Arc<Unit>,
     is_scarce: bool,
     /// The number of the last notice of the volume's reservations.
     notice: u64,
     attentions: Attentions,
     modes: Modes,
+}
+
+/// What a volume's owner has said of its reservations.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    generation: u32,
+    /// What the nexus may do then.
+    reads: bool,
+    writes: bool,
+}
+
+impl Told {
+    /// Is it news to who knows that? Generations go round.
+    fn is_newer_than(&self, state: Option<&Arc<State>>) -> bool {
+        state.is_none_or(|state| state.generation.wrapping_sub(self.generation) > u32::MAX / 2)
+    }
 }
 
 /// What is kept of a session.
@@ -88,6 +102,8 @@ pub struct Nexus {
     revision: Option<u64>,
     /// By the number of the logical unit.
     units: BTreeMap<u16, Seen>,
+    /// What owners of volumes have told it of reservations, of which the catalog may not have heard yet.
+    told: BTreeMap<VolumeId, Told>,
     /// What became of copies.
     pub(crate) copies: Copies,
     /// Bytes 0 and 1 of REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS: what the transport can.
@@ -112,6 +128,7 @@ impl Nexus {
             tag,
             revision: None,
             units: BTreeMap::new(),
+            told: BTreeMap::new(),
             copies: Copies::default(),
             functions: BASIC_FUNCTIONS,
             barred: Vec::new(),
@@ -148,7 +165,7 @@ impl Nexus {
 
     /// Has it protected that logical unit from its own writes? (One of another target, which may have the same number, it cannot have.)
     pub(crate) fn protects(&self, unit: &Unit) -> bool {
-        let seen = self.units.get(&unit.number).filter(|seen| seen.uuid == unit.uuid);
+        let seen = self.units.get(&unit.number).filter(|seen| seen.unit.uuid == unit.uuid);
         seen.is_some_and(|seen| seen.modes.write_protect)
     }
 
@@ -163,6 +180,8 @@ impl Nexus {
             return;
         }
         let is_first = self.revision.replace(catalog.revision).is_none();
+        self.told
+            .retain(|volume, told| told.is_newer_than(catalog.reservations.get(volume)));
         let name = self.initiator.name.clone();
         let mut is_other_inventory = false;
         let known = self.units.len();
@@ -176,7 +195,7 @@ impl Nexus {
             let reservations = catalog.reservations.get(&unit.volume).filter(|_| is_reservable);
             let reservations: Option<&State> = reservations.map(AsRef::as_ref);
             match self.units.get_mut(&unit.number) {
-                Some(seen) if seen.uuid == unit.uuid => seen.compare(unit, reservations, self.key),
+                Some(seen) if seen.unit.uuid == unit.uuid => seen.compare(unit, reservations, self.key),
                 other => {
                     is_other_inventory = true;
                     let is_replaced = other.is_some();
@@ -192,6 +211,30 @@ impl Nexus {
             // SPC-4, "REPORT LUNS parameter data": when the inventory changes, every logical unit says so.
             self.raise_everywhere(code::REPORTED_LUNS_CHANGED);
         }
+    }
+
+    /// A volume's owner has said how it is reserved.
+    pub(crate) fn tell(&mut self, volume: VolumeId, state: &State) {
+        let told = Told {
+            generation: state.generation,
+            reads: state.allows(self.key, Access::Read),
+            writes: state.allows(self.key, Access::Write),
+        };
+        self.told.insert(volume, told);
+    }
+
+    /// May the nexus do that, as the volume is reserved: as far as the catalog knows, or its owner has told since? (Where an operator has
+    /// removed the record, the catalog is never as new as that again: so nothing is refused by what was told.)
+    pub(crate) fn may(&self, access: Access, volume: VolumeId, catalog: &Catalog) -> bool {
+        let known = catalog.reservations.get(&volume);
+        if known.is_none_or(|state| state.allows(self.key, access)) {
+            return true;
+        }
+        let told = self.told.get(&volume).filter(|told| told.is_newer_than(known));
+        told.is_some_and(|told| match access {
+            Access::Read => told.reads,
+            Access::Write => told.writes,
+        })
     }
 
     /// Notes what the transport has seen happen to a logical unit; `None`: to all of them.
@@ -246,15 +289,11 @@ impl Nexus {
 }
 
 impl Seen {
-    fn new(unit: &Unit, reservations: Option<&State>) -> Seen {
+    fn new(unit: &Arc<Unit>, reservations: Option<&State>) -> Seen {
         let mut attentions = Attentions::default();
         attentions.raise(code::POWER_ON_OR_RESET);
         Seen {
-            uuid: unit.uuid,
-            blocks: unit.blocks(),
-            block_bytes: unit.block_bytes,
-            access: unit.access.clone(),
-            preferred: unit.preferred,
+            unit: unit.clone(),
             is_scarce: false,
             // What was before the nexus is none of its news.
             notice: reservations.map_or(0, |state| state.last_notice),
@@ -263,17 +302,17 @@ impl Seen {
         }
     }
 
-    fn compare(&mut self, unit: &Unit, reservations: Option<&State>, key: HostKey) {
-        if (self.blocks, self.block_bytes) != (unit.blocks(), unit.block_bytes) {
-            // SBC-3, "READ CAPACITY": another capacity is told.
-            (self.blocks, self.block_bytes) = (unit.blocks(), unit.block_bytes);
-            self.attentions.raise(code::CAPACITY_CHANGED);
-        }
-        if self.access != unit.access || self.preferred != unit.preferred {
-            // SPC-4, "Transitions between target port asymmetric access states".
-            self.access.clone_from(&unit.access);
-            self.preferred = unit.preferred;
-            self.attentions.raise(code::ASYMMETRIC_ACCESS_CHANGED);
+    fn compare(&mut self, unit: &Arc<Unit>, reservations: Option<&State>, key: HostKey) {
+        if !Arc::ptr_eq(&self.unit, unit) {
+            let before = std::mem::replace(&mut self.unit, unit.clone());
+            if (before.blocks(), before.block_bytes) != (unit.blocks(), unit.block_bytes) {
+                // SBC-3, "READ CAPACITY": another capacity is told.
+                self.attentions.raise(code::CAPACITY_CHANGED);
+            }
+            if before.access != unit.access || before.preferred != unit.preferred {
+                // SPC-4, "Transitions between target port asymmetric access states".
+                self.attentions.raise(code::ASYMMETRIC_ACCESS_CHANGED);
+            }
         }
         let is_scarce = unit.space.is_some_and(|space| space.is_scarce());
         if is_scarce && !self.is_scarce {

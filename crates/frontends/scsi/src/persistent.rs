@@ -22,6 +22,7 @@ use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, code};
 use amita_frontend::HostKey;
 use amita_frontend::reservation::{self, Kind, PortName, Registrant};
+use amita_types::VolumeId;
 
 /// What the volume's reservations are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +117,7 @@ impl NexusName {
 /// What becomes of what the reservations said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserving {
+    volume: VolumeId,
     /// Who asks.
     host: HostKey,
     then: Then,
@@ -175,6 +177,7 @@ fn ask(scope: &Scope<'_>, nexus: &Nexus, command: Reservation, then: Then) -> Pl
         host: nexus.key(),
         command,
         then: Reserving {
+            volume: scope.unit.volume,
             host: nexus.key(),
             then,
         },

@@ -142,11 +142,13 @@ pub struct Segment {
     pub to: Place,
     /// The first byte there.
     pub to_offset: u64,
-    /// How many bytes. What is written never lies in what is still to be read of the same volume, if it is copied from its begin on.
+    /// How many bytes. What is written is never read by the same segment.
     pub length: u64,
     /// Which byte it begins with of what a token represents, where what is read is to be [summed](CopyRest::summer): such a segment lies in one
     /// section.
     pub summed_at: Option<u64>,
+    /// Is it zeros that are written? Nothing is read then, and `from` is where they go.
+    pub is_zero: bool,
     /// Is it written? Else it is only summed.
     pub is_written: bool,
 }

@@ -39,6 +39,7 @@ pub mod code {
     use super::Code;
 
     pub const NO_ADDITIONAL_SENSE: Code = Code(0x00, 0x00);
+    pub const OPERATION_IN_PROGRESS: Code = Code(0x00, 0x16);
     pub const ASYMMETRIC_ACCESS_TRANSITION: Code = Code(0x04, 0x0a);
     pub const TARGET_PORT_STANDBY: Code = Code(0x04, 0x0b);
     pub const TARGET_PORT_UNAVAILABLE: Code = Code(0x04, 0x0c);

@@ -23,11 +23,11 @@ pub use sealed::{KEY_BYTES, TokenKeys};
 pub use sum::{Sum, Summer};
 
 use crate::block::{be_u32, be_u64, check_writable, extent, out_of_range};
-use crate::copy::{ListId, Outcome};
+use crate::copy::{Known, ListId, Outcome};
 use crate::device::Scope;
 use crate::nexus::Nexus;
 use crate::opcodes::action;
-use crate::plan::{Answer, Extent, Io, Place, Plan, Work};
+use crate::plan::{Answer, Extent, Place, Plan};
 use crate::sense::{Format, Key, Sense, code};
 
 /// The most ranges of one command: MAXIMUM RANGE DESCRIPTORS. So many have room in a token.
@@ -71,7 +71,7 @@ pub enum TokenWork {
     },
 }
 
-/// The list identifier is bytes 6 to 9 of both commands.
+/// LIST IDENTIFIER: bytes 6 to 9 of both commands.
 fn list_id(scope: &Scope<'_>) -> u32 {
     scope.cdb.u32(6)
 }
@@ -98,14 +98,16 @@ pub(crate) fn populate(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Res
     if bytes > MAX_TOKEN_BYTES {
         return Err(Sense::in_list(POPULATE_BYTES as u16, None).into());
     }
+    let list = list_id(scope);
+    nexus.copies.check_free(ListId(list))?;
     if ranges.is_empty() {
         // Nothing is represented, and nothing would be read by it.
         let outcome = Outcome::of(action::POPULATE_TOKEN, 0, 0, scope.unit.block_bytes);
-        nexus.copies.keep(ListId::Long(list_id(scope)), outcome);
+        nexus.copies.keep(ListId(list), outcome);
         return Ok(Answer::good().into());
     }
     Ok(Plan::Token(Box::new(TokenWork::Create {
-        list: list_id(scope),
+        list,
         unit: scope.unit.uuid,
         place: Place::of(scope.unit),
         extents: ranges,
@@ -123,23 +125,17 @@ pub(crate) fn write(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result
     if bytes > MAX_TOKEN_BYTES {
         return Err(Sense::in_list(WRITE_BYTES as u16, None).into());
     }
+    let list_id = list_id(scope);
+    nexus.copies.check_free(ListId(list_id))?;
     let place = Place::of(scope.unit);
     if form::is_zeros(&token)? {
-        // Of zeros there is no end, wherever they begin.
-        let segments = extents.len() as u16;
-        let outcome = Outcome::of(action::WRITE_USING_TOKEN, segments, bytes, scope.unit.block_bytes);
-        nexus.copies.keep(ListId::Long(list_id(scope)), outcome);
-        if extents.is_empty() {
-            return Ok(Answer::good().into());
-        }
-        let work = Work::Zero(extents);
-        return Ok(Plan::Io(Io { place, work }));
+        return Ok(rest::zeros(ListId(list_id), place, &extents, nexus));
     }
     let skip_bytes = skip_blocks
         .checked_mul(u64::from(scope.unit.block_bytes))
         .ok_or(Sense::in_list(8, None))?;
     Ok(Plan::Token(Box::new(TokenWork::Redeem {
-        list: list_id(scope),
+        list: list_id,
         token: Box::new(token),
         place,
         extents,
@@ -201,13 +197,23 @@ impl Outcome {
     }
 }
 
-/// RECEIVE ROD TOKEN INFORMATION (SPC-4).
-pub(crate) fn information(outcome: &Outcome) -> Vec<u8> {
+/// RECEIVE ROD TOKEN INFORMATION (SPC-4, table 249: COPY OPERATION STATUS).
+pub(crate) fn information(known: Known<'_>) -> Vec<u8> {
     const COMPLETED: u8 = 0x01;
     const COMPLETED_WITH_ERRORS: u8 = 0x02;
+    const IN_FOREGROUND: u8 = 0x11;
     // TRANSFER COUNT UNITS: logical blocks.
     const BLOCKS: u8 = 0xf1;
     const CHECK_CONDITION: u8 = 0x02;
+    let outcome = match known {
+        Known::Ended(outcome) => outcome,
+        Known::UnderWay(action) => {
+            // Neither sense data nor a token; how far it has come is not told.
+            let mut data = vec![0; 36];
+            (data[3], data[4], data[5], data[15]) = (32, action, IN_FOREGROUND, BLOCKS);
+            return data;
+        }
+    };
     let sense = outcome
         .failure
         .map(|sense| sense.encode(Format::Fixed))

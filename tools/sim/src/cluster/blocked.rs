@@ -68,6 +68,11 @@ impl Cluster {
         groups.any(|group| self.may_block(group).is_some())
     }
 
+    /// May anything?
+    pub(super) fn may_block_at_all(&self) -> bool {
+        self.groups().any(|group| self.may_block(group).is_some())
+    }
+
     /// I/O that sequencers have not ended, and should.
     pub(super) fn sequenced(&self) -> usize {
         let cores = self.nodes.iter().flat_map(Node::each_core);
@@ -127,7 +132,9 @@ impl Cluster {
         let Some(owner) = record.owner.map(|owner| owner.0 as usize - 1) else {
             return false;
         };
-        let is_elsewhere = self.hosts.gateways()[volume as usize] != owner;
+        // (Of the volume that initiators copy to no host has a gateway.)
+        let gateway = self.hosts.gateways().get(volume as usize);
+        let is_elsewhere = gateway.is_some_and(|gateway| *gateway != owner);
         let cores = self.nodes[owner].each_core();
         let sequencers = cores.flat_map(|core| core.shards().each());
         let mut waits = sequencers

@@ -2,6 +2,7 @@
 
 mod inside;
 mod membership;
+mod paths;
 mod stores;
 
 pub(super) use inside::Looks;

@@ -49,7 +49,7 @@ impl Cluster {
                 cluster.kept_for_nothing().into_iter().map(|(_, what)| what).collect()
             })?;
         }
-        for volume in 0..self.setup.volumes {
+        for volume in (0..self.setup.volumes).chain(self.setup.scratch()) {
             self.purge(&volume_name(volume))?;
         }
         self.wait_for("everything is deleted, and stores are not empty", Cluster::not_empty)?;

@@ -114,7 +114,11 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             put(map::group_key(pool, index), json(&record));
         }
     }
-    put(map::counter_key("volumes"), json(&setup.volumes));
+    let scratch = setup.scratch();
+    put(
+        map::counter_key("volumes"),
+        json(&(setup.volumes + u64::from(scratch.is_some()))),
+    );
     if let Some(measured) = setup.measured {
         let slow_stores = setup.coordinator.unwrap_or_default().slow_stores;
         let settings = Recovery {
@@ -147,12 +151,15 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
     if setup.fronted.is_some_and(|fronted| fronted.protocol == Protocol::Iscsi) {
         put_target(&mut put, setup);
     }
-    for number in 0..setup.volumes {
+    let blocks = setup.chores.first_blocks.unwrap_or(setup.blocks);
+    let volumes = (0..setup.volumes).map(|number| (number, blocks));
+    let scratch = scratch.map(|number| (number, initiator::scratch_blocks(setup.profile.clients)));
+    for (number, blocks) in volumes.chain(scratch) {
         let volume = map::Volume {
             id: volume_id(number),
             name: volume_name(number),
             pool: pool_name(pool_of(setup, number)),
-            size_bytes: setup.chores.first_blocks.unwrap_or(setup.blocks) * u64::from(amita_types::BLOCK_BYTES),
+            size_bytes: blocks * u64::from(amita_types::BLOCK_BYTES),
             generation: Generation(0),
             owner: None,
             lineage: map::Lineage::default(),
@@ -165,7 +172,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
 
 /// What initiators log in to, who they are, and where.
 fn put_target(put: &mut impl FnMut(String, Vec<u8>), setup: &Setup) {
-    let luns = (0..setup.volumes).map(|number| map::IscsiLun {
+    let luns = (0..setup.volumes).chain(setup.scratch()).map(|number| map::IscsiLun {
         number: number as u16,
         volume: volume_id(number),
         uuid: map::Namespace::uuid_of(node::CLUSTER, volume_id(number)),

@@ -101,6 +101,8 @@ pub struct Initiators {
     pub first_registers: bool,
     /// They use all paths alike, whatever the target says of their access.
     pub multibus: bool,
+    /// Some of their reads go by a copy, to a volume that is there for nothing else.
+    pub copies: bool,
     /// The type of the persistent reservation that the hosts of a volume keep (SPC-4), by which they fence one another off.
     pub reserves: Option<u8>,
 }
@@ -121,6 +123,7 @@ impl Initiators {
             reserves: random.percent(40).then(|| *random.pick(&[5, 5, 6, 7, 8])),
             first_registers: random.percent(50),
             multibus: false,
+            copies: false,
         }
     }
 }
@@ -206,6 +209,7 @@ const WIDE_ONE_IN: u64 = 60;
 
 /// The streams of chance of the initiators.
 const MULTIBUS: u64 = 75;
+const COPIES: u64 = 76;
 const INITIATORS: u64 = 73;
 
 /// In one run of so many a node lies.
@@ -366,6 +370,13 @@ impl Setup {
         self.measured.is_some_and(|measured| measured.two)
     }
 
+    /// The number of the volume that hosts copy to and read there. It is beyond the others, and is not judged: what is read there is.
+    #[must_use]
+    pub fn scratch(&self) -> Option<u64> {
+        let fronted = self.fronted.filter(|fronted| fronted.protocol == Protocol::Iscsi)?;
+        fronted.iscsi.copies.then_some(self.volumes)
+    }
+
     /// When hosts find out that their gateway has gone without a word. (By NVMe/TCP keep alives tell.)
     #[must_use]
     pub fn hosts_notice(&self) -> Duration {
@@ -513,6 +524,7 @@ impl Setup {
         let fronted = fronted.map(|mut fronted| {
             // By chance of its own.
             fronted.iscsi.multibus = Random::new(seed).fork(MULTIBUS).percent(30);
+            fronted.iscsi.copies = Random::new(seed).fork(COPIES).percent(30);
             if long {
                 // In hours of silence nothing new is heard of paths.
                 (fronted.iscsi.polling, fronted.iscsi.reinstates) = (Duration::from_secs(20), None);

@@ -112,6 +112,13 @@ fn gateways_die(seed: u64) -> Setup {
     setup
 }
 
+/// The same while initiators have zeros copied over what they have written, and copy what they read.
+fn copying(seed: u64) -> Setup {
+    let mut setup = gateways_die(seed);
+    (setup.profile.read_percent, setup.profile.clear_percent) = (40, 30);
+    with(setup, |_, iscsi| iscsi.copies = true)
+}
+
 pub fn all() -> Vec<Scenario> {
     let scenario = |name, story, setup, broken| Scenario {
         name,
@@ -127,6 +134,18 @@ pub fn all() -> Vec<Scenario> {
             "W1 is on its way to the owner when that dies: its initiator is told that the access is changing, and asks again.",
             gateways_die,
             plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::TrustLost)),
+        ),
+        scenario(
+            "I1: what a copy has not written is not answered as copied",
+            "Zeros are copied over W1, and the owner dies under a piece of that: its initiator is told that the access is changing.",
+            copying,
+            plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::TrustPieces)),
+        ),
+        scenario(
+            "R10: who owns a volume now says so to the hosts that it has",
+            "The owner dies and G2 has the volume; a session that G2 had before that tells of it.",
+            gateways_die,
+            plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::DeafToSettings)),
         ),
         scenario(
             "R9: a task that was aborted writes nothing any more",

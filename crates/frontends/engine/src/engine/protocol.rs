@@ -231,7 +231,8 @@ pub trait Protocol: Sized {
         let Some((own, piece)) = request.piece(number) else {
             return Ok(());
         };
-        if let (Err(IoError::Busy), Some(pause)) = (result, Self::CAPABILITIES.retry_after) {
+        // Of a request that has failed nothing is submitted again: a volume that stays busy would keep it from ever ending.
+        if let (Err(IoError::Busy), Some(pause), false) = (result, Self::CAPABILITIES.retry_after, failed) {
             engine.retries.push_back(tag);
             engine.retry_at.get_or_insert(cx.now().plus(pause));
             return Ok(());

@@ -343,6 +343,22 @@ fn a_failure_starts_nothing_more_and_the_gravest_counts() {
 }
 
 #[test]
+fn of_a_request_that_was_withdrawn_nothing_is_asked_again() {
+    let mut world = World::<EachPass>::new();
+    world.start(1, 0, Plan::Clear(clears(0, SIZE, CHUNK)), Delivery::Verdict);
+    let found = world.toy.engine.withdraw(|_| true, IoError::NoSpace);
+    assert_eq!(found.len(), 1);
+    // The volume is busy, and stays so.
+    while !world.service.queue.is_empty() {
+        world.end_with(0, IoError::Busy).unwrap();
+        world.end_pass();
+    }
+    assert_eq!(world.toy.engine.retry_at(), None);
+    assert_eq!(world.toy.finished, [(1, Some(IoError::NoSpace), 0)]);
+    world.assert_idle();
+}
+
+#[test]
 fn the_end_of_the_connection_is_passed_on() {
     let mut world = World::<EachPass>::new();
     world.start(1, 0, Plan::Read(pieces(0, 4096, CHUNK)), Delivery::InOrder);

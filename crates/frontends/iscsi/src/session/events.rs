@@ -24,6 +24,7 @@ impl Session {
                 Err(_) => unreachable!("the register of iSCSI sessions speaks its own words"),
             },
             Event::Reserved { tag, result } => work::reserved(self, tag, result, cx),
+            Event::Settings if self.port.config().faults.has(Planted::DeafToSettings) => Ok(()),
             Event::Settings => self.settings(cx),
             _ => Ok(()),
         }

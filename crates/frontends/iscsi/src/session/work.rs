@@ -623,7 +623,7 @@ pub(super) fn reserved(
     };
     let request = session.engine.request(slot);
     if let Some(Then::Reserve(then)) = request.own.then.take().map(|then| *then) {
-        let answer = amita_scsi::reserved(&then, &result);
+        let answer = amita_scsi::reserved(&then, &result, &mut session.nexus);
         request.own.wanted.into = answer.data.len() as u64;
         request.own.answer = Some(answer);
         request.owed -= 1;

@@ -6,6 +6,7 @@ use crate::block::{be_u32, be_u64, check_writable, extent};
 use crate::device::Scope;
 use crate::inquiry::DISK;
 use crate::nexus::Nexus;
+use crate::opcodes::action;
 use crate::plan::{Answer, Place, Plan, Segment};
 use crate::sense::{Code, Key, SegmentPointer, Sense, Specific, code};
 use crate::unit::{Catalog, Target, Unit};
@@ -38,8 +39,11 @@ pub(crate) fn extended(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Res
         NO_LIST_ID if header[0] != 0 => return Err(Sense::in_list(0, None).into()),
         NO_LIST_ID => None,
         1 => return Err(Sense::in_list(1, Some(4)).into()),
-        _ => Some(ListId::Short(header[0])),
+        _ => Some(ListId(header[0].into())),
     };
+    if let Some(id) = id {
+        nexus.copies.check_free(id)?;
+    }
     let (target_bytes, segment_bytes) = (usize::from(be_u16(&header[2..])), be_u32(&header[8..]) as usize);
     let (targets, segments) = split(rest, target_bytes, segment_bytes, be_u32(&header[12..]))?;
     let targets = parse_targets(scope, targets, nexus)?;
@@ -48,12 +52,13 @@ pub(crate) fn extended(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Res
     let lengths = segments
         .iter()
         .map(|segment| segment.map_or(0, |segment| segment.length));
-    let then = CopyRest::of(id, lengths.collect(), scope.unit.block_bytes);
+    let mut then = CopyRest::of(id, lengths.collect(), scope.unit.block_bytes);
     let segments: Vec<Segment> = segments.into_iter().flatten().collect();
-    match segments.is_empty() {
-        true => Ok(copied(&then, 0, &[], Ok(()), nexus).into()),
-        false => Ok(Plan::Copy { segments, then }),
+    if segments.is_empty() {
+        return Ok(copied(&then, 0, &[], Ok(()), nexus).into());
     }
+    then.held = id.map(|id| nexus.copies.begin(id, action::EXTENDED_COPY)).transpose()?;
+    Ok(Plan::Copy { segments, then })
 }
 
 /// The two lists of descriptors, if they are what they say.
@@ -209,6 +214,7 @@ fn parse_segment(
         to_offset: destination.offset,
         length,
         summed_at: None,
+        is_zero: false,
         is_written: true,
     }))
 }

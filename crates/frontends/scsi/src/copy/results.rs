@@ -1,6 +1,6 @@
 //! RECEIVE COPY RESULTS (SPC-4): what became of copies, and what can be copied.
 
-use super::{ListId, MAX_DESCRIPTOR_BYTES, MAX_SEGMENT_BYTES, MAX_SEGMENTS, MAX_TARGETS, Outcome};
+use super::{Known, ListId, MAX_DESCRIPTOR_BYTES, MAX_SEGMENT_BYTES, MAX_SEGMENTS, MAX_TARGETS, Outcome};
 use crate::device::Scope;
 use crate::nexus::Nexus;
 use crate::opcodes::action;
@@ -10,22 +10,28 @@ use crate::token;
 
 pub(crate) fn results(scope: &Scope<'_>, nexus: &Nexus) -> Result<Answer, Sense> {
     let cdb = &scope.cdb;
-    let of_short = || {
-        let found = nexus.copies.find(ListId::Short(cdb.u8(2)));
-        // "[...] a list identifier of no copy: INVALID FIELD IN CDB".
-        found.ok_or(Sense::in_cdb(2, None))
+    // "[...] a list identifier of no copy: INVALID FIELD IN CDB".
+    let unknown = Sense::in_cdb(2, None);
+    let of_short = || nexus.copies.find(ListId(cdb.u8(2).into())).ok_or(unknown);
+    let ended = || match of_short()? {
+        Known::Ended(outcome) => Ok(outcome),
+        Known::UnderWay(_) => Err(unknown),
     };
     let data = match cdb.service_action() {
-        action::COPY_STATUS => copy_status(of_short()?),
+        action::COPY_STATUS => match of_short()? {
+            Known::Ended(outcome) => copy_status(outcome),
+            // How far it has come is not told.
+            Known::UnderWay(_) => with_length(vec![0; 12]),
+        },
         // No copy here holds data back.
         action::RECEIVE_DATA => {
-            of_short()?;
+            ended()?;
             vec![0; 4]
         }
-        action::FAILED_SEGMENT_DETAILS => failed_segment(of_short()?),
+        action::FAILED_SEGMENT_DETAILS => failed_segment(ended()?),
         action::ROD_TOKEN_INFORMATION => {
-            let found = nexus.copies.find(ListId::Long(cdb.u32(2)));
-            token::information(found.ok_or(Sense::in_cdb(2, None))?)
+            let found = nexus.copies.find(ListId(cdb.u32(2)));
+            token::information(found.ok_or(unknown)?)
         }
         _ => operating_parameters(),
     };
@@ -38,7 +44,7 @@ fn with_length(mut data: Vec<u8>) -> Vec<u8> {
     data
 }
 
-/// COPY STATUS: copies here are through when they are answered.
+/// COPY STATUS of a copy that has ended, as it has when it is answered.
 fn copy_status(outcome: &Outcome) -> Vec<u8> {
     const COMPLETED: u8 = 0x01;
     const COMPLETED_WITH_ERRORS: u8 = 0x02;

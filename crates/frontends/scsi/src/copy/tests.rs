@@ -76,6 +76,7 @@ fn from_one_unit_to_another() {
             to_offset: 32 * 512,
             length: 8 * 512,
             summed_at: None,
+            is_zero: false,
             is_written: true,
         },
         Segment {
@@ -85,6 +86,7 @@ fn from_one_unit_to_another() {
             to_offset: 512,
             length: 512,
             summed_at: None,
+            is_zero: false,
             is_written: true,
         },
     ];
@@ -117,6 +119,38 @@ fn a_copy_that_fails_says_where() {
     assert_eq!(conflict.status, Status::ReservationConflict);
     // It is not told to have gone well, and blocks that it has not copied are not counted.
     assert_eq!(results(&mut host, 0, 1), [0, 0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_list_identifier_is_of_one_copy_at_a_time() {
+    let mut host = two_units();
+    let targets = [described(&unit(0)), described(&unit(1))];
+    let segments = [segment(0, 1, 8, 16, 32)];
+    let (_, first) = copy_of(send(&mut host, &list(7, &targets, &segments)));
+    assert_eq!(copied(&first, 8 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
+    let (_, then) = copy_of(send(&mut host, &list(7, &targets, &segments)));
+    // SPC-3, "RECEIVE COPY RESULTS": COPY STATUS 00h. The other one of that name had ended.
+    assert_eq!(results(&mut host, 0, 7), [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for action in [1, 4] {
+        let refused = host.sense(0, &[0x84, action, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(refused, Sense::in_cdb(2, None), "{action}");
+    }
+    let in_progress = Sense::new(Key::IllegalRequest, code::OPERATION_IN_PROGRESS);
+    assert_eq!(sense(send(&mut host, &list(7, &targets, &segments))), in_progress);
+    assert_eq!(sense(send(&mut host, &list(7, &targets, &[]))), in_progress);
+    // Others go on beside it, and those without a name.
+    let (_, other) = copy_of(send(&mut host, &list(8, &targets, &segments)));
+    let mut unnamed = list(0, &targets, &segments);
+    unnamed[1] = 3 << 3;
+    let nameless = [copy_of(send(&mut host, &unnamed)), copy_of(send(&mut host, &unnamed))];
+    drop((other, nameless));
+    assert_eq!(copied(&then, 8 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
+    assert_eq!(results(&mut host, 0, 7)[4..7], [1, 0, 1]);
+    // What was aborted has no outcome, and its name is free.
+    drop(copy_of(send(&mut host, &list(7, &targets, &segments))));
+    let unknown = host.sense(0, &[0x84, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(unknown, Sense::in_cdb(2, None));
+    copy_of(send(&mut host, &list(7, &targets, &segments)));
 }
 
 #[test]
@@ -307,7 +341,7 @@ fn lists_without_an_identifier_keep_nothing() {
     list[1] = 0x18;
     let (_, then) = copy_of(send(&mut host, &list));
     assert_eq!(copied(&then, 8 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
-    assert!(host.nexus.copies.find(ListId::Short(0)).is_none());
+    assert!(host.nexus.copies.find(ListId(0)).is_none());
     list[0] = 1;
     assert_eq!(sense(send(&mut host, &list)), Sense::in_list(0, None));
     list[1] = 0x08;
@@ -325,14 +359,13 @@ fn the_last_copies_are_kept() {
         block_bytes: 512,
         token: None,
     };
-    for id in 0..40 {
-        copies.keep(ListId::Short(id), outcome(u64::from(id)));
+    for id in 0..40_u32 {
+        copies.keep(ListId(id), outcome(u64::from(id)));
     }
-    copies.keep(ListId::Short(39), outcome(99));
-    assert!(copies.find(ListId::Short(23)).is_none());
-    assert_eq!(copies.find(ListId::Short(24)), Some(&outcome(24)));
-    assert_eq!(copies.find(ListId::Short(39)), Some(&outcome(99)));
-    assert!(copies.find(ListId::Long(39)).is_none());
+    copies.keep(ListId(39), outcome(99));
+    assert!(copies.find(ListId(23)).is_none());
+    assert_eq!(copies.find(ListId(24)), Some(Known::Ended(&outcome(24))));
+    assert_eq!(copies.find(ListId(39)), Some(Known::Ended(&outcome(99))));
 }
 
 proptest! {

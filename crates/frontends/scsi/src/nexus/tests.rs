@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{catalog, port, target, unit};
-use crate::unit::{Access, Space};
+use crate::unit::{Access, Alua, Space};
 use amita_frontend::reservation::{Command, Kind};
 use amita_types::VolumeId;
 use proptest::prelude::*;

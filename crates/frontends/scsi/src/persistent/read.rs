@@ -63,7 +63,10 @@ fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
 
 /// The answer to a command of reservations.
 #[must_use]
-pub fn reserved(then: &Reserving, result: &Result<State, Refusal>) -> Answer {
+pub fn reserved(then: &Reserving, result: &Result<State, Refusal>, nexus: &mut Nexus) -> Answer {
+    if let Ok(state) = result {
+        nexus.tell(then.volume, state);
+    }
     let looks = !matches!(then.then, Then::Done | Then::Release | Then::Move | Then::Several);
     match (then.then, result) {
         // "[...] regardless of initiator or service action" (SPC-2 5.5.1).

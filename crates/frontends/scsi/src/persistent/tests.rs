@@ -61,7 +61,7 @@ impl Volume {
         if let Ok(state) = &result {
             self.state = state.clone();
         }
-        reserved(&then, &result)
+        reserved(&then, &result, &mut self.host.nexus)
     }
 
     fn out(&mut self, action: u8, kind: u8, key: u64, new_key: u64) -> Answer {
@@ -109,6 +109,56 @@ fn register_reserve_release() {
     assert_eq!(volume.out(0, 0, 0x11, 0x33).status, GOOD, "another key");
     assert_eq!(volume.out(3, 0, 0x33, 0).status, GOOD);
     assert_eq!(volume.read(0)[4..], [0, 0, 0, 0]);
+}
+
+/// A gateway hears what an owner has written a moment later, and a host does not wait for that.
+#[test]
+fn who_has_registered_is_not_refused_by_what_was_before() {
+    let mut volume = Volume::new();
+    let (other, kind) = (HostKey(9), Kind::ExclusiveAccessRegistrants);
+    let register = Command::Register {
+        host_id: [9; 16],
+        key: 7,
+        ignore_key: false,
+        persist: None,
+    };
+    volume.state.apply(other, &register).expect("registered");
+    let acquire = Command::Acquire { key: 7, kind };
+    volume.state.apply(other, &acquire).expect("reserved");
+    let hear = |volume: &mut Volume| {
+        let state = std::sync::Arc::new(volume.state.clone());
+        volume.host.catalog.reservations.insert(VolumeId(1), state);
+        volume.host.catalog.revision += 1;
+        volume.host.settle();
+    };
+    hear(&mut volume);
+    let status = |volume: &mut Volume| match volume.host.send(0, &[0x1a, 0, 0x3f, 0, 252, 0]) {
+        Plan::Answer(answer) => answer.status,
+        other => panic!("no answer: {other:?}"),
+    };
+    assert_eq!(status(&mut volume), CONFLICT);
+    assert_eq!(volume.out(0, 0, 0, 5).status, GOOD);
+    assert_eq!(status(&mut volume), GOOD, "the owner has said so");
+    // Whatever else has changed meanwhile.
+    volume.host.catalog.revision += 1;
+    volume.host.settle();
+    assert_eq!(status(&mut volume), GOOD);
+    hear(&mut volume);
+    assert_eq!(status(&mut volume), GOOD);
+    // And who was fenced off hears it from the catalog.
+    let preempt = Command::Preempt {
+        key: 7,
+        victim: 5,
+        kind,
+        abort: false,
+    };
+    volume.state.apply(other, &preempt).expect("preempted");
+    hear(&mut volume);
+    assert_eq!(status(&mut volume), CONFLICT);
+    assert_eq!(volume.out(0, 0, 0, 5).status, GOOD);
+    // It gives up what the catalog has not heard of.
+    assert_eq!(volume.out(0, 0, 5, 0).status, GOOD);
+    assert_eq!(status(&mut volume), CONFLICT);
 }
 
 #[test]
@@ -452,8 +502,9 @@ fn exclusive_and_persistent_reservations_exclude_each_other() {
 #[test]
 fn refusals() {
     let status = |then, refusal| {
-        let host = HostKey(1);
-        reserved(&Reserving { host, then }, &Err(refusal))
+        let (volume, host) = (VolumeId(1), HostKey(1));
+        let mut nexus = Nexus::new(port(1), 1);
+        reserved(&Reserving { volume, host, then }, &Err(refusal), &mut nexus)
     };
     assert_eq!(status(Then::Done, Refusal::Conflict).status, CONFLICT);
     assert_eq!(status(Then::Keys(8), Refusal::Unavailable).status, Status::Busy);

@@ -32,6 +32,8 @@ enum End {
     /// What was copied is compared with the token.
     Written {
         place: Place,
+        /// There is no other logical unit than that.
+        of_zeros: bool,
         /// Of each section: its bytes that are written, and the sum of all of it, if it was summed.
         sections: Vec<(u64, Option<[u8; super::sum::SUM_BYTES]>)>,
     },
@@ -68,7 +70,7 @@ pub fn begun(
                 seed,
                 sums: Vec::new(),
             };
-            create(ListId::Long(list), keys.clone(), unit, contents, bytes, nexus)
+            create(ListId(list), keys.clone(), unit, contents, bytes, nexus)
         }
         TokenWork::Redeem {
             list,
@@ -77,7 +79,7 @@ pub fn begun(
             extents,
             skip_bytes,
         } => {
-            let id = ListId::Long(list);
+            let id = ListId(list);
             let opened = open(keys, &token, catalog, now).and_then(|contents| check(contents, place, &extents));
             match opened {
                 Ok(contents) => redeem(id, &contents, place, &extents, skip_bytes, nexus),
@@ -117,14 +119,52 @@ fn create(
     if segments.is_empty() {
         return rest.end(id, block_bytes, &[], Ok(()), nexus).into();
     }
-    plan(id, segments, block_bytes, rest)
+    plan(id, segments, block_bytes, rest, nexus)
 }
 
-fn plan(id: ListId, segments: Vec<Segment>, block_bytes: u32, rest: TokenRest) -> Plan {
+fn plan(id: ListId, segments: Vec<Segment>, block_bytes: u32, rest: TokenRest, nexus: &mut Nexus) -> Plan {
+    let action = match rest.end {
+        End::Made { .. } => action::POPULATE_TOKEN,
+        End::Written { .. } => action::WRITE_USING_TOKEN,
+    };
+    let held = match nexus.copies.begin(id, action) {
+        Ok(held) => held,
+        Err(sense) => return sense.into(),
+    };
     let lengths = segments.iter().map(|segment| segment.length).collect();
     let mut then = CopyRest::of(Some(id), lengths, block_bytes);
-    then.token = Some(Box::new(rest));
+    (then.token, then.held) = (Some(Box::new(rest)), Some(held));
     Plan::Copy { segments, then }
+}
+
+/// What a token of zeros represents, written: of zeros there is no end, wherever they begin.
+pub(super) fn zeros(id: ListId, place: Place, extents: &[Extent], nexus: &mut Nexus) -> Plan {
+    let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
+    if bytes == 0 {
+        let outcome = Outcome::of(action::WRITE_USING_TOKEN, 0, 0, place.block_bytes);
+        nexus.copies.keep(id, outcome);
+        return Answer::good().into();
+    }
+    let segments = extents.iter().map(|extent| Segment {
+        from: place,
+        from_offset: extent.offset,
+        to: place,
+        to_offset: extent.offset,
+        length: extent.length,
+        summed_at: None,
+        is_zero: true,
+        is_written: true,
+    });
+    let sections = vec![(bytes, None)];
+    let rest = TokenRest {
+        summer: Summer::default(),
+        end: End::Written {
+            place,
+            of_zeros: true,
+            sections,
+        },
+    };
+    plan(id, segments.collect(), place.block_bytes, rest, nexus)
 }
 
 /// What a token stands for, if it still does.
@@ -207,10 +247,11 @@ fn redeem(
         summer: Summer::new(contents.seed),
         end: End::Written {
             place,
+            of_zeros: false,
             sections: summed,
         },
     };
-    plan(id, segments, place.block_bytes, rest)
+    plan(id, segments, place.block_bytes, rest, nexus)
 }
 
 /// Pairs what is represented, but for its first bytes, with where it goes.
@@ -230,6 +271,7 @@ pub(super) fn paired(contents: &Contents, skip: u64, to: Place, targets: &[Exten
                 to_offset: wanted.offset,
                 length,
                 summed_at: Some(begin + (offset - source.offset)),
+                is_zero: false,
                 is_written: true,
             });
             offset += length;
@@ -300,11 +342,15 @@ impl TokenRest {
                     outcome.token = Some(Box::new(token.encode()));
                     (Answer::good(), outcome)
                 }
-                Err(error) => refused(action::POPULATE_TOKEN, &contents.place, error),
+                Err(error) => refused(action::POPULATE_TOKEN, &contents.place, true, error),
             },
-            End::Written { place, sections } => match result.map(|()| verified(sections, sums)) {
+            End::Written {
+                place,
+                of_zeros,
+                sections,
+            } => match result.map(|()| verified(sections, sums)) {
                 // What was not read to its end is not known to be what it was: none of it counts.
-                Err(error) => refused(action::WRITE_USING_TOKEN, place, error),
+                Err(error) => refused(action::WRITE_USING_TOKEN, place, *of_zeros, error),
                 Ok((bytes, true)) => {
                     let outcome = Outcome::of(action::WRITE_USING_TOKEN, 0, bytes, block_bytes);
                     (Answer::good(), outcome)
@@ -322,12 +368,12 @@ impl TokenRest {
     }
 }
 
-/// The answer to I/O that has failed, and what is told of it later.
-fn refused(action: u8, place: &Place, error: IoError) -> (Answer, Outcome) {
-    let answer = match (action, error) {
-        (_, IoError::Reserved) => Answer::of(Status::ReservationConflict),
+/// The answer to I/O that has failed, and what is told of it later; `is_alone`: it was of that logical unit, for there is no other.
+fn refused(action: u8, place: &Place, is_alone: bool, error: IoError) -> (Answer, Outcome) {
+    let answer = match error {
+        IoError::Reserved => Answer::of(Status::ReservationConflict),
         // Which of the two logical units it was is not known.
-        (action::WRITE_USING_TOKEN, IoError::OutOfRange | IoError::Invalid) => invalid(code::TOKEN_REVOKED).into(),
+        IoError::OutOfRange | IoError::Invalid if !is_alone => invalid(code::TOKEN_REVOKED).into(),
         _ => failed(place, error, None),
     };
     let busy = || Sense::new(Key::CopyAborted, code::COPY_TARGET_NOT_REACHABLE);

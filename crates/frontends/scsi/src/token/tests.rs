@@ -328,12 +328,64 @@ fn a_snapshot_is_not_read_for_its_token() {
 #[test]
 fn zeros_need_no_register() {
     let mut host = Host::one();
-    let plan = send(&mut host, 0x11, &write_list(&zero_token(), 77, &[(0, 8), (64, 8)]));
-    let Plan::Io(io) = plan else {
+    let list = write_list(&zero_token(), 77, &[(0, 8), (64, 8)]);
+    let Plan::Copy { segments, then } = send(&mut host, 0x11, &list) else {
         panic!("zeros are written");
     };
-    assert_eq!(io.work, Work::Zero(vec![extent_of(0, 8), extent_of(64, 8)]));
-    assert_eq!(information_of(&mut host)[23], 16);
+    let written: Vec<_> = segments
+        .iter()
+        .map(|segment| (segment.to_offset, segment.length))
+        .collect();
+    assert_eq!(written, [(0, 4096), (64 * 512, 4096)]);
+    assert!(segments.iter().all(|segment| segment.is_zero && segment.is_written));
+    // It is told to be done when it is (SPC-4, table 249).
+    let information = information_of(&mut host);
+    assert_eq!((information.len(), information[3]), (36, 32));
+    assert_eq!((information[4], information[5], information[23]), (0x11, 0x11, 0));
+    assert_eq!(crate::copied(&then, 8192, &[], Ok(()), &mut host.nexus), Answer::good());
+    assert_eq!((information_of(&mut host)[5], information_of(&mut host)[23]), (1, 16));
+    // And what was not is not.
+    let Plan::Copy { then, .. } = send(&mut host, 0x11, &list) else {
+        panic!("zeros are written");
+    };
+    let refused = crate::copied(&then, 4096, &[], Err(IoError::Reserved), &mut host.nexus);
+    assert_eq!(refused.status, Status::ReservationConflict);
+    assert_eq!((information_of(&mut host)[5], information_of(&mut host)[23]), (2, 0));
+    // There is one logical unit, and no token that could be worth nothing any more.
+    let Plan::Copy { then, .. } = send(&mut host, 0x11, &list) else {
+        panic!("zeros are written");
+    };
+    let shrunk = crate::copied(&then, 0, &[], Err(IoError::OutOfRange), &mut host.nexus);
+    assert_eq!(shrunk.sense.map(|sense| sense.code), Some(code::LBA_OUT_OF_RANGE));
+    let nothing = send(&mut host, 0x11, &write_list(&zero_token(), 0, &[]));
+    assert_eq!(answer(nothing), Answer::good());
+    assert_eq!(information_of(&mut host)[5], 1);
+}
+
+#[test]
+fn a_name_is_of_one_copy_at_a_time() {
+    let mut host = two_units();
+    let token = token_of(&mut host, &[(8, 16)]);
+    let plan = send_to(&mut host, 1, 0x11, &write_list(&token, 0, &[(1000, 16)]));
+    let under_way = begin(&mut host, plan, NOW);
+    for plan in [
+        send(&mut host, 0x10, &populate_list(&[(8, 16)])),
+        send_to(&mut host, 1, 0x11, &write_list(&token, 0, &[(2000, 16)])),
+        send(&mut host, 0x11, &write_list(&zero_token(), 0, &[(0, 8)])),
+    ] {
+        assert_eq!(
+            sense(plan),
+            Sense::new(Key::IllegalRequest, code::OPERATION_IN_PROGRESS)
+        );
+    }
+    // The token of the same name was told before.
+    assert_eq!(information_of(&mut host)[5], 0x11);
+    // It was aborted: nothing is known of it, and its name is free.
+    drop(under_way);
+    let unknown = host.sense(0, &[0x84, 0x07, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]);
+    assert_eq!(unknown, Sense::in_cdb(2, None));
+    let plan = send(&mut host, 0x10, &populate_list(&[(8, 16)]));
+    assert!(matches!(begin(&mut host, plan, NOW), Plan::Copy { .. }));
 }
 
 #[test]

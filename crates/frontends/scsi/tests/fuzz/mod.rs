@@ -251,7 +251,7 @@ impl World {
                 if let Ok(state) = &result {
                     self.state = state.clone();
                 }
-                check_answer(&reserved(&then, &result));
+                check_answer(&reserved(&then, &result, nexus));
                 self.settle();
             }
             Plan::Token(work) => {

@@ -10,7 +10,7 @@ use super::program::Program;
 use super::{CLOSING_HOST, Hosts, Refused, request};
 use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place, portal};
 use crate::cluster::setup::{Fronted, Protocol};
-use crate::cluster::{Setup, volume_name};
+use crate::cluster::{Setup, volume_id, volume_name};
 use crate::history::{History, Kind, OperationId};
 use crate::stamp::SECTOR_BYTES;
 use crate::workload::{IoRequest, Workload};
@@ -106,6 +106,10 @@ impl FrontedHost {
                     reinstates: iscsi.reinstates,
                     reserves: iscsi.reserves,
                     multibus: iscsi.multibus,
+                    scratch: setup.scratch().map(|scratch| {
+                        let [from, to] = [volume, scratch].map(volume_id);
+                        initiator::Scratch::new(number, from, to, scratch as u16)
+                    }),
                     tells,
                 })))
             }
@@ -298,6 +302,32 @@ impl Hosts {
                 host.fronted = None;
             }
         }
+    }
+
+    /// A path of an initiator that was not seen to be `right` (by the host's number and the path's), where gateways with these tags own the volumes.
+    pub fn wrong_path(&self, owners: &[Option<u16>], right: &mut BTreeSet<(u32, usize)>) -> Option<String> {
+        let mut wrong = None;
+        for host in &self.hosts {
+            let Some(Client::Iscsi(initiator)) = host.fronted.as_ref().map(|fronted| &fronted.client) else {
+                continue;
+            };
+            let number = host.number;
+            let owner = owners.get(host.volume as usize).copied().flatten();
+            let mut paths = initiator.paths().enumerate().peekable();
+            if paths.peek().is_none() {
+                return Some(format!("host {number} knows of no path"));
+            }
+            for (index, path) in paths {
+                let is_true = owner.is_none_or(|owner| (owner == path.tag) == (path.access == 0));
+                if path.works && is_true {
+                    right.insert((number, index));
+                } else if !right.contains(&(number, index)) {
+                    let why = || format!("path {index} of host {number} is {path:?}, and {owner:?} owns the volume");
+                    wrong.get_or_insert_with(why);
+                }
+            }
+        }
+        wrong
     }
 
     /// A host's place has something to do.
@@ -540,6 +570,7 @@ fn scsi_bio(lun: u16, ask: IoRequest, op: Op, payload: &[u8]) -> initiator::Bio 
             (cdb[0], cdb[13]) = (0x89, blocks as u8);
             cdb[10..13].fill(0);
         }
+        Op::Clear { .. } if ask.id.0 % 6 == 5 => (cdb, write) = zeros_by_token(block, blocks, ask.id.0),
         Op::Clear { .. } => match ask.id.0 % 3 {
             0 => {
                 // UNMAP, of one range.
@@ -559,6 +590,30 @@ fn scsi_bio(lun: u16, ask: IoRequest, op: Op, payload: &[u8]) -> initiator::Bio 
     }
     let command = Command { lun, cdb, write, read };
     initiator::Bio::new(ask.id, command, matches!(ask.kind, Kind::Read | Kind::Write))
+}
+
+/// WRITE USING TOKEN (SBC-3) with the token of zeros, of two ranges where there are two blocks: its descriptor block, and its list.
+fn zeros_by_token(block: u64, blocks: u32, list: u32) -> ([u8; 16], Vec<u8>) {
+    const TOKEN: [u8; 8] = [0xff, 0xff, 0x00, 0x01, 0, 0, 0x01, 0xf8];
+    const RANGES_AT: usize = 536;
+    let first = blocks.div_ceil(2);
+    let ranges = [(block, first), (block + u64::from(first), blocks - first)];
+    let mut data = vec![0; RANGES_AT];
+    data[16..24].copy_from_slice(&TOKEN);
+    for (block, blocks) in ranges.into_iter().filter(|(_, blocks)| *blocks > 0) {
+        data.extend(block.to_be_bytes());
+        data.extend(blocks.to_be_bytes());
+        data.extend([0; 4]);
+    }
+    let length = |from: usize| ((data.len() - from) as u16).to_be_bytes();
+    let (all, of_ranges) = (length(2), length(RANGES_AT));
+    data[..2].copy_from_slice(&all);
+    data[RANGES_AT - 2..RANGES_AT].copy_from_slice(&of_ranges);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1]) = (0x83, 0x11);
+    cdb[6..10].copy_from_slice(&list.to_be_bytes());
+    cdb[10..14].copy_from_slice(&(data.len() as u32).to_be_bytes());
+    (cdb, data)
 }
 
 /// The commands of a request, in blocks of a sector.

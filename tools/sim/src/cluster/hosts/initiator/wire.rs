@@ -345,11 +345,12 @@ impl<T: Clone> Wire<T> {
     }
 
     /// Asks for a function about a command, if it was sent: 1 aborts it, 5 resets its logical unit.
-    pub fn manage(&mut self, function: u8, is_meant: impl Fn(&T) -> bool, lun: u16) -> bool {
+    pub fn manage(&mut self, function: u8, is_meant: impl Fn(&T) -> bool) -> bool {
         let found = self.flights.iter().find(|(_, flight)| is_meant(&flight.what));
-        let Some((meant, about, number)) = found.map(|(tag, flight)| (*tag, flight.what.clone(), flight.cmd_sn)) else {
+        let Some((&meant, flight)) = found else {
             return false;
         };
+        let (about, number, lun) = (flight.what.clone(), flight.cmd_sn, flight.command.lun);
         let tag = self.tag();
         let mut header = self.header(opcode::FUNCTION | IMMEDIATE, FINAL | function, tag);
         header[8..10].copy_from_slice(&lun.to_be_bytes());
@@ -357,7 +358,10 @@ impl<T: Clone> Wire<T> {
         put(&mut header, 32, if function == 1 { number } else { 0 });
         let concerned = match function {
             1 => vec![meant],
-            _ => self.flights.keys().copied().collect(),
+            _ => {
+                let of_unit = self.flights.iter().filter(|(_, flight)| flight.command.lun == lun);
+                of_unit.map(|(tag, _)| *tag).collect()
+            }
         };
         self.functions.insert(tag, (about, concerned));
         self.send(header, &[]);

@@ -43,6 +43,12 @@ pub(super) fn run_at(
     cx: &mut Cx<'_>,
 ) -> Option<Run> {
     let end = segment.from_offset + segment.length;
+    if segment.is_zero {
+        return Some(Run {
+            length: end - from,
+            is_hole: true,
+        });
+    }
     if segment.length <= u64::from(MAX_IO_BYTES) {
         // It is read as fast as asked about, and what is read is known to be zeros as well.
         return Some(Run {
