@@ -62,6 +62,7 @@ const ALSO: &[(&str, &str, &str)] = &[
 const ORDER: &[&str] = &[
     "amita-reactor",
     "amita-types",
+    "amita-crypt",
     "amita-fabric",
     "amita-store",
     "amita-keys",
