@@ -1,7 +1,7 @@
 //! Writes the seeds of all targets to `corpus`, each in a file of its own: `cargo run --example seeds` in this folder.
 
 use amita_fuzz::fuzz::{TARGETS, mutate};
-use amita_fuzz::{fabric, identity, iscsi, keys, scsi};
+use amita_fuzz::{crypt, fabric, identity, iscsi, keys, scsi};
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
@@ -12,6 +12,8 @@ fn main() -> std::io::Result<()> {
         ("capability", identity::capabilities()),
         ("keys", keys::seeds()),
         ("seal_file", keys::seeds()),
+        ("wrapped_key", crypt::seeds()),
+        ("vault_answer", crypt::answers()),
         ("iscsi_login", iscsi::login::seeds()),
         ("scsi", scsi::seeds()),
     ];

@@ -2,6 +2,8 @@
 
 #[path = "../../crates/engine/store/tests/suite/common/mod.rs"]
 pub mod common;
+#[path = "../../crates/engine/crypt/tests/fuzz/mod.rs"]
+pub mod crypt;
 pub mod fabric;
 #[path = "../../crates/engine/store/tests/suite/fuzz/mod.rs"]
 pub mod fuzz;

@@ -63,6 +63,7 @@ const ORDER: &[&str] = &[
     "amita-reactor",
     "amita-types",
     "amita-qos",
+    "amita-crypt",
     "amita-fabric",
     "amita-store",
     "amita-keys",

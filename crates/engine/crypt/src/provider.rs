@@ -1,0 +1,131 @@
+//! Who has key-encryption keys.
+//!
+//! A provider either does what it is asked at once, or has to ask somebody over the network: then it gives back the question, and whoever
+//! called carries it there and brings the answer. So nothing in here does I/O, and the simulator can play who is asked.
+//!
+//! To *rotate* a key-encryption key is to unwrap with the old one and to wrap with the new one: the data key stays, and with it its check
+//! value and every block. KMIP is not built: it is one more provider, whose [`Question`] is a message in TTLV instead of a request of HTTP
+//! (`Get` of a wrapped key, or `Encrypt` and `Decrypt` with the binding as their additional authenticated data).
+
+pub mod passphrase;
+pub mod sealed_file;
+pub mod transit;
+
+mod local;
+
+use crate::key::DataKey;
+use crate::wrapped::{Binding, KeyError, WrappedKey};
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Fills a buffer with numbers that nobody can foresee: from the system, or in a test from a seed.
+pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
+
+/// Wraps data keys, and unwraps them.
+pub trait Provider: fmt::Debug + Send {
+    /// What it is, for people.
+    fn kind(&self) -> &'static str;
+
+    /// Wraps a data key for whom it is bound to.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn wrap(&mut self, binding: &Binding, key: &DataKey, random: Random<'_>) -> Result<Next<WrappedKey>, KeyError>;
+
+    /// Unwraps the data key of exactly this binding. What it gives is the key that the record's check value names.
+    ///
+    /// # Errors
+    /// The record is another one's, or does not open here, or opens as another key.
+    fn unwrap(&mut self, binding: &Binding, wrapped: &WrappedKey) -> Result<Next<DataKey>, KeyError>;
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+pub enum Next<T> {
+    /// Nothing: it is done.
+    Done(T),
+    /// This is to be asked.
+    Ask(Question<T>),
+}
+
+impl<T> Next<T> {
+    /// What was done, where nobody has to be asked.
+    #[must_use]
+    pub fn done(self) -> Option<T> {
+        match self {
+            Next::Done(done) => Some(done),
+            Next::Ask(_) => None,
+        }
+    }
+}
+
+type Finish<T> = Box<dyn FnOnce(&HttpResponse) -> Result<T, KeyError> + Send>;
+
+/// A request, and what is made of its answer. It may be carried more than once: nothing is changed by it where it is asked.
+pub struct Question<T> {
+    request: HttpRequest,
+    finish: Finish<T>,
+}
+
+impl<T> Question<T> {
+    pub(crate) fn new(request: HttpRequest, finish: Finish<T>) -> Question<T> {
+        Question { request, finish }
+    }
+
+    /// What to send.
+    #[must_use]
+    pub fn request(&self) -> &HttpRequest {
+        &self.request
+    }
+
+    /// What came back.
+    ///
+    /// # Errors
+    /// It is a refusal, or no answer to this question, or opens as another key.
+    pub fn answer(self, response: &HttpResponse) -> Result<T, KeyError> {
+        (self.finish)(response)
+    }
+}
+
+impl<T> fmt::Debug for Question<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Question").field(&self.request).finish()
+    }
+}
+
+/// A request by HTTPS to the one server that the provider is about. Headers and body have secrets in them.
+pub struct HttpRequest {
+    /// The method.
+    pub method: &'static str,
+    /// The path, which begins with a slash, and needs no escapes.
+    pub path: String,
+    /// Headers, beside `Host` and `Content-Length`.
+    pub headers: Vec<(&'static str, Zeroizing<String>)>,
+    /// The body.
+    pub body: Zeroizing<Vec<u8>>,
+}
+
+impl fmt::Debug for HttpRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({} bytes)", self.method, self.path, self.body.len())
+    }
+}
+
+/// The answer to a request. Redirections are not followed: an answer of that kind is a refusal.
+pub struct HttpResponse {
+    /// The status.
+    pub status: u16,
+    /// The body, whole. What is longer than [`HttpResponse::MAX_BODY_BYTES`] need not be read on.
+    pub body: Zeroizing<Vec<u8>>,
+}
+
+impl HttpResponse {
+    /// The longest body that is looked at.
+    pub const MAX_BODY_BYTES: usize = 64 << 10;
+}
+
+impl fmt::Debug for HttpResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes)", self.status, self.body.len())
+    }
+}

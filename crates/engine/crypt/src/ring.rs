@@ -1,0 +1,185 @@
+//! Which data key a block has: a function of the generation of its version (S14).
+//!
+//! A volume's record lists its *eras*: from this generation on, what was written has this key. A write has the key of the last one.
+//! What is older keeps the key that it was written with, wherever it is: in the volume, in snapshots, in clones.
+//!
+//! * A **clone** begins with its parent's eras up to the generation that sealed the snapshot, and one of its own behind them, so that
+//!   the clone's blocks can be erased alone, and what it shares stays readable. A revert is a clone.
+//! * A **new key** is one more era, from a generation that nobody has written under yet.
+//! * An era **goes** when no view of the image has a block that is older than the era behind it. Its key can be destroyed when no ring
+//!   of any image has it any more.
+
+use crate::key::KeyName;
+use amita_types::{Generation, Version};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The most eras of a ring: 64 levels of clones, four keys each. One takes 60 bytes of the volume's record.
+pub const MAX_ERAS: usize = 256;
+
+/// From a generation on, one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Era {
+    /// The first generation whose writes have the key.
+    pub from: Generation,
+    /// The key.
+    pub key: KeyName,
+}
+
+/// Why something is no ring of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadRing {
+    /// It has no key, or too many.
+    #[error("{count} keys; a ring has 1 to {MAX_ERAS}: re-encrypt the volume, or flatten it, until old ones go")]
+    Count {
+        /// How many.
+        count: usize,
+    },
+    /// The first key does not begin with the first write.
+    #[error("the first key begins with generation {from}: what is older has none")]
+    Beginning {
+        /// Its first generation.
+        from: Generation,
+    },
+    /// Eras do not follow one another.
+    #[error("a key from generation {from} on stands behind one that is not older")]
+    Order {
+        /// The later one's first generation.
+        from: Generation,
+    },
+    /// A generation that no owner has.
+    #[error("no owner has generation {from}")]
+    Generation {
+        /// Which.
+        from: Generation,
+    },
+    /// A key is there twice, or with a number that is not above that of an earlier key of its image.
+    #[error("key {key} is there already, or a later one of its image: numbers are not given again")]
+    Number {
+        /// The key.
+        key: KeyName,
+    },
+}
+
+/// The keys of an image, by the generations that they begin with. Never empty; the first begins with generation 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct KeyRing {
+    eras: Vec<Era>,
+}
+
+impl KeyRing {
+    /// That of a new volume.
+    #[must_use]
+    pub fn new(key: KeyName) -> KeyRing {
+        let from = Generation(0);
+        KeyRing {
+            eras: vec![Era { from, key }],
+        }
+    }
+
+    /// One of these eras.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn from_eras(eras: Vec<Era>) -> Result<KeyRing, BadRing> {
+        if !(1..=MAX_ERAS).contains(&eras.len()) {
+            return Err(BadRing::Count { count: eras.len() });
+        }
+        if eras[0].from != Generation(0) {
+            return Err(BadRing::Beginning { from: eras[0].from });
+        }
+        for pair in eras.windows(2) {
+            if pair[1].from <= pair[0].from {
+                return Err(BadRing::Order { from: pair[1].from });
+            }
+        }
+        for (at, era) in eras.iter().enumerate() {
+            if era.from >= Generation::DELETED {
+                return Err(BadRing::Generation { from: era.from });
+            }
+            let before = &eras[..at];
+            let same = |before: &Era| before.key.image == era.key.image && before.key.number >= era.key.number;
+            if before.iter().any(same) {
+                return Err(BadRing::Number { key: era.key });
+            }
+        }
+        Ok(KeyRing { eras })
+    }
+
+    /// The eras, from the oldest to the newest.
+    #[must_use]
+    pub fn eras(&self) -> &[Era] {
+        &self.eras
+    }
+
+    /// The one that writes have.
+    #[must_use]
+    pub fn newest(&self) -> Era {
+        *self.eras.last().expect("a ring is never empty")
+    }
+
+    /// The place of the era in which this version was given out.
+    pub(crate) fn place_of(&self, version: Version) -> usize {
+        place_of(&self.eras, |era| era.from, version)
+    }
+
+    /// The key of what was written with this version.
+    #[must_use]
+    pub fn key_of(&self, version: Version) -> KeyName {
+        self.eras[self.place_of(version)].key
+    }
+
+    /// With a new key from this generation on, which must be one that nobody has written under: that of the raise that goes with it.
+    ///
+    /// # Errors
+    /// The ring would be none.
+    pub fn rekeyed(&self, from: Generation, key: KeyName) -> Result<KeyRing, BadRing> {
+        let mut eras = self.eras.clone();
+        eras.push(Era { from, key });
+        KeyRing::from_eras(eras)
+    }
+
+    /// That of a clone of a snapshot: what was written up to `sealed`, the generation that sealed it, has the keys that it had. The
+    /// clone's own key begins with `from`, the first generation that an owner of it can have.
+    ///
+    /// # Errors
+    /// The ring would be none.
+    pub fn cloned(&self, sealed: Generation, from: Generation, key: KeyName) -> Result<KeyRing, BadRing> {
+        let mut eras = self.eras.clone();
+        eras.retain(|era| era.from <= sealed);
+        if from <= sealed {
+            return Err(BadRing::Order { from });
+        }
+        eras.push(Era { from, key });
+        KeyRing::from_eras(eras)
+    }
+
+    /// Without the eras that no block is of, where `oldest` is the generation of the oldest block in any view of the image (the volume
+    /// itself and all live snapshots): the ring, and the keys that it has no more.
+    #[must_use]
+    pub fn retired(&self, oldest: Generation) -> (KeyRing, Vec<KeyName>) {
+        let first = self.eras.partition_point(|era| era.from <= oldest).saturating_sub(1);
+        let gone = self.eras[..first].iter().map(|era| era.key).collect();
+        let mut eras = self.eras[first..].to_vec();
+        eras[0].from = Generation(0);
+        (KeyRing { eras }, gone)
+    }
+}
+
+/// The place of the last era that does not begin behind this version.
+pub(crate) fn place_of<T>(eras: &[T], from: impl Fn(&T) -> Generation, version: Version) -> usize {
+    let behind = eras.partition_point(|era| from(era) <= version.generation());
+    behind.checked_sub(1).expect("the first era begins with generation 0")
+}
+
+impl<'de> Deserialize<'de> for KeyRing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let eras = Vec::deserialize(deserializer)?;
+        KeyRing::from_eras(eras).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

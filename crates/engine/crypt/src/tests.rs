@@ -1,0 +1,4 @@
+//! What holds for the crate as a whole.
+
+mod shown;
+mod world;
