@@ -181,7 +181,7 @@ impl ObjectStore for Folder {
             file.seek(SeekFrom::Start(offset))?;
             let mut bytes = Vec::new();
             file.take(length as u64).read_to_end(&mut bytes)?;
-            Ok(bytes)
+            Ok::<_, io::Error>(bytes)
         };
         match read(&self.path(name)?) {
             Ok(bytes) => Ok(Some(bytes)),
