@@ -11,12 +11,13 @@ fn of_several_puts_of_one_name_one_wins() {
     let stores: Vec<Folder> = (0..4).map(|_| Folder::open(folder.path()).unwrap()).collect();
     for turn in 0..50 {
         let name = format!("journal/a/{turn:020}");
+        let putting = |(at, store): (usize, &Folder)| store.put(&name, &[at as u8; 9000], None).unwrap();
+        let putting = &putting;
         let won: Vec<Put> = std::thread::scope(|scope| {
-            let putting = |(at, store): (usize, &Folder)| store.put(&name, &[at as u8; 9000], None).unwrap();
             let threads: Vec<_> = stores
                 .iter()
                 .enumerate()
-                .map(|put| scope.spawn(|| putting(put)))
+                .map(|put| scope.spawn(move || putting(put)))
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });

@@ -380,7 +380,7 @@ fn an_unfinished_backup_is_found_again() {
     let all = image.all();
     let mut session = vault.begin("dies").unwrap();
     let dead = session.id();
-    let mut broken = all.clone().into_iter().map(Ok).chain([Err(io::Error::other("killed"))]);
+    let broken = all.clone().into_iter().map(Ok).chain([Err(io::Error::other("killed"))]);
     assert!(
         session
             .backup(&volume(1, &image, None), &mut broken.into_iter())
