@@ -127,6 +127,10 @@ impl Vault {
     /// Puts an entry that is right behind any others, as long as the state allows it.
     pub(crate) fn append(&mut self, entry: &Entry) -> Result<u64, Error> {
         loop {
+            // What is refused may be right by now: another one's entry was not read yet.
+            if self.state.check(entry).is_err() {
+                self.refresh()?;
+            }
             if let Some(number) = self.try_append(entry)? {
                 return Ok(number);
             }

@@ -144,6 +144,12 @@ impl<T> Kept<T> {
     }
 }
 
+/// A part of what is read.
+enum Part<'a> {
+    Bytes(&'a [u8]),
+    Zeros(u64),
+}
+
 /// Reads a volume at a point.
 pub struct Reader<'a> {
     vault: &'a Vault,
@@ -179,7 +185,7 @@ impl Reader<'_> {
         &mut self,
         offset: u64,
         length: u64,
-        take: &mut dyn FnMut(u64, Result<&[u8], u64>) -> Result<(), Error>,
+        take: &mut dyn FnMut(u64, Part) -> Result<(), Error>,
     ) -> Result<(), Error> {
         if offset > self.volume.bytes || length > self.volume.bytes - offset {
             return Err(Error::Range {
@@ -202,7 +208,7 @@ impl Reader<'_> {
                     break;
                 }
                 if start > at {
-                    take(at, Err(start - at))?;
+                    take(at, Part::Zeros(start - at))?;
                     at = start;
                 }
                 let stop = (first + u64::from(extent.end()) * BLOCK).min(leaf_end);
@@ -211,11 +217,11 @@ impl Reader<'_> {
                 let bytes = piece.get(skip as usize..(skip + (stop - at)) as usize);
                 let short = Malformed("a piece is shorter than the part of it that is used");
                 let bytes = bytes.ok_or_else(|| self.vault.wrong(extent.piece)(short))?;
-                take(at, Ok(bytes))?;
+                take(at, Part::Bytes(bytes))?;
                 at = stop;
             }
             if at < leaf_end {
-                take(at, Err(leaf_end - at))?;
+                take(at, Part::Zeros(leaf_end - at))?;
                 at = leaf_end;
             }
         }
@@ -237,8 +243,8 @@ impl Reader<'_> {
         self.each(offset, length, &mut |at, what| {
             let rest = &mut buffer[(at - offset) as usize..];
             match what {
-                Ok(bytes) => rest[..bytes.len()].copy_from_slice(bytes),
-                Err(zeros) => rest[..zeros as usize].fill(0),
+                Part::Bytes(bytes) => rest[..bytes.len()].copy_from_slice(bytes),
+                Part::Zeros(zeros) => rest[..zeros as usize].fill(0),
             }
             Ok(())
         })
@@ -251,8 +257,8 @@ impl Reader<'_> {
     pub fn restore(&mut self, offset: u64, length: u64, sink: &mut dyn Sink) -> Result<(), Error> {
         self.each(offset, length, &mut |at, what| {
             let written = match what {
-                Ok(bytes) => sink.write(at, bytes),
-                Err(zeros) => sink.zeros(at, zeros),
+                Part::Bytes(bytes) => sink.write(at, bytes),
+                Part::Zeros(zeros) => sink.zeros(at, zeros),
             };
             written.map_err(Error::Sink)
         })

@@ -48,11 +48,11 @@ fn later(image: &Image) -> Image {
     image
 }
 
+/// Some work; the point that it has made.
+type Step<'a> = &'a dyn Fn(&mut Vault, &Before) -> Result<Option<u64>, Error>;
+
 /// Does work on a store that ends at each of its calls, done or not done; then all is looked at, and the work done again.
-fn at_each_call(
-    work: &dyn Fn(&mut Vault, &Before) -> Result<Option<u64>, Error>,
-    made: &dyn Fn(&Image) -> Image,
-) -> usize {
+fn at_each_call(work: Step, made: &dyn Fn(&Image) -> Image) -> usize {
     let mut crashes = 0;
     for crash_at in 0.. {
         let mut done = 0;
