@@ -1,7 +1,7 @@
 //! Writes the seeds of all targets to `corpus`, each in a file of its own: `cargo run --example seeds` in this folder.
 
 use amita_fuzz::fuzz::{TARGETS, mutate};
-use amita_fuzz::{crypt, fabric, identity, iscsi, keys, scsi};
+use amita_fuzz::{backup, crypt, fabric, identity, iscsi, keys, scsi};
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
@@ -10,6 +10,7 @@ fn main() -> std::io::Result<()> {
     let others = [
         ("fabric_head", fabric::fuzz::heads()),
         ("capability", identity::capabilities()),
+        ("backup", backup::seeds()),
         ("keys", keys::seeds()),
         ("seal_file", keys::seeds()),
         ("wrapped_key", crypt::seeds()),

@@ -1,5 +1,7 @@
 //! What the targets do is in the folders `tests/fuzz` of the crates that they are for, where bounded runs on stable use it as well.
 
+#[path = "../../crates/services/backup/tests/fuzz/mod.rs"]
+pub mod backup;
 #[path = "../../crates/engine/store/tests/suite/common/mod.rs"]
 pub mod common;
 #[path = "../../crates/engine/crypt/tests/fuzz/mod.rs"]

@@ -91,6 +91,7 @@ const PROTOCOLS: &[&str] = &["amita-nbd", "amita-nvme", "amita-iscsi"];
 /// Crates that depend on nothing of the product's, so that they can be wrong in other ways than it.
 const ALONE: &[&str] = &[
     "amita-audit",
+    "amita-backup",
     "amita-model",
     "amita-nvme-host",
     "amita-keys",

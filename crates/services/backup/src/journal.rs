@@ -1,0 +1,206 @@
+//! The journal: the one order of all that happens to a vault.
+//!
+//! Entry n is the object n, put only where there is none. Who wants to put an entry has read all before it, or the put finds another one
+//! there. So nobody acts on an old state: what a session says after it was fenced would have to stand behind the fence, and whoever writes
+//! it has read the fence before.
+//!
+//! **A put whose outcome is not known** is repeated with the same bytes under the same number. If it takes place later nevertheless, by
+//! itself, then with the number that it was made for: all that stood before it then, stood before it when it was made.
+//!
+//! **An entry that is lost** is not taken for the end: numbers behind it are in the listing, and each entry names the one before by its hash.
+//! That the *last* entries are gone is seen by who remembers a [`Head`].
+
+use crate::codec::Cursor;
+use crate::entry::Entry;
+use crate::error::{Error, of};
+use crate::seal::Kind;
+use crate::store::{Put, StoreError, list_all};
+use crate::vault::Vault;
+use aws_lc_rs::digest::{SHA256, digest};
+
+/// How often a put is repeated whose outcome is not known. A store that waits between tries does that itself.
+const TRIES: usize = 4;
+
+/// An entry, to be remembered apart from the repository: who has one can tell whether the vault was set back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its number; 0 before the first.
+    pub number: u64,
+    /// SHA-256 of its object; zeros before the first.
+    pub hash: [u8; 32],
+}
+
+/// Whose object is under the name.
+pub(crate) enum Landed {
+    Ours,
+    Another,
+}
+
+pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
+}
+
+impl Vault {
+    /// Puts an object, and says whether it is there: as long as that is not known it is put again.
+    pub(crate) fn put(&self, object: &str, bytes: &[u8]) -> Result<Landed, Error> {
+        let mut unknown = None;
+        for _ in 0..TRIES {
+            match self.store.put(object, bytes, self.options.retain) {
+                Ok(Put::New) => return Ok(Landed::Ours),
+                Ok(Put::Exists) => {
+                    #[cfg(test)]
+                    if self.state.switches.takes_what_is_there_for_its_own {
+                        return Ok(Landed::Ours);
+                    }
+                    match self.store.get(object) {
+                        Ok(Some(there)) if there == bytes => return Ok(Landed::Ours),
+                        Ok(Some(_)) => return Ok(Landed::Another),
+                        // It was there a moment ago.
+                        Ok(None) => {}
+                        Err(error) => unknown = Some(error),
+                    }
+                }
+                Err(error @ StoreError::Unknown(_)) => unknown = Some(error),
+                Err(error) => return Err(of(object, "put it")(error)),
+            }
+        }
+        let gone = || StoreError::Unknown("it is there, and cannot be read".to_owned());
+        Err(of(object, "put it")(unknown.unwrap_or_else(gone)))
+    }
+
+    /// Reads what was added to the journal.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        loop {
+            let number = self.head.number + 1;
+            let object = self.id.journal(number);
+            let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
+                return Ok(());
+            };
+            let found = hash(&bytes);
+            let body = self.keys.open(Kind::Journal, &object, bytes)?;
+            let damaged = |why| Error::Damaged {
+                object: object.clone(),
+                why,
+            };
+            let mut cursor = Cursor(&body);
+            let before: [u8; 32] = cursor.array().map_err(|why| damaged(why.0))?;
+            if before != self.head.hash {
+                return Err(damaged("it does not follow the entry before"));
+            }
+            let entry = Entry::parse(cursor.0).map_err(|why| damaged(why.0))?;
+            let taken = self.state.apply(entry);
+            taken.map_err(|_| damaged("the vault's state does not allow what it says"))?;
+            self.head = Head { number, hash: found };
+        }
+    }
+
+    /// Puts an entry behind the last one that is known. `None`: another one was quicker, and is known now.
+    pub(crate) fn try_append(&mut self, entry: &Entry) -> Result<Option<u64>, Error> {
+        self.state.check(entry)?;
+        let number = self.head.number + 1;
+        let object = self.id.journal(number);
+        let body = [&self.head.hash[..], &entry.encode()].concat();
+        let bytes = self.keys.seal(Kind::Journal, &object, &body)?;
+        match self.put(&object, &bytes)? {
+            Landed::Ours => {
+                self.state.apply(entry.clone())?;
+                self.head = Head {
+                    number,
+                    hash: hash(&bytes),
+                };
+                Ok(Some(number))
+            }
+            Landed::Another => {
+                self.refresh()?;
+                // A store that has an object, and says that it has none, would have this go on for ever.
+                let went_on = self.head.number >= number;
+                went_on.then_some(None).ok_or(Error::Missing { object })
+            }
+        }
+    }
+
+    /// Puts an entry that is right behind any others, as long as the state allows it.
+    pub(crate) fn append(&mut self, entry: &Entry) -> Result<u64, Error> {
+        loop {
+            // What is refused may be right by now: another one's entry was not read yet.
+            if self.state.check(entry).is_err() {
+                self.refresh()?;
+            }
+            if let Some(number) = self.try_append(entry)? {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// Is what follows the last known entry the end?
+    pub(crate) fn check_end(&mut self) -> Result<(), Error> {
+        #[cfg(test)]
+        if self.state.switches.takes_a_gap_for_the_end {
+            return Ok(());
+        }
+        let prefix = self.id.journals();
+        let listed = list_all(&*self.store, &prefix).map_err(of(&prefix, "list it"))?;
+        // What was added since is no gap.
+        self.refresh()?;
+        let missing = self.id.journal(self.head.number + 1);
+        if listed.last().is_some_and(|last| last.name >= missing) {
+            return Err(Error::Missing { object: missing });
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the entries up to the last that is known.
+    pub(crate) fn damaged_entries(&self) -> Result<Vec<Error>, Error> {
+        let (mut damaged, mut before) = (Vec::new(), Some([0; 32]));
+        for number in 1..=self.head.number {
+            let object = self.id.journal(number);
+            let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
+                damaged.push(Error::Missing { object });
+                before = None;
+                continue;
+            };
+            let found = hash(&bytes);
+            match self.keys.open(Kind::Journal, &object, bytes) {
+                Err(error) => {
+                    damaged.push(error);
+                    before = None;
+                }
+                // Behind one that is wrong nothing can be said of what comes before.
+                Ok(body) if before.is_some_and(|before| !body.starts_with(&before)) => {
+                    let why = "it does not follow the entry before";
+                    damaged.push(Error::Damaged { object, why });
+                    before = Some(found);
+                }
+                Ok(_) => before = Some(found),
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// Compares the journal with an entry of it that is remembered.
+    ///
+    /// # Errors
+    /// [`Error::Replaced`] when the journal does not have it.
+    pub fn check_head(&self, remembered: Head) -> Result<(), Error> {
+        if remembered.number == 0 {
+            return Ok(());
+        }
+        let replaced = Error::Replaced {
+            number: remembered.number,
+        };
+        if remembered.number > self.head.number {
+            return Err(replaced);
+        }
+        let object = self.id.journal(remembered.number);
+        match self.store.get(&object).map_err(of(&object, "read it"))? {
+            Some(bytes) if hash(&bytes) == remembered.hash => Ok(()),
+            Some(_) => Err(replaced),
+            None => Err(Error::Missing { object }),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What is asked of an object store.
+//!
+//! **The contract.** An object is put whole or not at all, and never changes. `put` creates only what is not there: of several puts of one
+//! name one wins, for good. What a put has confirmed every later `get` sees (S3 has given both since 2020 and 2024). A put that failed may
+//! still take place at any time later, and more than once. `list` may be behind by any time: it may lack what was put and show what was
+//! deleted. Nothing is decided by what a list lacks.
+//!
+//! **S3.** A store for S3 is this trait over signed requests: `put` is PutObject with `If-None-Match: *` (412 and 409 are
+//! [`Put::Exists`] and to be tried again), with `x-amz-object-lock-mode: COMPLIANCE` and `x-amz-object-lock-retain-until-date` for
+//! [`Retention`], `get_range` is GetObject with `Range`, `list` ListObjectsV2 with `start-after`, `retain` PutObjectRetention.
+
+mod folder;
+#[cfg(test)]
+pub(crate) mod memory;
+
+pub use folder::Folder;
+
+/// Until when an object may not be deleted, in seconds since 1970 of the *store's* clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Retention(pub u64);
+
+/// What a put came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is there now.
+    New,
+    /// There was an object of this name, perhaps the same one: an earlier try that was thought lost.
+    Exists,
+}
+
+/// An object in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It may or may not have been done, or may be done later: a connection was cut, an answer did not come.
+    #[error("the outcome is not known: {0}")]
+    Unknown(String),
+    /// There is no room.
+    #[error("the target is full")]
+    Full,
+    /// The object is locked.
+    #[error("it is locked until {} (seconds since 1970)", .until.0)]
+    Locked {
+        /// Until then.
+        until: Retention,
+    },
+    /// The store has no such thing.
+    #[error("the target cannot do that: {0}")]
+    Unsupported(&'static str),
+    /// It was refused, for good.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// An object store. Names are made of ASCII letters, digits, `-` and `/`.
+pub trait ObjectStore: Send + Sync {
+    /// Creates an object, durably, if there is none of this name.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`] when it may be there nevertheless, now or later.
+    fn put(&self, name: &str, bytes: &[u8], retain: Option<Retention>) -> Result<Put, StoreError>;
+
+    /// All of an object; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// `length` bytes from `offset` on, fewer where the object ends before.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The names that begin with `prefix` and come after `after` in the order of their bytes: at most `most` of them, in that order. An
+    /// empty list is the end.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    fn list(&self, prefix: &str, after: &str, most: usize) -> Result<Vec<Listed>, StoreError>;
+
+    /// Removes an object. One that is not there is no error.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when it has to stay.
+    fn delete(&self, name: &str) -> Result<(), StoreError>;
+
+    /// Locks an object at least until then; it never makes a lock shorter.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] where the store has no locks.
+    fn retain(&self, name: &str, until: Retention) -> Result<(), StoreError>;
+}
+
+/// Everything that begins with `prefix`.
+pub(crate) fn list_all(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+    const PAGE: usize = 1000;
+    let mut found: Vec<Listed> = Vec::new();
+    loop {
+        let after = found.last().map_or(String::new(), |last| last.name.clone());
+        let page = store.list(prefix, &after, PAGE)?;
+        // A store that does not go on would be asked for ever.
+        if page.last().is_none_or(|last| last.name <= after) {
+            return Ok(found);
+        }
+        found.extend(page);
+    }
+}

@@ -1,0 +1,215 @@
+//! A folder as an object store.
+//!
+//! An object is written under a name of its own in `.new`, synced, and linked to its name: a link is made only where there is nothing, and
+//! half an object never has a name. Folders are synced before a put is confirmed.
+
+use super::{Listed, ObjectStore, Put, Retention, StoreError};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where objects are written before they have their names. No object's name begins with a dot.
+const NEW: &str = ".new";
+
+/// A folder, local or mounted; several processes and machines may use it at once. (NFS keeps the contract from version 3 on: links are
+/// exclusive there.)
+#[derive(Debug)]
+pub struct Folder {
+    root: PathBuf,
+    made: AtomicU64,
+}
+
+fn told(error: &io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Refused(error.to_string()),
+        _ => StoreError::Unknown(error.to_string()),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let good = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    name.split('/').all(good)
+}
+
+impl Folder {
+    /// A folder that is there already: one that is made by mistake would lie where a disk was to be mounted.
+    ///
+    /// # Errors
+    /// When it is none, or cannot be used.
+    pub fn open(root: &Path) -> io::Result<Folder> {
+        if !fs::metadata(root)?.is_dir() {
+            return Err(io::Error::new(ErrorKind::NotADirectory, "it is no folder"));
+        }
+        Ok(Folder {
+            root: root.to_path_buf(),
+            made: AtomicU64::new(0),
+        })
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf, StoreError> {
+        let good = is_name(name).then(|| self.root.join(name));
+        good.ok_or_else(|| StoreError::Refused(format!("{name:?} is no name of an object")))
+    }
+
+    /// Makes the folders above an object, and syncs those that hold a new one.
+    fn make_folders(&self, folder: &Path) -> io::Result<()> {
+        if folder == self.root || folder.is_dir() {
+            return Ok(());
+        }
+        if let Some(above) = folder.parent() {
+            self.make_folders(above)?;
+            match fs::create_dir(folder) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => File::open(above)?.sync_all()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<Put> {
+        let folder = path.parent().unwrap_or(&self.root);
+        self.make_folders(folder)?;
+        self.make_folders(&self.root.join(NEW))?;
+        let mut tag = [0; 8];
+        aws_lc_rs::rand::fill(&mut tag).map_err(|_| io::Error::other("no random numbers"))?;
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let unnamed = self
+            .root
+            .join(NEW)
+            .join(format!("{:016x}-{number}", u64::from_le_bytes(tag)));
+        let result = write_new(&unnamed, path, bytes);
+        // What stays behind after a crash is no object; `Folder::tidy` removes it.
+        let _ = fs::remove_file(&unnamed);
+        let put = result?;
+        // Also of what was there: its own put may not have come so far.
+        File::open(folder)?.sync_all()?;
+        Ok(put)
+    }
+
+    /// Removes what crashed puts have left. Only while nobody else writes: a put that is under way fails otherwise, and is tried again.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or written.
+    pub fn tidy(&self) -> io::Result<usize> {
+        let entries = match fs::read_dir(self.root.join(NEW)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut removed = 0;
+        for entry in entries {
+            fs::remove_file(entry?.path())?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    fn walk(folder: &Path, name: &str, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            // Removed meanwhile, or not there yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(own) = entry.file_name().into_string() else {
+                continue;
+            };
+            let name = if name.is_empty() { own } else { format!("{name}/{own}") };
+            if !is_name(&name) {
+                continue;
+            }
+            let kind = entry.file_type()?;
+            if kind.is_dir() && (name.starts_with(prefix) || prefix.starts_with(&format!("{name}/"))) {
+                Folder::walk(&entry.path(), &name, prefix, found)?;
+            } else if kind.is_file() && name.starts_with(prefix) {
+                match entry.metadata() {
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    metadata => found.push(Listed {
+                        name,
+                        bytes: metadata?.len(),
+                    }),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes under a name of its own, and gives it the object's where there is none.
+fn write_new(unnamed: &Path, path: &Path, bytes: &[u8]) -> io::Result<Put> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(unnamed)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    match fs::hard_link(unnamed, path) {
+        Ok(()) => Ok(Put::New),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Put::Exists),
+        // File systems without links (FAT, some FUSE): a rename that replaces nothing.
+        Err(_) => rename_new(unnamed, path),
+    }
+}
+
+fn rename_new(from: &Path, to: &Path) -> io::Result<Put> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(Put::New),
+        Err(rustix::io::Errno::EXIST) => Ok(Put::Exists),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl ObjectStore for Folder {
+    fn put(&self, name: &str, bytes: &[u8], retain: Option<Retention>) -> Result<Put, StoreError> {
+        if retain.is_some() {
+            return Err(NO_LOCKS);
+        }
+        self.write(&self.path(name)?, bytes).map_err(|error| told(&error))
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        match fs::read(self.path(name)?) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        let read = |path: &Path| {
+            let mut file = File::open(path)?;
+            file.seek(SeekFrom::Start(offset))?;
+            let mut bytes = Vec::new();
+            file.take(length as u64).read_to_end(&mut bytes)?;
+            Ok::<_, io::Error>(bytes)
+        };
+        match read(&self.path(name)?) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    fn list(&self, prefix: &str, after: &str, most: usize) -> Result<Vec<Listed>, StoreError> {
+        let mut found = Vec::new();
+        Folder::walk(&self.root, "", prefix, &mut found).map_err(|error| told(&error))?;
+        found.retain(|object| object.name.as_str() > after);
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        found.truncate(most);
+        Ok(found)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        match fs::remove_file(self.path(name)?) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(told(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn retain(&self, _: &str, _: Retention) -> Result<(), StoreError> {
+        Err(NO_LOCKS)
+    }
+}
+
+/// Whoever may write a folder may delete in it: a lock that says otherwise would protect from nobody.
+const NO_LOCKS: StoreError = StoreError::Unsupported("a folder has no locks");

@@ -1,0 +1,251 @@
+//! A damaged or missing object of each kind is named, and nothing of it is handed out.
+
+use super::*;
+use crate::VaultId;
+use crate::journal::Head;
+use crate::prune;
+use crate::verify::{Scope, verify};
+
+/// Two points, a checkpoint, all kinds of objects.
+fn prepared() -> (Arc<Memory>, Vault, Vec<(u64, Image)>) {
+    let store = Arc::new(Memory::default());
+    let mut vault = new_vault(&store);
+    let mut image = Image::new(1 << 20);
+    for number in 0..30 {
+        image.write(number, number + 1);
+    }
+    let first = backup(&mut vault, &image, None, image.all()).unwrap();
+    let mut points = vec![(first, image.clone())];
+    vault.checkpoint().unwrap();
+    image.write(3, 500);
+    let second = backup(&mut vault, &image, Some(first), image.changes([3])).unwrap();
+    points.push((second, image));
+    (store, vault, points)
+}
+
+fn reopen(store: &Arc<Memory>, id: VaultId) -> Result<Vault, Error> {
+    Vault::open(store.clone(), id, PASSPHRASE, options())
+}
+
+/// Opens and restores: either a point is right, or an error names an object. Returns the errors.
+fn look(store: &Arc<Memory>, id: VaultId, points: &[(u64, Image)]) -> Vec<Error> {
+    let vault = match reopen(store, id) {
+        Ok(vault) => vault,
+        Err(error) => return vec![error],
+    };
+    let mut errors = Vec::new();
+    for (point, image) in points {
+        match restore(&vault, *point) {
+            Ok(_) => check(&vault, *point, image),
+            Err(error) => errors.push(error),
+        }
+    }
+    errors
+}
+
+#[test]
+fn any_changed_byte_and_any_missing_object_is_named() {
+    let (store, vault, points) = prepared();
+    let names = store.names("");
+    for kind in ["keys/", "journal/", "packs/", "states/"] {
+        assert!(names.iter().any(|name| name.starts_with(kind)), "{kind}");
+    }
+    for name in &names {
+        let bytes = store.get(name).unwrap().unwrap();
+        let mut random = Random::new(bytes.len() as u64);
+        let mut places: Vec<usize> = (0..50)
+            .chain(bytes.len() - 20..bytes.len())
+            .filter(|at| *at < bytes.len())
+            .collect();
+        places.extend((0..40).map(|_| random.below(bytes.len() as u64) as usize));
+        let mut others: Vec<Option<Vec<u8>>> = vec![None, Some(Vec::new()), Some(bytes[..bytes.len() / 2].to_vec())];
+        others.push(Some([&bytes[..], b"x"].concat()));
+        others.extend(places.into_iter().map(|at| {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << random.below(8);
+            Some(changed)
+        }));
+        for other in others {
+            let broken = store.copy();
+            broken.with(|objects| match &other {
+                Some(bytes) => drop(objects.insert(name.clone(), (bytes.clone(), crate::store::Retention(0)))),
+                None => drop(objects.remove(name)),
+            });
+            let what = || format!("{name} with {:?} bytes", other.as_ref().map(Vec::len));
+            let errors = look(&broken, vault.id(), &points);
+            for error in &errors {
+                let said = error.to_string();
+                let named = said.contains(name) || matches!(error, Error::NoVault { .. });
+                assert!(named, "{}: {said}", what());
+            }
+            if name.starts_with("keys/") {
+                assert_eq!(errors.len(), 1, "{}", what());
+                continue;
+            }
+            let found = match reopen(&broken, vault.id()) {
+                Err(_) => true,
+                Ok(opened) if !opened.passed_over().is_empty() => name.starts_with("states/"),
+                Ok(opened) => {
+                    let report = verify(&opened, Scope::Whole).unwrap();
+                    let named = report.damage.iter().any(|error| error.to_string().contains(name));
+                    // A checkpoint that is missing is no damage.
+                    // That the last entry is gone is seen by who remembers it.
+                    named || name.starts_with("states/") || opened.check_head(vault.head()).is_err()
+                }
+            };
+            assert!(found, "{} goes unnoticed", what());
+        }
+    }
+}
+
+#[test]
+fn an_object_under_another_name_or_of_another_vault_is_named() {
+    let (store, vault, points) = prepared();
+    let mut other = new_vault(&store);
+    let mut image = Image::new(1 << 20);
+    image.write(1, 1);
+    backup(&mut other, &image, None, image.all()).unwrap();
+    let (ours, theirs) = (vault.id().packs(), other.id().packs());
+    let put = |broken: &Arc<Memory>, name: &str, bytes: Vec<u8>| {
+        broken.with(|objects| objects.insert(name.to_owned(), (bytes, crate::store::Retention(0))));
+    };
+    for (prefix, from) in [
+        (&ours, &ours),
+        (&ours, &theirs),
+        (&vault.id().journals(), &other.id().journals()),
+    ] {
+        let target = store.names(prefix).pop().unwrap();
+        let source = store.names(from).remove(0);
+        let broken = store.copy();
+        put(&broken, &target, store.get(&source).unwrap().unwrap());
+        let errors = look(&broken, vault.id(), &points);
+        assert!(
+            !errors.is_empty() && errors.iter().all(|error| error.to_string().contains(&target)),
+            "{errors:?}"
+        );
+    }
+    // A key of another vault, and a later format.
+    let key = store
+        .names("keys/")
+        .into_iter()
+        .find(|name| name.contains(&vault.id().to_string()))
+        .unwrap();
+    let theirs = store.names("keys/").into_iter().find(|name| *name != key).unwrap();
+    let broken = store.copy();
+    put(&broken, &key, store.get(&theirs).unwrap().unwrap());
+    assert!(matches!(reopen(&broken, vault.id()), Err(Error::Damaged { object, .. }) if object == key));
+    let entry = store.names(&vault.id().journals()).pop().unwrap();
+    let mut bytes = store.get(&entry).unwrap().unwrap();
+    bytes[7] = b'2';
+    let broken = store.copy();
+    put(&broken, &entry, bytes);
+    assert!(matches!(reopen(&broken, vault.id()), Err(Error::NewerFormat { object, version: '2' }) if object == entry));
+}
+
+#[test]
+fn a_journal_that_was_set_back_is_seen_by_who_remembers_its_head() {
+    let (store, vault, _) = prepared();
+    let head = vault.head();
+    let opened = reopen(&store, vault.id()).unwrap();
+    opened.check_head(head).unwrap();
+    opened
+        .check_head(Head {
+            number: 0,
+            hash: [0; 32],
+        })
+        .unwrap();
+    let last = store.names(&vault.id().journals()).pop().unwrap();
+    store.with(|objects| objects.remove(&last));
+    // By itself a shorter journal is a good one.
+    let mut opened = reopen(&store, vault.id()).unwrap();
+    assert!(matches!(opened.check_head(head), Err(Error::Replaced { .. })));
+    // And another entry in its place is another one.
+    opened.begin("another").unwrap().end().unwrap();
+    assert!(matches!(opened.check_head(head), Err(Error::Replaced { .. })));
+}
+
+#[test]
+fn a_gap_is_no_end() {
+    let (store, vault, points) = prepared();
+    for (switched_off, fresh) in [(false, false), (false, true), (true, true)] {
+        let broken = store.copy();
+        let entries = broken.names(&vault.id().journals());
+        let gap = entries[entries.len() - 2].clone();
+        broken.with(|objects| {
+            objects.remove(&gap);
+            if fresh {
+                objects.retain(|name, _| !name.starts_with("states/"));
+            }
+        });
+        let mut blind = vault.again(store.clone()).unwrap();
+        blind.state.switches.takes_a_gap_for_the_end = switched_off;
+        match blind.again(broken.clone()) {
+            Err(Error::Missing { object }) => assert!(!switched_off && object == gap),
+            Err(error) => panic!("{error}"),
+            // The rule is needed: the last point is gone without a word.
+            Ok(opened) => assert!(switched_off && !opened.state().points().contains_key(&points[1].0)),
+        }
+    }
+}
+
+#[test]
+fn another_copy_is_read_and_a_lost_pack_is_put_again() {
+    let (store, mut vault, points) = prepared();
+    let point = points[1].0;
+    // The pack of the first point's data goes.
+    let lost = *vault.state.packs.keys().next().unwrap();
+    let object = vault.id().pack(lost);
+    store.with(|objects| objects.remove(&object));
+    assert!(restore(&vault, point).unwrap_err().to_string().contains(&object));
+    let report = verify(&vault, Scope::Whole).unwrap();
+    assert!(
+        report.packs_lost == [lost].into() && report.points_lost.len() == 2,
+        "{report:?}"
+    );
+    let sampled = Scope::Sampled { per_mille: 0, seed: 1 };
+    let report = verify(&vault, sampled).unwrap();
+    assert!(
+        report.packs == 0 && report.packs_lost == [lost].into(),
+        "what is missing is seen without reading"
+    );
+    // Without being told, a session builds on it.
+    let mut session = vault.begin("all, again").unwrap();
+    publish(&mut session, &points[0].1, None, points[0].1.all()).unwrap();
+    assert_eq!(session.sent().pieces, 0);
+    session.end().unwrap();
+    vault.give_up(&[lost]).unwrap();
+    let mut session = vault.begin("all, again").unwrap();
+    let whole = publish(&mut session, &points[0].1, None, points[0].1.all()).unwrap();
+    assert!(session.sent().pieces > 0);
+    session.end().unwrap();
+    // The old points have their pieces again.
+    let again = vault.again(store).unwrap();
+    for (point, image) in &points {
+        check(&again, *point, image);
+    }
+    check(&again, whole, &points[0].1);
+}
+
+#[test]
+fn what_is_damaged_is_not_pruned_and_not_read_as_zeros() {
+    let (store, mut vault, points) = prepared();
+    // The pack with the last point's branch and leaf.
+    let object = store.names(&vault.id().packs()).pop().unwrap();
+    store.with(|objects| objects.remove(&object));
+    let objects = store.names("");
+    vault.forget(&[points[0].0]).unwrap();
+    assert!(prune::run(&mut vault).unwrap_err().to_string().contains(&object));
+    assert!(objects.iter().all(|name| store.names("").contains(name)));
+    // The point that is damaged is given up: the rest is pruned.
+    vault.forget(&[points[1].0]).unwrap();
+    prune::run(&mut vault).unwrap();
+
+    // What the rule is for.
+    let (store, mut vault, points) = prepared();
+    let data = vault.id().pack(*vault.state.packs.keys().next().unwrap());
+    store.with(|objects| objects.remove(&data));
+    assert!(restore(&vault, points[0].0).is_err());
+    vault.state.switches.reads_what_is_missing_as_zeros = true;
+    let silent = differs(&vault, points[0].0, &points[0].1).unwrap_err();
+    assert!(silent.ends_with("has other bytes"), "{silent}");
+}

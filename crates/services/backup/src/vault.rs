@@ -1,0 +1,322 @@
+//! A vault: its objects, its keys, and what is known of it.
+//!
+//! ```text
+//! keys/VAULT/NN                the vault's key, sealed by a passphrase: 00 to 15
+//! journal/VAULT/NUMBER         entries, 20 digits
+//! packs/VAULT/SESSION-COUNT    packs, 16 and 8 hexadecimal digits
+//! states/VAULT/NUMBER          checkpoints
+//! ```
+
+use crate::error::{Error, of};
+use crate::journal::{Head, Landed};
+use crate::pack::PackName;
+use crate::seal::{Keys, MasterKey, random};
+use crate::slot::{Cost, KeySlot};
+use crate::state::State;
+use crate::store::{ObjectStore, Retention, list_all};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// How many passphrases a vault may have. All are looked for by name: no listing decides whether a vault opens.
+const SLOTS: usize = 16;
+
+/// The name of a vault: random.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VaultId(pub [u8; 16]);
+
+impl fmt::Display for VaultId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for VaultId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl VaultId {
+    /// Reads its text: 32 hexadecimal digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<VaultId> {
+        let mut id = [0; 16];
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (at, byte) in id.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+        }
+        Some(VaultId(id))
+    }
+
+    fn key(self, slot: usize) -> String {
+        format!("keys/{self}/{slot:02}")
+    }
+
+    pub(crate) fn journals(self) -> String {
+        format!("journal/{self}/")
+    }
+
+    pub(crate) fn journal(self, number: u64) -> String {
+        format!("journal/{self}/{number:020}")
+    }
+
+    pub(crate) fn packs(self) -> String {
+        format!("packs/{self}/")
+    }
+
+    pub(crate) fn pack(self, name: PackName) -> String {
+        format!("packs/{self}/{name}")
+    }
+
+    pub(crate) fn checkpoints(self) -> String {
+        format!("states/{self}/")
+    }
+
+    pub(crate) fn checkpoint(self, number: u64) -> String {
+        format!("states/{self}/{number:020}")
+    }
+}
+
+/// How a vault is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// A pack is put when it has so many bytes. At most 512 MiB are taken.
+    pub pack_bytes: u64,
+    /// So many packs are told of in one entry: so much is sent again after a crash.
+    pub packs_per_entry: usize,
+    /// Every object that is put is locked until then, by the store's clock.
+    pub retain: Option<Retention>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            pack_bytes: 16 << 20,
+            packs_per_entry: 8,
+            retain: None,
+        }
+    }
+}
+
+/// A vault that is open.
+pub struct Vault {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) id: VaultId,
+    pub(crate) keys: Keys,
+    pub(crate) state: State,
+    pub(crate) head: Head,
+    pub(crate) options: Options,
+    pub(crate) passed_over: Vec<Error>,
+    master: MasterKey,
+}
+
+impl Vault {
+    /// The vaults of a repository, as its listing tells them.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn all(store: &dyn ObjectStore) -> Result<BTreeSet<VaultId>, Error> {
+        let listed = list_all(store, "keys/").map_err(of("keys/", "list it"))?;
+        let id = |name: &str| VaultId::parse(name.strip_prefix("keys/")?.split('/').next()?);
+        Ok(listed.iter().filter_map(|object| id(&object.name)).collect())
+    }
+
+    /// Makes a new vault.
+    ///
+    /// # Errors
+    /// When it cannot be put.
+    pub fn create(
+        store: Arc<dyn ObjectStore>,
+        passphrase: &[u8],
+        cost: Cost,
+        options: Options,
+    ) -> Result<Vault, Error> {
+        let id = VaultId(random()?);
+        let master = MasterKey::new(random()?);
+        let vault = Vault::new(store, id, master, options)?;
+        vault.add_passphrase(passphrase, cost)?;
+        Ok(vault)
+    }
+
+    fn new(store: Arc<dyn ObjectStore>, id: VaultId, master: MasterKey, options: Options) -> Result<Vault, Error> {
+        Ok(Vault {
+            store,
+            id,
+            keys: Keys::new(id, &master)?,
+            state: State::default(),
+            head: Head {
+                number: 0,
+                hash: [0; 32],
+            },
+            options,
+            passed_over: Vec::new(),
+            master,
+        })
+    }
+
+    /// Opens a vault, and reads what it is.
+    ///
+    /// # Errors
+    /// When it is not there, when the passphrase opens no key of it, when its journal is damaged.
+    pub fn open(store: Arc<dyn ObjectStore>, id: VaultId, passphrase: &[u8], options: Options) -> Result<Vault, Error> {
+        let (mut slots, mut damage) = (0, None);
+        for number in 0..SLOTS {
+            let object = id.key(number);
+            let Some(bytes) = store.get(&object).map_err(of(&object, "read it"))? else {
+                continue;
+            };
+            slots += 1;
+            let why = match KeySlot::parse(&bytes) {
+                Ok(slot) if slot.vault() == id => match slot.open(passphrase)? {
+                    Some(master) => {
+                        let mut vault = Vault::new(store, id, master, options)?;
+                        vault.read()?;
+                        vault.passed_over.extend(damage);
+                        return Ok(vault);
+                    }
+                    None => continue,
+                },
+                Ok(_) => "it is a key of another vault",
+                Err(why) => why.0,
+            };
+            damage = Some(Error::Damaged { object, why });
+        }
+        Err(match damage {
+            Some(damage) => damage,
+            None if slots == 0 => Error::NoVault { vault: id },
+            None => Error::Passphrase { vault: id, slots },
+        })
+    }
+
+    fn read(&mut self) -> Result<(), Error> {
+        self.load_checkpoint()?;
+        self.refresh()?;
+        self.check_end()
+    }
+
+    /// Another one that is open, as another process would have it.
+    #[cfg(test)]
+    pub(crate) fn again(&self, store: Arc<dyn ObjectStore>) -> Result<Vault, Error> {
+        let mut vault = Vault::new(store, self.id, self.master.clone(), self.options)?;
+        vault.state.switches = self.state.switches;
+        vault.read()?;
+        Ok(vault)
+    }
+
+    /// Seals the vault's key by one more passphrase; returns its object.
+    ///
+    /// # Errors
+    /// When it cannot be put, or the vault has 16 already.
+    pub fn add_passphrase(&self, passphrase: &[u8], cost: Cost) -> Result<String, Error> {
+        let slot = KeySlot::seal(self.id, &self.master, passphrase, cost)?;
+        for number in 0..SLOTS {
+            let object = self.id.key(number);
+            if let Landed::Ours = self.put(&object, slot.bytes())? {
+                return Ok(object);
+            }
+        }
+        Err(Error::Limit {
+            what: "the number of passphrases",
+            most: SLOTS as u64,
+        })
+    }
+
+    /// Removes the keys that a passphrase opens, but never the last one; returns how many. Who has read one keeps the vault's key.
+    ///
+    /// # Errors
+    /// [`Error::LastKey`] when nothing else would open the vault; when a key cannot be read or deleted.
+    pub fn remove_passphrase(&self, passphrase: &[u8]) -> Result<usize, Error> {
+        let (mut opened, mut others) = (Vec::new(), 0);
+        for number in 0..SLOTS {
+            let object = self.id.key(number);
+            let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
+                continue;
+            };
+            match KeySlot::parse(&bytes) {
+                Ok(slot) if slot.vault() == self.id && slot.open(passphrase)?.is_some() => opened.push(object),
+                Ok(slot) if slot.vault() == self.id => others += 1,
+                // It opens nothing, and is not told of here: verifying does.
+                _ => {}
+            }
+        }
+        if others == 0 {
+            let object = opened.pop().unwrap_or_else(|| self.id.key(0));
+            return Err(Error::LastKey { object });
+        }
+        for object in &opened {
+            self.store.delete(object).map_err(of(object, "delete it"))?;
+        }
+        Ok(opened.len())
+    }
+
+    /// The keys that are damaged.
+    pub(crate) fn damaged_keys(&self) -> Result<(usize, Vec<Error>), Error> {
+        let (mut found, mut damaged) = (0, Vec::new());
+        for number in 0..SLOTS {
+            let object = self.id.key(number);
+            let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
+                continue;
+            };
+            found += 1;
+            let why = match KeySlot::parse(&bytes) {
+                Ok(slot) if slot.vault() == self.id => continue,
+                Ok(_) => "it is a key of another vault",
+                Err(why) => why.0,
+            };
+            damaged.push(Error::Damaged { object, why });
+        }
+        Ok((found, damaged))
+    }
+
+    /// Locks all that the points need, and all that the vault's order needs, at least until then: for a store with object lock, once for
+    /// each point and whenever the lock is to be longer. What is put from now on is locked as well.
+    ///
+    /// # Errors
+    /// When something cannot be locked, or a point is damaged.
+    pub fn retain(&mut self, until: Retention) -> Result<(), Error> {
+        self.refresh()?;
+        self.options.retain = Some(until);
+        let mut walk = crate::walk::Walk::default();
+        walk.all(self)?;
+        let packs = walk.needed(&self.state, &BTreeSet::new())?;
+        let packs = packs.iter().map(|pack| self.id.pack(*pack));
+        let entries = (1..=self.head.number).map(|number| self.id.journal(number));
+        let mut objects: Vec<String> = packs.chain(entries).collect();
+        for slot in (0..SLOTS).map(|slot| self.id.key(slot)) {
+            if self.store.get(&slot).map_err(of(&slot, "read it"))?.is_some() {
+                objects.push(slot);
+            }
+        }
+        for object in &objects {
+            self.store.retain(object, until).map_err(of(object, "lock it"))?;
+        }
+        Ok(())
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> VaultId {
+        self.id
+    }
+
+    /// What it is, as far as the journal was read.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The last entry that is known.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// What was found damaged when it was opened, and not needed.
+    #[must_use]
+    pub fn passed_over(&self) -> &[Error] {
+        &self.passed_over
+    }
+}
