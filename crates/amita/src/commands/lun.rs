@@ -119,11 +119,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::List { target, json } => {
-            if target.is_none() {
-                // Of those whose records nobody can read it is said so.
-                readable(admin::targets(&metadata.reader())).described()?;
-            }
-            let found = admin::luns(&metadata.reader(), target.as_deref()).described()?;
+            let found = match target {
+                Some(target) => admin::luns_of(&metadata.reader(), target),
+                None => readable(admin::luns(&metadata.reader())),
+            };
+            let found = found.described()?;
             print(*json, &found, || table_of(&found, true).text())
         }
     }

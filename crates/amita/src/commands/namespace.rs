@@ -94,11 +94,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::List { subsystem, json } => {
-            if subsystem.is_none() {
-                // Of those whose records nobody can read it is said so.
-                readable(admin::subsystems(&metadata.reader())).described()?;
-            }
-            let found = admin::namespaces(&metadata.reader(), subsystem.as_deref()).described()?;
+            let found = match subsystem {
+                Some(subsystem) => admin::namespaces_of(&metadata.reader(), subsystem),
+                None => readable(admin::namespaces(&metadata.reader())),
+            };
+            let found = found.described()?;
             print(*json, &found, || table_of(&found, true).text())
         }
     }

@@ -300,13 +300,14 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
 }
 
 fn show(found: IscsiTarget, as_json: bool, metadata: &Admin) -> Result<()> {
-    let luns = admin::luns(&metadata.reader(), Some(&found.name)).described()?;
+    let luns = admin::luns_of(&metadata.reader(), &found.name).described()?;
     let shown = Shown::of(found, luns);
     print(as_json, &shown, || shown.text())
 }
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
-    let luns = admin::luns(&metadata.reader(), None).described()?;
+    // Which records cannot be read is said once, with the targets.
+    let luns = admin::luns(&metadata.reader()).described()?.readable;
     let targets = readable(admin::targets(&metadata.reader())).described()?;
     let shown: Vec<Shown> = targets
         .into_iter()

@@ -74,10 +74,11 @@ pub use job::{
     pause_scrub, resume_job,
 };
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
-pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, remove_disk, remove_lun};
+pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
-    BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,
+    BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, namespaces_of,
+    remove_namespace,
 };
 pub use node::{register_as, remove_node, reserve_node};
 pub use nqn::{MAX_NQN_BYTES, check_nqn};

@@ -134,7 +134,7 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Admin) -> Result<()> {
             .kind(Kind::NotFound)
             .advice("`amita volume list` shows those that are there."));
     };
-    let mut namespaces = admin::namespaces(&metadata.reader(), None).described()?;
+    let mut namespaces = admin::namespaces(&metadata.reader()).described()?.readable;
     namespaces.retain(|found| volume.volume.has_data(found.namespace.volume));
     let space = Space::of(&volume.volume, &counted(metadata, &status, &volume.volume)?);
     let shown = Shown {

@@ -3,7 +3,7 @@
 use super::namespace::{Disk, find_disk, snapshot_name, use_of};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::target::{all_targets, find_target, targets};
-use super::unreadable::Known;
+use super::unreadable::{Known, Listed};
 use super::{AdminError, BLOCK_SIZES, RACES, Result, cluster, get, volumes};
 use amita_metadata::{Call, Transact};
 use amita_types::map::{self, Export, IscsiLun, IscsiTarget, MAX_LUN_NUMBER, Namespace, Volume};
@@ -77,18 +77,29 @@ pub(super) fn lun_status(
     })
 }
 
-/// The LUNs of a target, or of all of them that can be read.
+/// The LUNs of all targets that can be read.
+///
+/// # Errors
+/// The metadata is away.
+pub fn luns(meta: &dyn Transact) -> Result<Listed<LunStatus>> {
+    let Listed { readable, unreadable } = targets(meta)?;
+    let readable = statuses(meta, &readable)?;
+    Ok(Listed { readable, unreadable })
+}
+
+/// The LUNs of one.
 ///
 /// # Errors
 /// No such target; the metadata is away.
-pub fn luns(meta: &dyn Transact, name: Option<&str>) -> Result<Vec<LunStatus>> {
-    let targets = match name {
-        Some(name) => vec![find_target(meta, name)?.0],
-        None => targets(meta)?.readable,
-    };
+pub fn luns_of(meta: &dyn Transact, name: &str) -> Result<Vec<LunStatus>> {
+    let (target, _) = find_target(meta, name)?;
+    statuses(meta, &[target])
+}
+
+fn statuses(meta: &dyn Transact, targets: &[IscsiTarget]) -> Result<Vec<LunStatus>> {
     let volumes = volumes(meta)?;
     let mut all = Vec::new();
-    for target in &targets {
+    for target in targets {
         for lun in &target.luns {
             let volume = volumes.iter().find(|volume| volume.has_data(lun.volume));
             all.push(lun_status(meta, &target.name, lun, volume)?);

@@ -4,7 +4,7 @@ use super::lun::no_unshared_lun;
 use super::shrink::none_shrinks;
 use super::snapshot::{snapshot as snapshot_of, split};
 use super::subsystem::{all_subsystems, find_subsystem, put, subsystems, unchanged, uses_guard};
-use super::unreadable::Known;
+use super::unreadable::{Known, Listed};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, cluster, get, volumes};
 use amita_metadata::{Call, Compare, Transact};
@@ -77,18 +77,29 @@ pub(super) fn snapshot_name(meta: &dyn Transact, volume: VolumeId, number: Snaps
     Ok(found.map(|(snapshot, _)| snapshot.name))
 }
 
-/// The namespaces of a subsystem, or of all of them that can be read.
+/// The namespaces of all subsystems that can be read.
+///
+/// # Errors
+/// The metadata is away.
+pub fn namespaces(meta: &dyn Transact) -> Result<Listed<NamespaceStatus>> {
+    let Listed { readable, unreadable } = subsystems(meta)?;
+    let readable = statuses(meta, &readable)?;
+    Ok(Listed { readable, unreadable })
+}
+
+/// The namespaces of one.
 ///
 /// # Errors
 /// No such subsystem; the metadata is away.
-pub fn namespaces(meta: &dyn Transact, name: Option<&str>) -> Result<Vec<NamespaceStatus>> {
-    let subsystems = match name {
-        Some(name) => vec![find_subsystem(meta, name)?.0],
-        None => subsystems(meta)?.readable,
-    };
+pub fn namespaces_of(meta: &dyn Transact, name: &str) -> Result<Vec<NamespaceStatus>> {
+    let (subsystem, _) = find_subsystem(meta, name)?;
+    statuses(meta, &[subsystem])
+}
+
+fn statuses(meta: &dyn Transact, subsystems: &[Subsystem]) -> Result<Vec<NamespaceStatus>> {
     let volumes = volumes(meta)?;
     let mut all = Vec::new();
-    for subsystem in &subsystems {
+    for subsystem in subsystems {
         for namespace in &subsystem.namespaces {
             let volume = volumes.iter().find(|volume| volume.has_data(namespace.volume));
             all.push(status_of(meta, &subsystem.name, namespace, volume)?);

@@ -29,12 +29,10 @@ impl Common {
             false => Arc::new(reset.collect()),
         };
         let details = catalog.details.iter().filter(|(_, detail)| detail.chap_required);
-        let strict: Vec<&Target> = details
-            .filter_map(|(name, _)| catalog.scsi.target(name).map(AsRef::as_ref))
-            .collect();
+        let strict: Vec<&Arc<Target>> = details.filter_map(|(name, _)| catalog.scsi.target(name)).collect();
         let barring = match before.barring.is_of(&strict) {
             true => before.barring.clone(),
-            false => Arc::new(Barring(strict.into_iter().map(Strict::from).collect())),
+            false => Arc::new(Barring(strict.into_iter().cloned().collect())),
         };
         Common { resets, barring }
     }
@@ -42,49 +40,21 @@ impl Common {
 
 /// Targets that let in nobody without a proof, in order of their names.
 #[derive(Debug, Default)]
-pub(crate) struct Barring(Vec<Strict>);
+pub(crate) struct Barring(Vec<Arc<Target>>);
 
 impl Barring {
-    fn is_of(&self, targets: &[&Target]) -> bool {
-        let mut pairs = self.0.iter().zip(targets);
-        self.0.len() == targets.len() && pairs.all(|(strict, target)| strict.is_of(target))
+    /// Do these admit the same? What else a target has does not matter here.
+    fn is_of(&self, targets: &[&Arc<Target>]) -> bool {
+        fn admission(target: &Target) -> (&str, bool, &[Arc<Access>]) {
+            (&target.name, target.any_initiator, &target.initiators)
+        }
+        let own = self.0.iter().map(|target| admission(target));
+        own.eq(targets.iter().map(|target| admission(target)))
     }
 
     /// Those to which that initiator cannot log in without one, though they admit its name.
     pub fn names(&self, initiator: &str) -> Vec<String> {
-        let admitting = self.0.iter().filter(|strict| strict.admits(initiator));
-        admitting.map(|strict| strict.name.clone()).collect()
-    }
-}
-
-/// What of such a target says whom it admits.
-#[derive(Debug)]
-struct Strict {
-    name: String,
-    any_initiator: bool,
-    initiators: Vec<Arc<Access>>,
-}
-
-impl From<&Target> for Strict {
-    fn from(target: &Target) -> Strict {
-        Strict {
-            name: target.name.clone(),
-            any_initiator: target.any_initiator,
-            initiators: target.initiators.clone(),
-        }
-    }
-}
-
-impl Strict {
-    fn is_of(&self, target: &Target) -> bool {
-        let own = (&self.name, self.any_initiator, &self.initiators);
-        own == (&target.name, target.any_initiator, &target.initiators)
-    }
-
-    fn admits(&self, initiator: &str) -> bool {
-        let found = self
-            .initiators
-            .binary_search_by(|known| known.name.as_str().cmp(initiator));
-        self.any_initiator || found.is_ok()
+        let admitting = self.0.iter().filter(|target| target.admits(initiator));
+        admitting.map(|target| target.name.clone()).collect()
     }
 }

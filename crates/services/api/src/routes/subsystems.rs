@@ -282,7 +282,7 @@ async fn remove(
 }
 
 fn namespaces_of(meta: &dyn Transact, name: &str) -> Result<Vec<Namespace>, AdminError> {
-    let found = admin::namespaces(meta, Some(name))?;
+    let found = admin::namespaces_of(meta, name)?;
     Ok(found.into_iter().map(Namespace::from).collect())
 }
 

@@ -330,7 +330,7 @@ async fn remove(
 }
 
 fn luns_of(meta: &dyn Transact, name: &str) -> Result<Vec<Lun>, AdminError> {
-    let found = admin::luns(meta, Some(name))?;
+    let found = admin::luns_of(meta, name)?;
     Ok(found.into_iter().map(Lun::from).collect())
 }
 

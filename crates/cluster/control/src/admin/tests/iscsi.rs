@@ -221,7 +221,7 @@ fn a_lun_has_a_number_from_0_on_and_names_that_stay() {
         "behind the highest none is left"
     );
     assert!(map::naa(&a.uuid) != map::naa(&b.uuid) && map::naa(&b.uuid) != map::naa(&c.uuid));
-    let listed = luns(&meta, Some("t")).unwrap();
+    let listed = luns_of(&meta, "t").unwrap();
     let names: Vec<String> = listed.iter().map(LunStatus::of).collect();
     assert_eq!(names, ["a", "c", "b"]);
     assert_eq!(listed[0].size_bytes, Some(1 << 30));
@@ -299,7 +299,7 @@ fn a_volume_is_one_lun_whoever_is_faster() {
             add_lun(meta, "u", &of(&name)).unwrap();
         };
         let ours = add_lun(&Meanwhile::new(&meta, at, &act), "t", &of(&name));
-        let all = luns(&meta, None).unwrap();
+        let all = luns(&meta).unwrap().readable;
         let uses: Vec<&str> = all
             .iter()
             .filter(|known| known.volume_name.as_deref() == Some(&name))
@@ -331,7 +331,7 @@ fn a_volume_that_initiators_may_use_is_not_deleted_whoever_is_faster() {
         let act = |meta: &dyn Transact| drop(add_lun(meta, "t", &of(&name)));
         let deleted = delete(&Meanwhile::new(&meta, at, &act), &name, false).is_ok();
         assert_eq!(volume(&meta, &name).is_ok(), !deleted);
-        let all = luns(&meta, None).unwrap();
+        let all = luns(&meta).unwrap().readable;
         assert!(
             all.iter().all(|known| known.volume_name.is_some()),
             "{at}: a LUN without a volume"
@@ -345,7 +345,7 @@ fn what_is_a_lun_is_neither_made_smaller_nor_reverted_and_its_snapshot_stays() {
     snap(&meta, "a", "monday");
     let lun = add_lun(&meta, "t", &of("a@monday")).unwrap();
     assert_eq!(lun.snapshot.map(|snapshot| snapshot.size_bytes), Some(1 << 20));
-    let listed = luns(&meta, None).unwrap();
+    let listed = luns(&meta).unwrap().readable;
     assert_eq!(
         (listed[0].of().as_str(), listed[0].size_bytes),
         ("a@monday", Some(1 << 20))

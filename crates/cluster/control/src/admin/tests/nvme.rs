@@ -197,7 +197,7 @@ fn a_namespace_has_a_number_and_a_name_that_stay() {
     assert_eq!((a.nsid, b.nsid, c.nsid), (1, 7, 8));
     assert_eq!(a.uuid.get_version_num(), 8);
     assert!(a.uuid != b.uuid && b.uuid != c.uuid && a.uuid != c.uuid);
-    let listed = namespaces(&meta, Some("db")).unwrap();
+    let listed = namespaces_of(&meta, "db").unwrap();
     let names: Vec<_> = listed.iter().map(|known| known.volume_name.as_deref()).collect();
     assert_eq!(names, [Some("a"), Some("b"), Some("c")]);
     assert_eq!(listed[0].size_bytes, Some(1 << 30));
@@ -282,7 +282,7 @@ fn a_volume_in_use_is_not_deleted_whoever_is_faster() {
         };
         let deleted = delete(&raced, &name, false).is_ok();
         let there = volume(&meta, &name).is_ok();
-        let used = namespaces(&meta, None).unwrap();
+        let used = namespaces(&meta).unwrap().readable;
         assert_eq!(there, !deleted);
         assert!(
             used.iter().all(|known| known.volume_name.is_some()),
@@ -310,7 +310,7 @@ fn a_volume_is_one_namespace_whoever_is_faster() {
             act: &act,
         };
         let ours = add_namespace(&raced, "web", &name, None, 4096);
-        let uses = namespaces(&meta, None).unwrap();
+        let uses = namespaces(&meta).unwrap().readable;
         let uses = uses
             .iter()
             .filter(|known| known.volume_name.as_deref() == Some(&name))

@@ -809,7 +809,7 @@ fn hosts_go_on_knowing_it() {
     let is = add_namespace(&meta, "s", "db", None, 4096).unwrap();
     assert_eq!((is.uuid, is.volume), (was.uuid, made.id));
     // The snapshot's is what it was; and of another one there is another.
-    let shown = namespaces(&meta, None).unwrap();
+    let shown = namespaces(&meta).unwrap().readable;
     let named: Vec<String> = shown.iter().map(NamespaceStatus::of).collect();
     assert_eq!(named, ["db@a", "db"]);
     let refused = delete_snapshot(&meta, "db", "a").unwrap_err();

@@ -240,7 +240,7 @@ fn a_snapshot_is_a_disk_of_its_own_and_stays_while_it_is_one() {
     assert_eq!(made.uuid.get_version_num(), 8);
     // What it is does not change with the volume.
     resize_volume(&meta, "db", 2 << 30).unwrap();
-    let all = namespaces(&meta, None).unwrap();
+    let all = namespaces(&meta).unwrap().readable;
     let shown: Vec<_> = all.iter().map(|found| (found.of(), found.size_bytes)).collect();
     assert_eq!(
         shown,
