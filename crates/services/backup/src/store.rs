@@ -10,10 +10,12 @@
 //! [`Retention`], `get_range` is GetObject with `Range`, `list` ListObjectsV2 with `start-after`, `retain` PutObjectRetention.
 
 mod folder;
+mod limited;
 #[cfg(test)]
 pub(crate) mod memory;
 
 pub use folder::Folder;
+pub use limited::Limited;
 
 /// Until when an object may not be deleted, in seconds since 1970 of the *store's* clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
