@@ -239,8 +239,8 @@ fn increments_cost_what_changed_and_come_back_without_their_cluster() {
     let foreign = elsewhere.alone(&world, &["list"]);
     assert_eq!(foreign.status.code(), Some(4), "{}", foreign.text);
     drop(client);
-    world.end(&[]);
 
+    // The repository lies in the first one's folder.
     let fresh = World::of(1);
     let point = second["point"].to_string();
     let early = repository.json(&fresh, &["restore", &point, "--to", "early", "--pool", "demo"]);
@@ -270,6 +270,7 @@ fn increments_cost_what_changed_and_come_back_without_their_cluster() {
     let adopted = repository.json(&fresh, &["run", "back"]);
     assert_eq!(adopted["volumes"][0]["way"], "whole", "{adopted}");
     fresh.end(&[]);
+    world.end(&[]);
 }
 
 /// Starts a run, with nothing said where it ends.
