@@ -85,15 +85,20 @@ impl Subject {
         admin::snapshots(&admin.reader(), &self.volume.name).described()
     }
 
-    /// Is the vault what it was when this volume was backed up into it before, and does nobody else do so now?
+    /// Is the vault what it was when this volume was backed up into it before, and does nobody else do so now? The journal was read behind
+    /// these snapshots of the volume: whoever took one of them had begun by then.
     ///
     /// # Errors
     /// It is another one, or somebody does.
     pub fn check(&self, snapshots: &[Snapshot], vault: &Vault, own: Option<SessionId>, is_full: bool) -> Result<()> {
         let name = vault.id().to_string();
+        let is_own = |origin: &Origin| Some(origin.session) == own;
+        let own_number = snapshots
+            .iter()
+            .find(|snapshot| origin(snapshot, &name).is_some_and(|found| is_own(&found)))
+            .map(|snapshot| snapshot.number);
         for snapshot in snapshots {
-            let Some(Origin { session, hash }) = origin(snapshot, &name).filter(|found| Some(found.session) != own)
-            else {
+            let Some(Origin { session, hash }) = origin(snapshot, &name).filter(|found| !is_own(found)) else {
                 continue;
             };
             let remembered = Head {
@@ -103,11 +108,12 @@ impl Subject {
             if !is_full {
                 vault.check_head(remembered).described()?;
             }
-            // Of two that began at one time each sees the other: the later one gives way.
             let Some(open) = vault.state().sessions().get(&session) else {
                 continue;
             };
-            if own.is_none_or(|own| session < own) {
+            // Of two that began at one time the one whose snapshot was taken first may not see the other's; the other one sees its, and gives
+            // way.
+            if own_number.is_none_or(|own| snapshot.number < own) {
                 let what = format!(
                     "volume {} is being backed up into this vault by {}",
                     self.volume.name,

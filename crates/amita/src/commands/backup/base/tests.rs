@@ -41,3 +41,44 @@ fn a_snapshot_is_known_by_its_label_as_one_of_a_vault() {
         assert_eq!(origin(&snapshot(&other), vault), None, "{other}");
     }
 }
+
+#[test]
+fn of_two_that_begin_at_one_time_the_later_snapshot_gives_way_and_never_neither() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(amita_backup::store::Folder::open(folder.path()).unwrap());
+    let cost = amita_backup::Cost::OF_RANDOM_BITS;
+    let mut vault = Vault::create(store, b"key", cost, amita_backup::Options::default()).unwrap();
+    let mut begin = || {
+        let id = vault.begin("a backup").unwrap().id();
+        (id, label(&vault, id))
+    };
+    let ((early, early_label), (late, late_label)) = (begin(), begin());
+    let taken = |label: &str, number| Snapshot {
+        number: SnapshotId(number),
+        ..snapshot(label)
+    };
+    let subject = Subject {
+        volume: serde_json::from_value(serde_json::json!({
+            "id": 3, "name": "v", "pool": "p", "size_bytes": 4096, "generation": 5
+        }))
+        .unwrap(),
+        identity: Identity {
+            cluster: [0; 16],
+            volume: [0; 16],
+            name: "v".to_owned(),
+        },
+    };
+    let check = |snapshots: &[Snapshot], own| subject.check(snapshots, &vault, own, false);
+    // The session that began first was slow: the other one has looked before there was a snapshot of it.
+    let first = taken(&late_label, 8);
+    check(std::slice::from_ref(&first), Some(late)).unwrap();
+    let both = [first, taken(&early_label, 9)];
+    let refused = check(&both, Some(early)).unwrap_err();
+    assert_eq!(refused.kind, Kind::Conflict);
+    assert!(refused.advice.contains(&format!("--fence {late}")), "{refused:?}");
+    check(&both, Some(late)).unwrap();
+    // Who has not begun waits for either.
+    assert!(check(&both[1..], None).is_err());
+    vault.fence(early).unwrap();
+    subject.check(&both[1..], &vault, None, false).unwrap();
+}
