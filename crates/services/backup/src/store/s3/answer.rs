@@ -48,6 +48,7 @@ impl Answer {
         let region = self.region.as_deref();
         let advice = match (self.tag("Code").as_deref().unwrap_or_default(), self.status) {
             ("NoSuchBucket", _) => "there is no such bucket: make it first, and look at its name and at --s3-endpoint",
+            ("NoSuchKey", _) => "there is no such object",
             ("SignatureDoesNotMatch", _) => {
                 "the secret is not that of the access key, or something on the way changes requests"
             }

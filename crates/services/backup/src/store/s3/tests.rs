@@ -213,6 +213,32 @@ fn what_fails_for_a_moment_is_done_all_the_same() {
 }
 
 #[test]
+fn who_answers_early_and_takes_no_more_of_a_request_does_not_hold_up_the_next() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = S3::new(settings(
+        &format!("http://{}", listener.local_addr().unwrap()),
+        "s3://vaults",
+    ))
+    .unwrap();
+    let serving = std::thread::spawn(move || {
+        let answers = [(412, ""), (404, "<Error><Code>NoSuchKey</Code></Error>")];
+        answers.map(|(status, body)| {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 100]).unwrap() > 0);
+            let length = body.len();
+            write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+            // Open, as long as the other one is.
+            stream
+        })
+    });
+    // More than a connection holds.
+    assert_eq!(store.put("packs/a", &vec![7; 64 << 20], None).unwrap(), Put::Exists);
+    assert_eq!(store.get("packs/a").unwrap(), None);
+    drop(serving.join().unwrap());
+}
+
+#[test]
 fn what_goes_on_failing_is_not_known() {
     let server = Server::start();
     let store = store(&server);

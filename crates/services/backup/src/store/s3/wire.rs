@@ -23,6 +23,8 @@ use url::Url;
 
 /// For a connection, and for its TLS.
 const CONNECT: Duration = Duration::from_secs(10);
+/// For a connection that was kept to have sent all of the request before.
+const KEPT: Duration = Duration::from_secs(1);
 /// For an answer of nothing, and for each MiB that goes or comes.
 const ANSWER: Duration = Duration::from_secs(60);
 const MIB_TIME: Duration = Duration::from_secs(30);
@@ -82,8 +84,9 @@ async fn send(
     time: Duration,
 ) -> Result<(Answer, Kept), String> {
     let mut ready = None;
+    // It is not where the other end has answered early, and takes no more of the request before: then it never will be.
     if let Some(mut kept) = kept
-        && kept.ready().await.is_ok()
+        && matches!(timeout(KEPT, kept.ready()).await, Ok(Ok(())))
     {
         ready = Some(kept);
     }
