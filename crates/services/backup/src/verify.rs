@@ -110,6 +110,15 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
     Ok(report)
 }
 
+/// The pack of the vault that an error is about.
+fn pack_of(vault: &Vault, error: &Error) -> Option<PackName> {
+    let (Error::Damaged { object, .. } | Error::Missing { object }) = error else {
+        return None;
+    };
+    let name = PackName::parse(object.strip_prefix(&vault.id.packs())?)?;
+    vault.state.packs.contains_key(&name).then_some(name)
+}
+
 /// Every point's tree is walked, and each piece has a copy that was not found damaged.
 fn points(vault: &Vault, report: &mut Report) -> Result<(), Error> {
     let is_lost = |id: &PieceId| {
@@ -138,6 +147,8 @@ fn points(vault: &Vault, report: &mut Report) -> Result<(), Error> {
         match found {
             Ok(()) => whole = own,
             Err(error) if error.is_damage() => {
+                // Where a sample is read only this tells of a pack of trees.
+                report.packs_lost.extend(pack_of(vault, &error));
                 report.points_lost.insert(*number, error);
             }
             Err(error) => return Err(error),

@@ -227,6 +227,25 @@ fn another_copy_is_read_and_a_lost_pack_is_put_again() {
 }
 
 #[test]
+fn a_sample_that_comes_upon_a_damaged_tree_has_its_pack_given_up() {
+    let (store, mut vault, points) = prepared();
+    // The pack with the last point's branch and leaf: it has its length still.
+    let object = store.names(&vault.id().packs()).pop().unwrap();
+    store.with(|objects| objects.get_mut(&object).unwrap().0[60] ^= 1);
+    let report = verify(&vault, Scope::Sampled { per_mille: 0, seed: 1 }).unwrap();
+    assert!(report.points_lost.contains_key(&points[1].0), "{report:?}");
+    let lost: Vec<_> = report.packs_lost.into_iter().collect();
+    assert_eq!(lost.len(), 1);
+    assert_eq!(vault.id().pack(lost[0]), object);
+    // So what the volume has puts it again.
+    vault.give_up(&lost).unwrap();
+    let mut session = vault.begin("all, again").unwrap();
+    let again = publish(&mut session, &points[1].1, None, points[1].1.all()).unwrap();
+    session.end().unwrap();
+    check(&vault, again, &points[1].1);
+}
+
+#[test]
 fn what_is_damaged_is_not_pruned_and_not_read_as_zeros() {
     let (store, mut vault, points) = prepared();
     // The pack with the last point's branch and leaf.
