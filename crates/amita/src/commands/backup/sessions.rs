@@ -6,6 +6,8 @@
 use super::failure::Described as _;
 use amita_backup::{OpenSession, SessionId, Vault};
 use amita_terminal::error::Result;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// A process, as a session's label names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +24,32 @@ fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// When a process of ours started; `None`: it is not there, or has ended and nobody has asked how.
-fn start_of(id: u32) -> Option<u64> {
-    let stat = read(&format!("/proc/{id}/stat"))?;
-    // proc(5): the name in parentheses may have any characters; field 3, the state, is the first behind it, and field 22 is the start.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let has_ended = matches!(fields.next()?, "Z" | "X");
-    let start = fields.nth(18)?.parse().ok()?;
-    (!has_ended).then_some(start)
+/// What is seen of a process.
+enum Look {
+    /// When it started.
+    Started(u64),
+    /// It has ended, and nobody has asked how.
+    Ended,
+    /// Nothing: it is not there, or it is another user's, and those are not shown (`hidepid`).
+    Hidden,
+}
+
+fn look(id: u32) -> Look {
+    let fields = || {
+        let stat = read(&format!("/proc/{id}/stat"))?;
+        // proc(5): the name in parentheses may have any characters; field 3, the state, is the first behind it, and field 22 is the start.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let has_ended = matches!(fields.next()?, "Z" | "X");
+        let start = fields.nth(18)?.parse().ok()?;
+        Some(if has_ended { Look::Ended } else { Look::Started(start) })
+    };
+    fields().unwrap_or(Look::Hidden)
+}
+
+/// May there be a process of this number?
+fn exists(id: u32) -> bool {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    id.is_some_and(|id| test_kill_process(id) != Err(Errno::SRCH))
 }
 
 impl Process {
@@ -42,7 +62,10 @@ impl Process {
             host: host.split_whitespace().collect(),
             world: format!("{boot}/{}", space.display()),
             id,
-            start: start_of(id)?,
+            start: match look(id) {
+                Look::Started(start) => start,
+                Look::Ended | Look::Hidden => return None,
+            },
         })
     }
 
@@ -55,7 +78,12 @@ impl Process {
 
     /// Is it certain that it is gone?
     fn is_gone(&self) -> bool {
-        Process::own().is_some_and(|own| own.world == self.world) && start_of(self.id) != Some(self.start)
+        Process::own().is_some_and(|own| own.world == self.world)
+            && match look(self.id) {
+                Look::Started(start) => start != self.start,
+                Look::Ended => true,
+                Look::Hidden => !exists(self.id),
+            }
     }
 }
 
@@ -120,7 +148,10 @@ mod tests {
         };
         assert!(replaced.is_gone());
         let mut ended = std::process::Command::new("true").spawn().unwrap();
-        let started = start_of(ended.id()).unwrap_or(1);
+        let started = match look(ended.id()) {
+            Look::Started(start) => start,
+            Look::Ended | Look::Hidden => 1,
+        };
         ended.wait().unwrap();
         let ended = Process {
             id: ended.id(),
@@ -128,6 +159,8 @@ mod tests {
             ..own.clone()
         };
         assert!(ended.is_gone());
+        // Of a process that /proc does not show the kernel still says whether it is there.
+        assert!(exists(std::process::id()) && exists(1) && !exists(i32::MAX.unsigned_abs()));
         // Of another machine, or a container, nothing is known.
         let elsewhere = Process {
             world: "elsewhere".to_owned(),
