@@ -14,12 +14,14 @@ use crate::codec::Cursor;
 use crate::entry::Entry;
 use crate::error::{Error, of};
 use crate::seal::Kind;
-use crate::store::{Put, StoreError, list_all};
+use crate::store::{Put, StoreError};
 use crate::vault::Vault;
 use aws_lc_rs::digest::{SHA256, digest};
 
 /// How often a put is repeated whose outcome is not known. A store that waits between tries does that itself.
 const TRIES: usize = 4;
+/// How many entries behind the last known one are asked for: any of them says that there is one more.
+const MAX_LISTED: usize = 1000;
 
 /// An entry, to be remembered apart from the repository: who has one can tell whether the vault was set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +146,9 @@ impl Vault {
             return Ok(());
         }
         let prefix = self.id.journals();
-        let listed = list_all(&*self.store, &prefix).map_err(of(&prefix, "list it"))?;
+        // What lies behind it alone: the entries before are read, or a checkpoint stands for them.
+        let listed = self.store.list(&prefix, &self.id.journal(self.head.number), MAX_LISTED);
+        let listed = listed.map_err(of(&prefix, "list it"))?;
         // What was added since is no gap.
         self.refresh()?;
         let missing = self.id.journal(self.head.number + 1);

@@ -138,7 +138,8 @@ fn tried(store: &dyn ObjectStore, name: &str, first: &[u8], second: &[u8]) -> Re
 
 /// Everything that begins with `prefix`.
 pub(crate) fn list_all(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Listed>, StoreError> {
-    const PAGE: usize = 1000;
+    // A store may tell fewer at a time, as S3 does. A folder is gone through for each page, so these are few.
+    const PAGE: usize = 1 << 20;
     let mut found: Vec<Listed> = Vec::new();
     loop {
         let after = found.last().map_or(String::new(), |last| last.name.clone());

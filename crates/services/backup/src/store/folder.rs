@@ -17,6 +17,8 @@ const NEW: &str = ".new";
 #[derive(Debug)]
 pub struct Folder {
     root: PathBuf,
+    /// Held open: what it lies on is not unmounted meanwhile, so that nothing is put where it was mounted.
+    _held: File,
     made: AtomicU64,
 }
 
@@ -44,6 +46,7 @@ impl Folder {
         }
         Ok(Folder {
             root: root.to_path_buf(),
+            _held: File::open(root)?,
             made: AtomicU64::new(0),
         })
     }
@@ -105,7 +108,8 @@ impl Folder {
         Ok(removed)
     }
 
-    fn walk(folder: &Path, name: &str, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
+    /// The names of files that begin with `prefix`.
+    fn walk(folder: &Path, name: &str, prefix: &str, found: &mut Vec<String>) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             // Removed meanwhile, or not there yet.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -124,13 +128,7 @@ impl Folder {
             if kind.is_dir() && (name.starts_with(prefix) || prefix.starts_with(&format!("{name}/"))) {
                 Folder::walk(&entry.path(), &name, prefix, found)?;
             } else if kind.is_file() && name.starts_with(prefix) {
-                match entry.metadata() {
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    metadata => found.push(Listed {
-                        name,
-                        bytes: metadata?.len(),
-                    }),
-                }
+                found.push(name);
             }
         }
         Ok(())
@@ -191,11 +189,24 @@ impl ObjectStore for Folder {
     }
 
     fn list(&self, prefix: &str, after: &str, most: usize) -> Result<Vec<Listed>, StoreError> {
+        let mut names = Vec::new();
+        Folder::walk(&self.root, "", prefix, &mut names).map_err(|error| told(&error))?;
+        names.retain(|name| name.as_str() > after);
+        names.sort_unstable();
         let mut found = Vec::new();
-        Folder::walk(&self.root, "", prefix, &mut found).map_err(|error| told(&error))?;
-        found.retain(|object| object.name.as_str() > after);
-        found.sort_by(|one, other| one.name.cmp(&other.name));
-        found.truncate(most);
+        for name in names {
+            if found.len() >= most {
+                break;
+            }
+            // Of those alone that are told: by a network each is a question.
+            match fs::symlink_metadata(self.root.join(&name)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                facts => found.push(Listed {
+                    bytes: facts.map_err(|error| told(&error))?.len(),
+                    name,
+                }),
+            }
+        }
         Ok(found)
     }
 
