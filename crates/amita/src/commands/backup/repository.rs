@@ -57,17 +57,22 @@ fn init(arguments: &InitArguments, plain: bool) -> Result<()> {
         Some(key) => (key, false),
         None => (Key::make(&place.key_file)?, true),
     };
-    for id in there {
-        match Vault::open(Arc::clone(&store), id, key.bytes(), Options::default()) {
-            Err(Error::Passphrase { .. }) => {}
-            // Damaged or not: it is this key's.
-            _ => {
-                let what = format!("the key file opens vault {id} in {} already", place.repository);
-                return Err(Failure::new(what).kind(Kind::Conflict).advice(
-                    "Back up into that one; or name another key file, which may not be there yet, for another vault.",
-                ));
+    // What was drawn just now opens nothing.
+    for id in there.into_iter().filter(|_| !key_made) {
+        let what = match Vault::open(Arc::clone(&store), id, key.bytes(), Options::default()) {
+            Err(Error::Passphrase { .. }) => continue,
+            Err(Error::Damaged { object, why }) if object.starts_with("keys/") => {
+                format!(
+                    "whether the key file opens vault {id} in {} already is not known: {object}: {why}",
+                    place.repository
+                )
             }
-        }
+            // Damaged or not: it is this key's.
+            _ => format!("the key file opens vault {id} in {} already", place.repository),
+        };
+        return Err(Failure::new(what).kind(Kind::Conflict).advice(
+            "Back up into that one; or name another key file, which may not be there yet, for another vault.",
+        ));
     }
     let vault = Vault::create(store, key.bytes(), key.cost(), Options::default()).described()?;
     let made = Made {

@@ -132,12 +132,20 @@ impl Target {
     fn find(&self, store: &Arc<dyn ObjectStore>, key: &Key) -> Result<Vault> {
         let all = Vault::all(&**store).described()?;
         let shown = &self.place.repository;
-        let mut refused = None;
+        let (mut refused, mut damaged) = (None, None);
         for id in &all {
             match Vault::open(Arc::clone(store), *id, key.bytes(), self.options()) {
                 Err(error @ Error::Passphrase { .. }) => refused = Some(error),
+                // It may be another one's vault, and of a newer program: that is no reason to keep anybody from their own.
+                Err(Error::Damaged { object, why }) if object.starts_with("keys/") => {
+                    log::warn!("the repository: {object}: {why}; so it is not known whose vault that is");
+                    damaged = Some(Error::Damaged { object, why });
+                }
                 opened => return opened.described(),
             }
+        }
+        if let Some(error) = damaged {
+            return Err(failure::failure(error));
         }
         Err(match refused {
             None => Failure::new(format!("there is no vault in {shown}: it is no repository, or an empty one"))
