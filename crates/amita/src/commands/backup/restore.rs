@@ -21,9 +21,9 @@ use amita_terminal::{interrupt, size};
 use amita_types::map::{About, Import, Volume};
 use serde::Serialize;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -228,13 +228,13 @@ fn check_file(file: &Path, force: bool) -> Result<()> {
 }
 
 /// A file that is filled.
-struct Filling {
-    file: File,
+struct Filling<'a> {
+    file: &'a File,
     bar: ProgressBar,
     written_bytes: u64,
 }
 
-impl Sink for Filling {
+impl Sink for Filling<'_> {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         interrupt::check().map_err(carried)?;
         self.file.write_all_at(bytes, offset)?;
@@ -249,21 +249,41 @@ impl Sink for Filling {
     }
 }
 
+/// Opens the file that is filled, as the only one who fills it: of two restores to one name each would write into the other's.
+fn alone(partial: &Path) -> Result<File> {
+    let cannot = || format!("cannot write {}", partial.display());
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    let opened = options.open(partial).context(cannot)?;
+    let is_taken = match opened.try_lock() {
+        Err(TryLockError::WouldBlock) => true,
+        // One that has just ended may have given the file its name.
+        Ok(()) => {
+            let own = opened.metadata().context(cannot)?;
+            !std::fs::metadata(partial).is_ok_and(|facts| (facts.dev(), facts.ino()) == (own.dev(), own.ino()))
+        }
+        // Some file systems have no locks.
+        Err(TryLockError::Error(_)) => false,
+    };
+    match is_taken {
+        true => Err(Failure::new(format!("another restore writes {}", partial.display()))
+            .kind(Kind::Conflict)
+            .advice("Wait for it, or name another file.")),
+        false => Ok(opened),
+    }
+}
+
 fn into_file(held: &Held<'_>, what: &What, file: &Path) -> Result<u64> {
     let mut partial = file.as_os_str().to_owned();
     partial.push(".amita-restore");
     let partial = PathBuf::from(partial);
     let cannot = || format!("cannot write {}", partial.display());
-    let opened = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&partial)
-        .context(cannot)?;
+    let opened = alone(&partial)?;
     let fill = || {
+        opened.set_len(0).context(cannot)?;
         opened.set_len(what.bytes).context(cannot)?;
         let mut filling = Filling {
-            file: opened,
+            file: &opened,
             bar: progress::bar("restoring", what.bytes),
             written_bytes: 0,
         };
@@ -450,5 +470,27 @@ fn into_volume(
             Err(failure)
         }
         Err(Ended::Admin(why)) => Err(why).described(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_restores_to_one_file_one_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (partial, file) = (folder.path().join("a.amita-restore"), folder.path().join("a"));
+        let first = alone(&partial).unwrap();
+        first.write_all_at(b"data", 0).unwrap();
+        let second = alone(&partial).unwrap_err();
+        assert_eq!(second.kind, Kind::Conflict);
+        std::fs::rename(&partial, &file).unwrap();
+        alone(&partial).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"data");
+        drop(first);
+        // What a killed one has left is nobody's.
+        std::fs::write(&partial, "left").unwrap();
+        alone(&partial).unwrap();
     }
 }
