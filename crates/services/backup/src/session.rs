@@ -187,9 +187,10 @@ impl Session<'_> {
     /// # Errors
     /// When it cannot be put, or the session is over.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.put(0)?;
-        self.put(1)?;
-        self.record()
+        let put = self.put(0).and_then(|()| self.put(1));
+        // Also where one could not be put: those before it are there.
+        let recorded = self.record();
+        put.and(recorded)
     }
 
     /// Makes a point of volumes that this session has backed up. Returns its number.

@@ -318,6 +318,30 @@ fn a_session_that_could_not_put_a_pack_makes_no_point() {
 }
 
 #[test]
+fn what_was_put_before_a_pack_that_could_not_be_is_told_of() {
+    let store = Arc::new(Memory::default());
+    let mut vault = new_vault(&store);
+    let mut image = Image::new(1 << 20);
+    (0..15).for_each(|number| image.write(number * 2, number + 1));
+    let mut session = vault.begin("full for a moment").unwrap();
+    let made = session
+        .backup(&volume(1, &image, None), &mut stream(image.all()))
+        .unwrap();
+    let put = store.names("packs/").len();
+    assert!(put == 1 && session.vault.state.packs().0 == 0, "{put}");
+    let faults = Faults {
+        full_at: Some(0),
+        ..Faults::default()
+    };
+    let good = std::mem::replace(&mut session.vault.store, Faulty::new(store.clone(), faults, 1));
+    assert!(session.publish("one", 0, vec![made]).is_err());
+    session.vault.store = good;
+    assert!(matches!(session.flush(), Err(Error::Broken)));
+    assert_eq!(session.vault.state.packs().0, put);
+    session.end().unwrap();
+}
+
+#[test]
 fn half_an_object_which_no_store_may_leave_is_named_and_never_restored() {
     let Before {
         store,
