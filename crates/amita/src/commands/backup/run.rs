@@ -111,6 +111,13 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
         .collect::<Result<_>>()?;
     let mut vault = arguments.target.open(endpoints.insecure_network())?;
     sessions::fence(&mut vault, &arguments.fence)?;
+    let (_, _, lost) = vault.state().waiting();
+    if lost > 0 && !arguments.full {
+        log::warn!(
+            "{lost} packs of the repository were found damaged or missing, and what did not change is counted from points that may need them; \
+             --full puts again what the volumes still have of it"
+        );
+    }
     let listed = snapshots_of(&subjects, &admin)?;
     vault.refresh().described()?;
     for (subject, snapshots) in subjects.iter().zip(&listed) {
