@@ -78,6 +78,18 @@ pub fn make_volume(
     size_bytes: u64,
     about: Option<&map::About>,
 ) -> Result<Volume> {
+    make_volume_and(meta, name, pool, size_bytes, about, &|_| Vec::new())
+}
+
+/// The same, and with it what `more` says, in one transaction.
+pub(super) fn make_volume_and(
+    meta: &dyn Transact,
+    name: &str,
+    pool: &str,
+    size_bytes: u64,
+    about: Option<&map::About>,
+    more: &dyn Fn(&Volume) -> Vec<Op>,
+) -> Result<Volume> {
     check_name("volume", name)?;
     check_size(name, size_bytes)?;
     about
@@ -123,6 +135,7 @@ pub fn make_volume(
             };
             put(map::about_key(volume.id), &about)
         }));
+        then.extend(more(&volume));
         then.push(put(counter.clone(), &volume.id.0));
         let mut call = Call {
             compares: vec![unchanged(&counter, revision), unchanged(&key, 0), pool_stays],
