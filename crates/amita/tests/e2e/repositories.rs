@@ -288,8 +288,8 @@ fn what_was_put_is_not_put_again_and_what_is_damaged_is_found_and_mended() {
     let mut repository = Repository::new(&world);
     let mut client = world.open(0);
     repository.write(&mut client, 0, &pattern(1, 24 << 20));
-    // Slow enough to be caught in the middle: packs of 1 MiB, four of them to an entry.
-    let mut run = start_run(&world, &repository, &["--limit-rate", "1M"]);
+    // Slow enough to be caught in the middle, by whatever else runs on this machine: packs of 1 MiB, four of them to an entry.
+    let mut run = start_run(&world, &repository, &["--limit-rate", "512K"]);
     let begun = |repository: &Repository, entries: usize| repository.objects("journal").len() >= entries;
     eventually("it has begun, and told of packs", || begun(&repository, 2));
     let beside = repository.amita(&world, &["run", VOLUME]);
