@@ -401,7 +401,11 @@ fn the_power_fails_again_while_the_only_whole_superblock_is_written() {
         let mut looker = Looker {
             medium: Medium::Sure,
             config: Config::default(),
-            effort: EFFORT,
+            effort: Effort {
+                tears: 6,
+                random_tears: 4,
+                ..EFFORT
+            },
             score: Score::default(),
         };
         let trace = Trace::new(Medium::Sure, Image::new(&image), Vec::new(), held);
