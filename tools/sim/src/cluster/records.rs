@@ -165,6 +165,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
         };
         put(map::volume_key(&volume.name), json(&volume));
     }

@@ -266,6 +266,7 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         },
         parents,
         former: old.chain().collect(),
+        keys: None,
     })
 }
 

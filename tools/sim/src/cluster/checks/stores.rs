@@ -538,6 +538,7 @@ impl Cluster {
             chunk: ChunkIndex(chunk),
             range,
             least,
+            versions: false,
         });
         let (answer, payload) = self.ask(mounted, scope, body)?;
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
