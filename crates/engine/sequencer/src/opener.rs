@@ -697,6 +697,15 @@ impl Opener {
         let (volume, volume_revision) = self.volume.take().expect("the volume's record was read first");
         let pool = self.pool.take().expect("the pool's record was read");
         let keys = self.keys.take();
+        if let Some(era) = volume.keys.as_ref().map(map::KeyRing::newest)
+            && era.from > volume.generation
+        {
+            let (key, why) = (
+                self.volume_key(),
+                format!("its newest key begins with generation {}", era.from),
+            );
+            return self.end(Err(OpenError::BadRecord { key, why }));
+        }
         let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
         let result = check::groups(&pool, reply.values(1)).map(|groups| Opened {
             reservation,

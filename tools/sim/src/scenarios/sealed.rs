@@ -1,9 +1,10 @@
 //! Histories of encrypted volumes (S14, S15 of `docs/protocol.md`).
 
 use super::clones::{cloned, members_return};
-use super::cluster::random;
+use super::cluster::{MS, plan, random};
 use super::{Runs, Scenario, plant};
 use crate::cluster::{Sealed, Setup};
+use crate::faults::Fault;
 
 /// A volume that is written a part of a block at a time, with snapshots and clones.
 fn in_parts(seed: u64) -> Setup {
@@ -16,10 +17,31 @@ fn in_parts(seed: u64) -> Setup {
     setup
 }
 
-/// The same, of which clones are made and written to.
+/// The same, of which clones are made and written to, while owners follow one another, so that both get to the same generations.
 fn cloned_much(seed: u64) -> Setup {
+    let mut random = random(seed).fork(1);
     let mut setup = in_parts(seed);
+    setup.profile.part_percent = 10;
     setup.cloning.write_percent = 60;
+    let moves = (0..20).map(|turn| {
+        let gateway = random.below(3) as usize;
+        (50 + turn * 35, random.below(20) * MS, Fault::Move { gateway })
+    });
+    setup.plan = plan(moves);
+    setup
+}
+
+/// Links end while writes are under way, and are there again at once.
+fn links_end(seed: u64) -> Setup {
+    let mut random = random(seed).fork(1);
+    let mut setup = in_parts(seed);
+    setup.profile.depth = 6;
+    let cuts = (0..40).map(|turn| {
+        let a = random.below(3) as usize;
+        let b = (a + 1 + random.below(2) as usize) % 3;
+        (20 + turn * 18, random.below(5) * MS, Fault::Cut { a, b })
+    });
+    setup.plan = plan(cuts);
     setup
 }
 
@@ -44,7 +66,7 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "S14: what is sent again is the same ciphertext",
             "A link ends under W1; what is sent again is encrypted anew: M2 has other bytes in W1's version than M1.",
-            brought,
+            links_end,
             60,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SealAgain)),
         ),

@@ -195,7 +195,7 @@ fn a_revert_is_a_clone() {
 fn a_key_goes_with_the_last_who_can_read_by_it() {
     let meta = cluster_with_pool();
     encrypted(&meta, "db");
-    snap(&meta, "db", 4);
+    let taken = snap(&meta, "db", 4);
     let copy = clone(&meta, ("db", "s1"), "copy").unwrap();
     let purge = |name: &str| delete_volume(&meta, name, true, 9, &mut || false).unwrap();
     // A clone that lives holds its parent, which is only hidden.
@@ -211,6 +211,14 @@ fn a_key_goes_with_the_last_who_can_read_by_it() {
         ..copy
     };
     meta.txn(&Call::put(map::volume_key("copy"), json(&detached))).unwrap();
+    let (pinned, key) = (
+        Snapshot {
+            clones: 0,
+            ..taken.clone()
+        },
+        map::snapshot_key(taken.volume, taken.number),
+    );
+    meta.txn(&Call::put(key, json(&pinned))).unwrap();
     let now = Duration::from_secs(1 << 40);
     let gone = purge_what_is_due(&meta, 10, now).unwrap();
     assert_eq!((gone.gone.len(), secrets(&meta)), (1, vec![1, 2]), "{:?}", gone.failed);

@@ -137,7 +137,8 @@ fn what_goes_out_is_encrypted_once() {
     let mut rig = open();
     let io = rig.write(4096, &[7; 8192]);
     let (one, two) = (written(&mut rig, 1), written(&mut rig, 2));
-    assert_eq!(one, two, "every member gets the same");
+    let sent = |(request, payload): &(Request, Slice)| (request.body.clone(), payload.clone());
+    assert_eq!(sent(&one[0]), sent(&two[0]), "every member gets the same");
     assert_eq!(plain(&one[0]), (4096, vec![7; 8192]));
     assert!(one[0].1.chunks(BLOCK).all(|block| block != vec![7; BLOCK]));
     assert_ne!(
@@ -270,7 +271,6 @@ fn versions_that_no_store_gives_are_another_answer() {
         let other = rig.reads();
         assert_ne!(other[0].store, sent[0].store, "another one is asked");
         answer(&mut rig, &other[0], |_| Some(1));
-        rig.pass_ms(10);
         assert_eq!(rig.payload(io), Payload::Data(Slice::copy_from(&[1; BLOCK])));
         assert!(!rig.calls.is_empty(), "and it is evicted");
     }
@@ -295,6 +295,7 @@ fn what_is_not_encrypted_knows_no_versions() {
     tell(&mut rig, &sent[0], (old(4), sums, runs), &bytes);
     assert_eq!(rig.result(io), None);
     // A part of a block goes to the stores as it is.
+    let mut rig = Rig::open(2, 1);
     rig.write(512, &[1; 512]);
     assert_eq!(rig.writes(1).len(), 1);
 }
