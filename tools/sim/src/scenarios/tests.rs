@@ -153,6 +153,6 @@ fn encrypted_volumes_are_looked_at() {
     assert!(coverage.count("clone.read_inherited") > 0, "{coverage}");
     // Whoever looks at what leaves a node is not part of a build that serves.
     if cfg!(feature = "planted") {
-        assert!(coverage.count("sealed.payloads") > 1000 * seeds, "{coverage}");
+        assert!(coverage.count("sealed.payloads") > 100 * seeds, "{coverage}");
     }
 }
