@@ -42,19 +42,24 @@ impl NewKey {
                  first (`amita cluster finalize`)"
             ));
         }
-        let keys = keys.ok_or(
-            "it is encrypted, and nothing here makes the key that it needs: use a node's API that was given keys",
-        )?;
+        let keys = keys.ok_or("it is encrypted, and nothing here makes the key that it needs")?;
         let name = KeyName {
             volume,
             image,
             number: KeyNumber(1),
         };
-        let record = keys.make(&Binding {
+        let binding = Binding {
             tenant: None,
             key: name,
-        })?;
-        Ok(NewKey { name, record })
+        };
+        let record = keys.make(&binding)?;
+        match *record.binding() == binding {
+            true => Ok(NewKey { name, record }),
+            false => Err(format!(
+                "what was made as data key {name} is that of {}",
+                record.binding().key
+            )),
+        }
     }
 
     /// The ring of an image that begins empty.
