@@ -21,6 +21,7 @@ mod networks;
 pub mod node;
 pub mod operator;
 mod records;
+mod sealed;
 mod session;
 mod settings;
 mod setup;
@@ -31,6 +32,7 @@ mod wires;
 pub use clones::Cloning;
 pub use deletion::Passers;
 pub use networks::Measured;
+pub use sealed::Sealed;
 pub use settings::Settings;
 pub use setup::{Careless, Fronted, Initiators, Plants, Protocol, Setup, patience};
 
@@ -102,7 +104,8 @@ pub fn run(seed: u64) -> Run {
 
 /// Runs a setup; with `trace` it tells on standard error what happens.
 #[must_use]
-pub fn run_setup(setup: Setup, trace: bool) -> Run {
+pub fn run_setup(mut setup: Setup, trace: bool) -> Run {
+    setup.sealed = setup.sealed.map(|sealed| sealed.begin(setup.plants.keys));
     match setup.buggify {
         Some(seed) => buggify::arm(seed),
         None => drop(buggify::disarm()),

@@ -4,6 +4,7 @@ use super::clones::Cloning;
 use super::deletion::Passers;
 use super::networks::Measured;
 use super::operator::Chores;
+use super::sealed::Sealed;
 use super::settings::Settings;
 use crate::faults::{Fault, Limits, Member, Plan, Step};
 use crate::random::Random;
@@ -44,6 +45,8 @@ pub struct Plants {
     pub count_without_parents: bool,
     /// S8: a volume is made smaller without what lies behind its new end having been cleared.
     pub shrink_uncleared: bool,
+    /// S14: keys that are not as they should be.
+    pub keys: super::sealed::Careless,
     /// S13: a volume is reverted before its stores have adopted the generation of who reverts it.
     pub revert_unadopted: bool,
 }
@@ -212,6 +215,11 @@ const MULTIBUS: u64 = 75;
 const COPIES: u64 = 76;
 const INITIATORS: u64 = 73;
 
+/// One run of so many has encrypted volumes.
+const SEALED_ONE_IN: u64 = 6;
+/// The stream of chance of that. By it none of the seeds has any that are known to take rare paths, or to find a mutant: these are what they were.
+const SEALED: u64 = 778;
+
 /// In one run of so many a node lies.
 const LIAR_ONE_IN: u64 = 8;
 /// One run of so many has gateways that pass over no owner that lives.
@@ -357,6 +365,8 @@ pub struct Setup {
     pub cloning: Cloning,
     /// Is there a node that lies?
     pub liar: bool,
+    /// All volumes are encrypted, and these are their keys.
+    pub sealed: Option<Sealed>,
     /// Which rules are switched off.
     pub plants: Plants,
     /// What an operator does meanwhile.
@@ -634,6 +644,7 @@ impl Setup {
             passers,
             cloning,
             liar: Random::new(seed).fork(42).below(LIAR_ONE_IN) == 0,
+            sealed: (Random::new(seed).fork(SEALED).below(SEALED_ONE_IN) == 0).then(|| Sealed::new(seed)),
             plants: Plants::default(),
             chores,
         };
@@ -702,6 +713,7 @@ impl Setup {
             passers: Passers::default(),
             cloning: Cloning::default(),
             liar: false,
+            sealed: None,
             plants: Plants::default(),
             chores: Chores::default(),
         }

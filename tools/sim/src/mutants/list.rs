@@ -289,6 +289,22 @@ fn of_clusters() -> Vec<Mutant> {
             of_volume!(AcknowledgeByMajority),
             &[15],
         ),
+        cluster("seal-again", "S14", of_volume!(SealAgain), &[]),
+        cluster("mend-under-own", "S14", of_volume!(MendUnderOwn), &[]),
+        cluster(
+            "shared-key",
+            "S14",
+            plant!(plants => plants.keys.shared_key = true),
+            &[],
+        ),
+        cluster(
+            "present-key",
+            "S14",
+            plant!(plants => plants.keys.present_key = true),
+            &[],
+        ),
+        cluster("merge-ciphertext", "S15", of_volume!(MergeCiphertext), &[]),
+        cluster("decrypt-holes", "S15", of_volume!(DecryptHoles), &[]),
         cluster("whole-lease", "R4", of_volume!(WholeLease), &[]),
         cluster(
             "clock-stands-still",

@@ -4,6 +4,7 @@ mod export;
 mod figures;
 mod initiators;
 mod iscsi;
+mod keys;
 mod label;
 mod links;
 mod node;

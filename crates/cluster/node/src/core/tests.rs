@@ -147,6 +147,7 @@ impl Rig {
 fn opened(generation: Generation) -> Opened {
     let store = StoreId(9);
     Opened {
+        keys: None,
         volume: map::Volume {
             id: VOLUME,
             name: "v".to_owned(),
@@ -157,6 +158,7 @@ fn opened(generation: Generation) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -23,6 +23,7 @@ fn volume(generation: u32, owner: u32) -> Vec<u8> {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
     })
     .unwrap()
 }

@@ -11,6 +11,7 @@ const NOW: Time = Time(1_000_000_000);
 /// A volume as an opener hands it over, with this record of its reservation.
 fn opened(reservation: Option<&[u8]>) -> Opened {
     Opened {
+        keys: None,
         volume: Volume {
             id: VOLUME,
             name: "v".to_owned(),
@@ -21,6 +22,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
         },
         volume_revision: 1,
         pool: Pool {

@@ -76,6 +76,7 @@ impl Rig {
             lineage,
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
         };
         self.put(map::volume_key("v"), &volume);
     }
