@@ -19,6 +19,7 @@ mod host;
 mod initiator;
 mod iscsi_gateway;
 mod job;
+mod limit;
 mod links;
 mod lun;
 mod moves;
@@ -73,6 +74,7 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
+pub use limit::{limits, set_limits};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, remove_disk, remove_lun};
 pub use moves::{MoveState, drop_move, move_state, move_volume};

@@ -91,6 +91,7 @@ pub fn measure(machine: &Machine) -> Sizes {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         },
         volume_revision: 1,
         pool: pool(machine),

@@ -97,6 +97,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             },
             parents,
             former: Vec::new(),
+            limits: None,
         };
         map::check_parents(&made).map_err(bad)?;
         record.clones += 1;

@@ -266,6 +266,7 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         },
         parents,
         former: old.chain().collect(),
+        limits: old.limits.clone(),
     })
 }
 
@@ -279,6 +280,7 @@ fn former(old: &Volume) -> Volume {
             ..old.lineage
         },
         former: Vec::new(),
+        limits: None,
         ..old.clone()
     }
 }

@@ -141,6 +141,7 @@ mod tests {
                 lineage: map::Lineage::default(),
                 parents: Vec::new(),
                 former: Vec::new(),
+                limits: None,
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

@@ -5,6 +5,7 @@ mod figures;
 mod initiators;
 mod iscsi;
 mod label;
+mod limit;
 mod links;
 mod node;
 mod nvme;

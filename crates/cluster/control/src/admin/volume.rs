@@ -112,6 +112,7 @@ pub fn make_volume(
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume.

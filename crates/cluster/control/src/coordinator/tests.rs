@@ -358,6 +358,7 @@ impl Scene {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         self.put(&map::volume_key(&name), &volume);
     }

@@ -23,6 +23,7 @@ fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        limits: None,
     };
     (map::volume_key(name), json(&volume))
 }

@@ -83,6 +83,7 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }

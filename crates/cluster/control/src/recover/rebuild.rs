@@ -647,6 +647,7 @@ impl<'a> Work<'a> {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         self.number(&mut volume, met.number);
         self.insert_volume(volume)

@@ -69,6 +69,7 @@ fn volume(number: u64, generation: u32) -> Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        limits: None,
     }
 }
 

@@ -204,6 +204,7 @@ impl Bench {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         put(map::volume_key(NAME), json(&volume));
 

@@ -81,6 +81,7 @@ impl Rig {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -253,6 +254,7 @@ impl Late {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -353,6 +355,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

@@ -41,6 +41,7 @@ fn volume(generation: u32) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        limits: None,
     }
 }
 

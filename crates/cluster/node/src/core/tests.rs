@@ -157,6 +157,7 @@ fn opened(generation: Generation) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         },
         volume_revision: 1,
         pool: map::Pool {
@@ -285,6 +286,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         tag: 1,
         arrived: now,
         parsed: now,
+        kept: now,
         trace: TraceId::NONE,
         host: frontend::HostKey(9),
         generation: Generation(0),
@@ -426,6 +428,7 @@ mod named {
                 tag: 3,
                 arrived: Time(0),
                 parsed: Time(0),
+                kept: Time(0),
                 trace: TraceId::NONE,
                 host: amita_frontend::HostKey::NONE,
                 generation: Generation(0),

@@ -31,6 +31,7 @@ fn view() -> View {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         put(&mut view, map::volume_key(name), &volume);
     }

@@ -36,6 +36,7 @@ impl Rig {
                 generation: Generation(1),
             }],
             former: Vec::new(),
+            limits: None,
         };
         rig.tell(map::volume_key("copy"), Some(serde_json::to_vec(&volume).unwrap()));
         let record = Flatten {
@@ -235,6 +236,7 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
             lineage: Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         let record = Flatten {
             volume: volume.id,

@@ -23,6 +23,7 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        limits: None,
     }
 }
 

@@ -33,6 +33,7 @@ impl Rig {
             lineage: Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         rig.tell(map::volume_key("db"), serde_json::to_vec(&volume).unwrap());
         rig.wish(scrub);

@@ -66,6 +66,7 @@ impl Rig {
             lineage,
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         let key = map::volume_key(&volume.name);
         self.metadata.txn(&Call::put(key, json(&volume))).unwrap();

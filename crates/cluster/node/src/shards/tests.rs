@@ -21,6 +21,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         },
         volume_revision: 1,
         pool: Pool {
@@ -67,6 +68,7 @@ fn origin(host: u64) -> Origin {
         tag: 1,
         arrived: NOW,
         parsed: NOW,
+        kept: NOW,
         trace: TraceId::NONE,
         host: HostKey(host.into()),
         generation: Generation(0),

@@ -76,6 +76,7 @@ impl Rig {
             lineage,
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         self.put(map::volume_key("v"), &volume);
     }

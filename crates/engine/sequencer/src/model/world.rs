@@ -284,6 +284,7 @@ impl World {
                 lineage: map::Lineage::default(),
                 parents: Vec::new(),
                 former: Vec::new(),
+                limits: None,
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
         }

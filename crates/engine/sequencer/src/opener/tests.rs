@@ -56,6 +56,7 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        limits: None,
     }
 }
 

@@ -35,6 +35,7 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -100,6 +100,7 @@ impl Rig {
             lineage: Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            limits: None,
         };
         self.put(map::volume_key(name), &record);
         id

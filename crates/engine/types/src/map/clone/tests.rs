@@ -12,6 +12,7 @@ fn volume(parents: Vec<Parent>) -> Volume {
         lineage: Lineage::default(),
         parents,
         former: Vec::new(),
+        limits: None,
     }
 }
 

@@ -39,6 +39,7 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         lineage,
         parents: Vec::new(),
         former: Vec::new(),
+        limits: None,
     };
     let json = serde_json::to_string(&volume).expect("plain");
     let read: Volume = serde_json::from_str(&json).expect("what was written");
