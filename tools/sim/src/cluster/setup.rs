@@ -36,6 +36,8 @@ pub struct Plants {
     pub trust_clocks: bool,
     /// Of the connections.
     pub fabric: amita_fabric::Faults,
+    /// Of what is lent of limits.
+    pub qos: amita_qos::Faults,
     /// S9: a clone does not hold the snapshot that it was made from.
     pub forget_pins: bool,
     /// S13: a clone lets go of its parents when its chunks are not made.
@@ -211,6 +213,8 @@ const WIDE_ONE_IN: u64 = 60;
 const MULTIBUS: u64 = 75;
 const COPIES: u64 = 76;
 const INITIATORS: u64 = 73;
+/// And of limits: two.
+const LIMITS: u64 = 80;
 
 /// In one run of so many a node lies.
 const LIAR_ONE_IN: u64 = 8;
@@ -361,6 +365,8 @@ pub struct Setup {
     pub plants: Plants,
     /// What an operator does meanwhile.
     pub chores: Chores,
+    /// Volumes are limited, and their limits change.
+    pub limited: bool,
 }
 
 impl Setup {
@@ -398,6 +404,24 @@ impl Setup {
             33 => Setup::measuring(seed),
             _ => Setup::draw_roomy(seed),
         }
+    }
+
+    /// Volumes are limited to less than their hosts want, and the limits change. Everything else is as it is drawn.
+    #[must_use]
+    pub fn limited(seed: u64) -> Setup {
+        let mut setup = Setup::draw_roomy(seed);
+        let mut random = Random::new(seed).fork(LIMITS);
+        setup.limited = true;
+        let profile = &mut setup.profile;
+        profile.operations = profile.operations.max(300);
+        profile.pause_ns = *random.pick(&[10_000, 100_000, 2_000_000]);
+        profile.depth = *random.pick(&[2, 4, 8]);
+        setup.work = WORK;
+        let mut limits = Random::new(seed).fork(LIMITS + 1);
+        setup
+            .chores
+            .add_limits(&mut limits, setup.volumes, setup.profile.operations);
+        setup
     }
 
     /// Disks that are smaller than the volume.
@@ -636,6 +660,7 @@ impl Setup {
             liar: Random::new(seed).fork(42).below(LIAR_ONE_IN) == 0,
             plants: Plants::default(),
             chores,
+            limited: false,
         };
         setup.settings.confirm_reads = confirm_reads;
         // Apart from the rest of the plan.
@@ -704,6 +729,7 @@ impl Setup {
             liar: false,
             plants: Plants::default(),
             chores: Chores::default(),
+            limited: false,
         }
     }
 }
