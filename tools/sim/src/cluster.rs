@@ -17,6 +17,7 @@ pub mod hosts;
 mod imposter;
 mod inject;
 mod liar;
+mod limits;
 mod networks;
 pub mod node;
 pub mod operator;
@@ -141,6 +142,8 @@ pub struct Cluster {
     clones: clones::Clones,
     /// Volumes that are made smaller.
     shrinks: shrink::Shrinks,
+    /// What the limits of volumes let pass.
+    limits: limits::Watch,
     /// A node that lies, if there is one.
     liar: Option<Liar>,
     coverage: Coverage,
@@ -218,6 +221,7 @@ impl Cluster {
             snapshots: snapshots::Snapshots::default(),
             clones: clones::Clones::new(setup.cloning.clone(), random.fork(16), random.fork(18)),
             shrinks: shrink::Shrinks::new(random.fork(17)),
+            limits: limits::Watch::new(&setup),
             liar,
             coverage: Coverage::new(),
             random: random.fork(14),
@@ -265,6 +269,7 @@ impl Cluster {
         self.end_shrinks()?;
         self.end_reverts()?;
         self.settle()?;
+        self.end_limits()?;
         self.recover()?;
         self.end_moves()?;
         self.judge_paths()?;
@@ -442,6 +447,7 @@ impl Cluster {
             let (member, core) = at_place(place);
             self.nodes[member].pass(core);
             self.look_inside(member, core);
+            self.watch_limits(member, core)?;
             self.hear_control(member, core);
         }
         Ok(())

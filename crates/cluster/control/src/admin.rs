@@ -20,6 +20,7 @@ mod initiator;
 mod iscsi_gateway;
 mod job;
 mod keys;
+mod limit;
 mod links;
 mod lun;
 mod moves;
@@ -75,6 +76,7 @@ pub use job::{
     pause_scrub, resume_job,
 };
 pub use keys::DataKeys;
+pub use limit::{limits, set_limits};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun};
 pub use moves::{MoveState, drop_move, move_state, move_volume};

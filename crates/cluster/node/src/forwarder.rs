@@ -80,7 +80,7 @@ pub struct Pending {
     /// Where it came in.
     pub origin: Origin,
     pub work: Work,
-    /// What a write writes; the command of a [`Work::Reserve`].
+    /// What a write writes; the command of a [`Work::Reserve`]; the asks of a [`Work::Lend`] or [`Work::GiveBack`].
     pub payload: Slice,
     /// When it came.
     pub since: Time,
@@ -93,6 +93,10 @@ pub enum Work {
     Io(Op),
     /// A command about the volume's reservation.
     Reserve,
+    /// A gate asks for tokens of the volume's limits.
+    Lend,
+    /// Nothing waits for them: it gives some back, or asks ahead. For that nobody is looked for, and no volume opened.
+    GiveBack,
 }
 
 impl Pending {
@@ -102,6 +106,8 @@ impl Pending {
     pub fn is_for_once(&self) -> bool {
         match self.work {
             Work::Io(op) => matches!(op, Op::CompareAndWrite { .. }),
+            // Asks are numbered.
+            Work::Lend | Work::GiveBack => false,
             Work::Reserve => !matches!(serde_json::from_slice(&self.payload), Ok(Command::Report)),
         }
     }
@@ -122,7 +128,7 @@ impl Work {
     pub fn range(&self) -> (u64, u64) {
         match self {
             Work::Io(op) => (op.offset(), op.length()),
-            Work::Reserve => (0, 0),
+            Work::Reserve | Work::Lend | Work::GiveBack => (0, 0),
         }
     }
 }
@@ -446,7 +452,7 @@ impl Forwarder {
 
     fn put_reads_back(&mut self, of: impl Fn(&Flight) -> bool) {
         let is_harmless = |pending: &Pending| match pending.work {
-            Work::Reserve => !pending.is_for_once(),
+            Work::Reserve | Work::Lend | Work::GiveBack => !pending.is_for_once(),
             Work::Io(op) => matches!(op, Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. }),
         };
         self.put_those_back(|flight| of(flight) && is_harmless(&flight.pending));

@@ -228,6 +228,7 @@ impl Node {
         let beside = self.has_second.then(|| second_address(world, self.member));
         for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
             let mut service = Core::new(self.config(setup, core, &driver), mail);
+            service.plant_in_leases(setup.plants.qos);
             if core == 0 {
                 service
                     .listen_fabric(&mut driver, address)

@@ -37,6 +37,8 @@ pub struct Plants {
     pub trust_clocks: bool,
     /// Of the connections.
     pub fabric: amita_fabric::Faults,
+    /// Of what is lent of limits.
+    pub qos: amita_qos::Faults,
     /// S9: a clone does not hold the snapshot that it was made from.
     pub forget_pins: bool,
     /// S13: a clone lets go of its parents when its chunks are not made.
@@ -214,6 +216,8 @@ const WIDE_ONE_IN: u64 = 60;
 const MULTIBUS: u64 = 75;
 const COPIES: u64 = 76;
 const INITIATORS: u64 = 73;
+/// And of limits: two.
+const LIMITS: u64 = 80;
 
 /// One run of so many has encrypted volumes.
 const SEALED_ONE_IN: u64 = 6;
@@ -371,6 +375,8 @@ pub struct Setup {
     pub plants: Plants,
     /// What an operator does meanwhile.
     pub chores: Chores,
+    /// Volumes are limited, and their limits change.
+    pub limited: bool,
 }
 
 impl Setup {
@@ -408,6 +414,24 @@ impl Setup {
             33 => Setup::measuring(seed),
             _ => Setup::draw_roomy(seed),
         }
+    }
+
+    /// Volumes are limited to less than their hosts want, and the limits change. Everything else is as it is drawn.
+    #[must_use]
+    pub fn limited(seed: u64) -> Setup {
+        let mut setup = Setup::draw_roomy(seed);
+        let mut random = Random::new(seed).fork(LIMITS);
+        setup.limited = true;
+        let profile = &mut setup.profile;
+        profile.operations = profile.operations.max(300);
+        profile.pause_ns = *random.pick(&[10_000, 100_000, 2_000_000]);
+        profile.depth = *random.pick(&[2, 4, 8]);
+        setup.work = WORK;
+        let mut limits = Random::new(seed).fork(LIMITS + 1);
+        setup
+            .chores
+            .add_limits(&mut limits, setup.volumes, setup.profile.operations);
+        setup
     }
 
     /// Disks that are smaller than the volume.
@@ -647,6 +671,7 @@ impl Setup {
             sealed: (Random::new(seed).fork(SEALED).below(SEALED_ONE_IN) == 0).then(|| Sealed::new(seed)),
             plants: Plants::default(),
             chores,
+            limited: false,
         };
         setup.settings.confirm_reads = confirm_reads;
         // Apart from the rest of the plan.
@@ -716,6 +741,7 @@ impl Setup {
             sealed: None,
             plants: Plants::default(),
             chores: Chores::default(),
+            limited: false,
         }
     }
 }

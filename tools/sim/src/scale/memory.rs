@@ -93,6 +93,7 @@ pub fn measure(machine: &Machine) -> Sizes {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: pool(machine),

@@ -122,6 +122,7 @@ pub fn clone_volume_with(
             parents,
             former: Vec::new(),
             keys: own.as_ref().map(|(_, ring)| ring.clone()),
+            limits: None,
         };
         map::check_parents(&made).map_err(bad)?;
         record.clones += 1;

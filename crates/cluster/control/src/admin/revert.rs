@@ -280,6 +280,7 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         parents,
         former: old.chain().collect(),
         keys: None,
+        limits: old.limits.clone(),
     };
     Some((new, generation))
 }
@@ -294,6 +295,7 @@ fn former(old: &Volume) -> Volume {
             ..old.lineage
         },
         former: Vec::new(),
+        limits: None,
         ..old.clone()
     }
 }

@@ -142,6 +142,7 @@ mod tests {
                 parents: Vec::new(),
                 former: Vec::new(),
                 keys: None,
+                limits: None,
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

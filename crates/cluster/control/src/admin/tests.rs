@@ -6,6 +6,7 @@ mod initiators;
 mod iscsi;
 mod keys;
 mod label;
+mod limit;
 mod links;
 mod node;
 mod nvme;

@@ -144,6 +144,7 @@ fn make(
             parents: Vec::new(),
             former: Vec::new(),
             keys: new_key.as_ref().map(NewKey::ring),
+            limits: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume.

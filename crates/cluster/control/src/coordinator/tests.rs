@@ -359,6 +359,7 @@ impl Scene {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         self.put(&map::volume_key(&name), &volume);
     }

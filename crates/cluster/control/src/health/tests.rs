@@ -97,6 +97,7 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         },
         owner_name: None,
         owner_alive: false,

@@ -24,6 +24,7 @@ fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     };
     (map::volume_key(name), json(&volume))
 }

@@ -84,6 +84,7 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }

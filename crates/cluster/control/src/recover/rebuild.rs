@@ -648,6 +648,7 @@ impl<'a> Work<'a> {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         self.number(&mut volume, met.number);
         self.insert_volume(volume)

@@ -70,6 +70,7 @@ fn volume(number: u64, generation: u32) -> Volume {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     }
 }
 

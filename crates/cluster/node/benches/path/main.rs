@@ -205,6 +205,7 @@ impl Bench {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         put(map::volume_key(NAME), json(&volume));
 

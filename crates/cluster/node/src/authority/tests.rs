@@ -82,6 +82,7 @@ impl Rig {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -255,6 +256,7 @@ impl Late {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -356,6 +358,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

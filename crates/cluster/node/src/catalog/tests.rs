@@ -63,6 +63,7 @@ fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     }
 }
 

@@ -43,6 +43,7 @@ fn volume(generation: u32) -> map::Volume {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     }
 }
 

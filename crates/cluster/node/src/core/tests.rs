@@ -159,6 +159,7 @@ fn opened(generation: Generation) -> Opened {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: map::Pool {
@@ -287,6 +288,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         tag: 1,
         arrived: now,
         parsed: now,
+        kept: now,
         trace: TraceId::NONE,
         host: frontend::HostKey(9),
         generation: Generation(0),
@@ -428,6 +430,7 @@ mod named {
                 tag: 3,
                 arrived: Time(0),
                 parsed: Time(0),
+                kept: Time(0),
                 trace: TraceId::NONE,
                 host: amita_frontend::HostKey::NONE,
                 generation: Generation(0),

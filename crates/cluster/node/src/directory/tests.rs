@@ -59,6 +59,7 @@ impl Rig {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         let store = amita_types::StoreId(1);
         let group = map::Group {
@@ -81,6 +82,7 @@ impl Rig {
             tag: 1,
             arrived: Time(0),
             parsed: Time(0),
+            kept: Time(0),
             trace: TraceId::NONE,
             host: HostKey::NONE,
             generation: Generation(0),
@@ -340,6 +342,7 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
     put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
@@ -386,6 +389,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     };
     view.apply(&Record {
         key: map::volume_key("v"),
@@ -654,6 +658,7 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     };
     let mut view = View::default();
     view.apply(&Record {

@@ -32,6 +32,7 @@ fn view() -> View {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         put(&mut view, map::volume_key(name), &volume);
     }

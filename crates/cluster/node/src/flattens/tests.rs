@@ -37,6 +37,7 @@ impl Rig {
             }],
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         rig.tell(map::volume_key("copy"), Some(serde_json::to_vec(&volume).unwrap()));
         let record = Flatten {
@@ -237,6 +238,7 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         let record = Flatten {
             volume: volume.id,

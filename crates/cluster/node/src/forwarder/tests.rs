@@ -20,6 +20,7 @@ fn pending(tag: u64, op: Op, since: Time) -> Pending {
             tag,
             arrived: since,
             parsed: since,
+            kept: since,
             trace: TraceId::NONE,
             host: HostKey(9),
             generation: amita_types::Generation(0),

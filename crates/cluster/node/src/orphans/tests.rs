@@ -24,6 +24,7 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     }
 }
 

@@ -24,6 +24,7 @@ fn volume(generation: u32, owner: u32) -> Vec<u8> {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     })
     .unwrap()
 }
@@ -56,6 +57,7 @@ impl Rig {
             tag,
             arrived: Time(0),
             parsed: Time(0),
+            kept: Time(0),
             trace: TraceId::NONE,
             host: HostKey(host.into()),
             generation: amita_types::Generation(0),

@@ -34,6 +34,7 @@ impl Rig {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         rig.tell(map::volume_key("db"), serde_json::to_vec(&volume).unwrap());
         rig.wish(scrub);

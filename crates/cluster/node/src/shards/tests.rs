@@ -23,6 +23,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: Pool {
@@ -69,6 +70,7 @@ fn origin(host: u64) -> Origin {
         tag: 1,
         arrived: NOW,
         parsed: NOW,
+        kept: NOW,
         trace: TraceId::NONE,
         host: HostKey(host.into()),
         generation: Generation(0),

@@ -77,6 +77,7 @@ impl Rig {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         self.put(map::volume_key("v"), &volume);
     }

@@ -296,6 +296,7 @@ impl World {
                 parents: Vec::new(),
                 former: Vec::new(),
                 keys: keys.get(index).map(|keys| keys.ring().clone()),
+                limits: None,
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
         }

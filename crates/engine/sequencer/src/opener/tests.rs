@@ -59,6 +59,7 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         parents: Vec::new(),
         former: Vec::new(),
         keys: None,
+        limits: None,
     }
 }
 

@@ -37,6 +37,7 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -101,6 +101,7 @@ impl Rig {
             parents: Vec::new(),
             former: Vec::new(),
             keys: None,
+            limits: None,
         };
         self.put(map::volume_key(name), &record);
         id

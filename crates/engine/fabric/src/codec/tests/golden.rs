@@ -678,6 +678,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         ("Forward differ", forward(ForwardOp::Differ, 3, 0), 0),
         ("Forward compare", forward(ForwardOp::CompareAndWrite, 512, 0), 1024),
         ("Forward reserve", forward(ForwardOp::Reserve, 0, 0), 24),
+        ("Forward lend", forward(ForwardOp::Lend, 0, 0), 24),
         ("Forwarded", answer, 0),
         ("Cut", cut, 0),
         ("CutDone", cut_done, 0),

@@ -449,6 +449,7 @@ fn forward() -> impl Strategy<Value = Forward> {
         Just(ForwardOp::Differ),
         Just(ForwardOp::CompareAndWrite),
         Just(ForwardOp::Reserve),
+        Just(ForwardOp::Lend),
     ];
     let numbers = (
         any::<u64>(),
@@ -554,7 +555,7 @@ pub fn payload_bytes(message: &Message) -> usize {
             return match forward.op {
                 ForwardOp::Write => forward.length as usize,
                 ForwardOp::CompareAndWrite => 2 * forward.length as usize,
-                ForwardOp::Reserve => (forward.length % 512) as usize,
+                ForwardOp::Reserve | ForwardOp::Lend => (forward.length % 512) as usize,
                 _ => 0,
             };
         }

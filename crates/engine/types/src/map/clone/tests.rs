@@ -13,6 +13,7 @@ fn volume(parents: Vec<Parent>) -> Volume {
         parents,
         former: Vec::new(),
         keys: None,
+        limits: None,
     }
 }
 
