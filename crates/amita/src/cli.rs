@@ -5,9 +5,9 @@ use crate::by_api::given::Given;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
-    alert, audit, ca, cert, client, cluster, completions, disk, events, explain, history, host, initiator, inspect,
-    job, lun, man, meta, namespace, nbd, node, notify, operator, pool, recover, recovery, serve, snapshot_policy,
-    status, store, subsystem, support_bundle, target, token, top, trace, volume,
+    alert, audit, backup, ca, cert, client, cluster, completions, disk, events, explain, history, host, initiator,
+    inspect, job, lun, man, meta, namespace, nbd, node, notify, operator, pool, recover, recovery, serve,
+    snapshot_policy, status, store, subsystem, support_bundle, target, token, top, trace, volume,
 };
 use crate::demo;
 use amita_api::Files;
@@ -118,6 +118,9 @@ pub enum Command {
     /// Snapshot policies: snapshots of volumes that are taken by themselves, and which of them are kept
     #[command(subcommand)]
     SnapshotPolicy(Box<snapshot_policy::Command>),
+    /// Backups: copies of volumes in a repository apart from the cluster, and restoring them
+    #[command(subcommand)]
+    Backup(Box<backup::Command>),
     /// NBD: which volumes are served by it, and to whom
     #[command(subcommand)]
     Nbd(nbd::Command),
@@ -323,6 +326,7 @@ pub(crate) fn carry_out(command: Command, metadata: &Endpoints, identity: &Folde
         Command::Pool(command) => pool::run(&command, metadata),
         Command::Volume(command) => volume::run(&command, metadata),
         Command::SnapshotPolicy(command) => snapshot_policy::run(&command, metadata),
+        Command::Backup(command) => backup::run(&command, metadata),
         Command::Nbd(command) => nbd::run(&command, metadata),
         Command::Subsystem(command) => subsystem::run(&command, metadata),
         Command::Namespace(command) => namespace::run(&command, metadata),

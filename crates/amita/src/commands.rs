@@ -2,6 +2,7 @@
 
 pub mod alert;
 pub mod audit;
+pub mod backup;
 pub mod ca;
 pub mod cert;
 pub mod client;

@@ -32,6 +32,7 @@ use Does::{Change, Look, Secret};
 const SERVES: &str = "it serves from this machine";
 const DISKS: &str = "it reads and writes disks of this machine";
 const IDENTITIES: &str = "identities and the authority are folders of this machine";
+const REPOSITORIES: &str = "the repository and its key file are folders and files of this machine";
 const TELLS: &str = "it needs no cluster";
 const SEALS: &str = "the sealing key is a file of this machine, and goes over no network";
 /// By what identity a command reads and writes the data of a volume that it reaches itself, and where.
@@ -149,6 +150,13 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("snapshot-policy set", Way::Node(Change, &[])),
     ("snapshot-policy prune", Way::Node(Change, &[])),
     ("snapshot-policy delete", Way::Node(Change, &[])),
+    ("backup repository init", Way::Here(REPOSITORIES)),
+    ("backup run", Way::Metadata(REPOSITORIES)),
+    ("backup list", Way::Here(REPOSITORIES)),
+    ("backup show", Way::Here(REPOSITORIES)),
+    ("backup verify", Way::Here(REPOSITORIES)),
+    ("backup prune", Way::Here(REPOSITORIES)),
+    ("backup restore", Way::Metadata(REPOSITORIES)),
     ("nbd export", Way::Node(Change, &[])),
     ("nbd unexport", Way::Node(Change, &[])),
     ("nbd list", Way::Node(Look, &[])),

@@ -2,8 +2,8 @@
 
 mod attach;
 mod clone;
-mod data;
-mod diff;
+pub(crate) mod data;
+pub(crate) mod diff;
 mod export;
 mod flatten;
 mod gateway;
@@ -15,7 +15,7 @@ mod moves;
 mod reservation;
 mod resize;
 mod revert;
-mod snapshot;
+pub(crate) mod snapshot;
 mod trash;
 
 pub use gateway::Gateways;
@@ -299,7 +299,7 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
 }
 
 /// What is known of a volume that is made now.
-fn now() -> About {
+pub(crate) fn now() -> About {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     About {
         created_at: Some(since.as_secs()),

@@ -41,6 +41,7 @@ mod policies;
 mod posted;
 mod quickstart;
 mod recover;
+mod repositories;
 mod reverts;
 mod sets;
 mod shrinks;

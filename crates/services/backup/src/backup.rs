@@ -2,6 +2,9 @@
 //!
 //! A run of changed blocks becomes one piece in each window of 256 KiB; so one changed block of 4 KiB is a piece of 4 KiB. What a run of
 //! zeros covers needs no piece, and a window of zeros is found to be one.
+//!
+//! Where nobody knows what changed, all of the volume is compared with the earlier point, by the names of its pieces: of its data
+//! nothing is read.
 
 use crate::entry::{Identity, MAX_NAME_BYTES, VolumePoint};
 use crate::error::Error;
@@ -9,6 +12,7 @@ use crate::piece::{BLOCK_BYTES, Class, MAX_PIECE_BYTES, PieceId};
 use crate::session::Session;
 use crate::tree::{BRANCH_BYTES, BRANCH_LEAVES, Branch, LEAF_BLOCKS, LEAF_BYTES, Leaf, MAX_VOLUME_BYTES};
 use std::io;
+use std::ops::Range;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const WINDOW: u64 = MAX_PIECE_BYTES as u64;
@@ -39,6 +43,12 @@ pub trait Source {
     /// # Errors
     /// What cannot be read.
     fn next(&mut self) -> io::Result<Option<Change>>;
+
+    /// Is the session to say that it goes on ([`Session::alive`])? Asked before each range; a range of no bytes is as good as none. Whoever
+    /// has a clock knows.
+    fn wants_sign(&mut self) -> bool {
+        false
+    }
 }
 
 impl<I: Iterator<Item = io::Result<Change>>> Source for I {
@@ -58,6 +68,8 @@ pub struct Volume {
     pub snapshot: (u64, u64),
     /// The point whose volume of the same identity the changes are counted from; without one they are counted from zeros.
     pub parent: Option<u64>,
+    /// The source has all of the volume, and not what changed since the parent: what that has already is found, and left as it is.
+    pub compares: bool,
 }
 
 /// A tree that is made, from its first byte to its last.
@@ -69,6 +81,7 @@ struct Growing<'a, 'b> {
     /// A run of bytes within a window, which is not a piece yet.
     run: Vec<u8>,
     run_at: u64,
+    compares: bool,
 }
 
 impl Session<'_> {
@@ -103,9 +116,16 @@ impl Session<'_> {
             leaf: None,
             run: Vec::new(),
             run_at: 0,
+            compares: volume.compares && volume.parent.is_some(),
         };
         let mut end = 0;
-        while let Some(change) = source.next().map_err(Error::Source)? {
+        loop {
+            if source.wants_sign() {
+                growing.session.alive()?;
+            }
+            let Some(change) = source.next().map_err(Error::Source)? else {
+                break;
+            };
             let (offset, length) = match &change {
                 Change::Bytes { offset, bytes } => (*offset, bytes.len() as u64),
                 Change::Zeros { offset, length } => (*offset, *length),
@@ -142,6 +162,10 @@ impl Session<'_> {
     }
 }
 
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
 fn range(offset: u64, length: u64, why: &'static str) -> Error {
     Error::Range { offset, length, why }
 }
@@ -168,13 +192,61 @@ impl Growing<'_, '_> {
             return Ok(());
         }
         let run = std::mem::take(&mut self.run);
-        let is_zero = run.iter().all(|byte| *byte == 0);
-        let piece = if is_zero {
+        if !self.compares {
+            return self.put_run(self.run_at, &run);
+        }
+        for part in self.differing(self.run_at, &run)? {
+            self.put_run(self.run_at + part.start as u64, &run[part])?;
+        }
+        Ok(())
+    }
+
+    fn put_run(&mut self, at: u64, run: &[u8]) -> Result<(), Error> {
+        let piece = if is_zero(run) {
             None
         } else {
-            Some(self.session.piece(Class::Data, &run)?)
+            Some(self.session.piece(Class::Data, run)?)
         };
-        self.lay(self.run_at, run.len() as u64, piece)
+        self.lay(at, run.len() as u64, piece)
+    }
+
+    /// The parts of a run within a window that the tree does not have so already. Of a piece that it uses a part of, that part cannot be told by
+    /// the piece's name: it counts as another one.
+    fn differing(&mut self, at: u64, run: &[u8]) -> Result<Vec<Range<usize>>, Error> {
+        let first = (at / BLOCK % u64::from(LEAF_BLOCKS)) as u32;
+        let last = first + (run.len() / BLOCK_BYTES) as u32;
+        let mut same = Vec::new();
+        let mut end = first;
+        let extents = self.leaf(at / LEAF_BYTES)?.extents();
+        let from = extents.partition_point(|extent| extent.end() <= first);
+        let to = extents.partition_point(|extent| extent.start < last);
+        let extents = extents[from..to].to_vec();
+        let (session, keys) = (&*self.session, &self.session.vault.keys);
+        for extent in &extents {
+            same.extend((end..extent.start).map(|block| (block, block + 1, None)));
+            let whole = extent.start >= first && extent.end() <= last && extent.skip == 0;
+            if whole && session.has_whole(&extent.piece, extent.blocks) {
+                same.push((extent.start, extent.end(), Some(extent.piece)));
+            }
+            end = extent.end();
+        }
+        same.extend((end..last).map(|block| (block, block + 1, None)));
+        let bytes = |from: u32, to: u32| (from - first) as usize * BLOCK_BYTES..(to - first) as usize * BLOCK_BYTES;
+        let mut differing: Vec<Range<usize>> = Vec::new();
+        let mut from = 0;
+        for (start, stop, piece) in same {
+            let range = bytes(start, stop);
+            let is_same = match piece {
+                None => is_zero(&run[range.clone()]),
+                Some(piece) => keys.name(Class::Data, &run[range.clone()]) == piece,
+            };
+            if is_same {
+                differing.extend((from < range.start).then_some(from..range.start));
+                from = range.end;
+            }
+        }
+        differing.extend((from < run.len()).then_some(from..run.len()));
+        Ok(differing)
     }
 
     fn zeros(&mut self, offset: u64, length: u64) -> Result<(), Error> {
@@ -202,8 +274,15 @@ impl Growing<'_, '_> {
 
     /// Lays blocks of one leaf.
     fn lay(&mut self, offset: u64, length: u64, piece: Option<PieceId>) -> Result<(), Error> {
-        let number = offset / LEAF_BYTES;
-        let mut open = match self.leaf.take() {
+        let start = (offset / BLOCK % u64::from(LEAF_BLOCKS)) as u32;
+        let leaf = self.leaf(offset / LEAF_BYTES)?;
+        leaf.lay(start, (length / BLOCK) as u32, piece);
+        Ok(())
+    }
+
+    /// The leaf of this number.
+    fn leaf(&mut self, number: u64) -> Result<&mut Leaf, Error> {
+        let open = match self.leaf.take() {
             Some(open) if open.0 == number => open,
             other => {
                 self.leaf = other;
@@ -216,10 +295,7 @@ impl Growing<'_, '_> {
                 (number, leaf)
             }
         };
-        let start = (offset / BLOCK % u64::from(LEAF_BLOCKS)) as u32;
-        open.1.lay(start, (length / BLOCK) as u32, piece);
-        self.leaf = Some(open);
-        Ok(())
+        Ok(&mut self.leaf.insert(open).1)
     }
 
     fn close_leaf(&mut self) -> Result<(), Error> {

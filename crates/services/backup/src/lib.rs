@@ -14,7 +14,7 @@
 //! **Pruning** goes in two phases ([`prune`]): packs that no point needs are *condemned*, so that no later session builds on them; when
 //! every session that began before has ended, or was fenced, what is still needed by nobody is *swept*. No clock decides.
 //!
-//! * `store`: what is asked of an object store; a folder.
+//! * `store`: what is asked of an object store; a folder, S3, a limit before either.
 //! * `slot`, `seal`: passphrases and keys; how objects are sealed.
 //! * `piece`, `pack`, `tree`: data.
 //! * `entry`, `state`, `journal`, `checkpoint`: the order.

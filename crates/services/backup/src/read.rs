@@ -234,6 +234,20 @@ impl Reader<'_> {
             .get(extent.piece, || vault.read_piece(extent.piece, Class::Data))
     }
 
+    /// How many bytes of the volume are no zeros, or were not found to be: what a restore reads.
+    ///
+    /// # Errors
+    /// When a part of the tree is missing or damaged.
+    pub fn data_bytes(&mut self) -> Result<u64, Error> {
+        let mut blocks = 0;
+        for number in 0..self.volume.bytes.div_ceil(LEAF_BYTES) {
+            let leaf = self.leaf(number)?;
+            let extents = leaf.iter().flat_map(|leaf| leaf.extents());
+            blocks += extents.map(|extent| u64::from(extent.blocks)).sum::<u64>();
+        }
+        Ok(blocks * BLOCK)
+    }
+
     /// Fills `buffer` from any byte of the volume on.
     ///
     /// # Errors

@@ -48,15 +48,17 @@ impl Vault {
     /// # Errors
     /// When the journal cannot be written.
     pub fn begin(&mut self, label: &str) -> Result<Session<'_>, Error> {
+        let label = match self.whence.is_empty() {
+            true => label.to_owned(),
+            false => format!("{label} at {}", self.whence),
+        };
         if label.len() > crate::entry::MAX_NAME_BYTES {
             return Err(Error::Limit {
                 what: "a session's label",
                 most: crate::entry::MAX_NAME_BYTES as u64,
             });
         }
-        let number = self.append(&Entry::Begin {
-            label: label.to_owned(),
-        })?;
+        let number = self.append(&Entry::Begin { label })?;
         Ok(Session {
             vault: self,
             id: SessionId(number),
@@ -98,6 +100,13 @@ impl Session<'_> {
         }
         self.copy(id, class, raw)?;
         Ok(id)
+    }
+
+    /// Is there a copy of this piece of so many blocks, all of which it has, on which a session may build?
+    pub(crate) fn has_whole(&self, id: &PieceId, blocks: u32) -> bool {
+        let bytes = blocks as usize * crate::piece::BLOCK_BYTES;
+        // What this session has put itself cannot be in its parent's tree, nor be found wanting.
+        self.vault.state.has(id) && self.vault.state.raw_bytes(id) == Some(bytes)
     }
 
     /// Has a piece put, also when there is a copy.
@@ -214,6 +223,14 @@ impl Session<'_> {
             session: self.id,
             point,
         })
+    }
+
+    /// Reads what others have added to the journal.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        self.vault.refresh()
     }
 
     /// Says that it is not dead, though it has nothing to say.

@@ -50,6 +50,13 @@ impl Default for Cost {
 }
 
 impl Cost {
+    /// For what nobody has thought up: 256 random bits cannot be tried out, however quickly one try goes.
+    pub const OF_RANDOM_BITS: Cost = Cost {
+        memory_kib: 1 << 10,
+        passes: 1,
+        lanes: 1,
+    };
+
     /// Whoever can write into the repository must not be able to have 4 TiB taken: 4 GiB, 64 passes, 16 lanes at most.
     fn is_bearable(self) -> bool {
         let lanes = (1..=16).contains(&self.lanes);

@@ -145,6 +145,13 @@ impl State {
         self.index.get(piece).is_some_and(|places| places.iter().any(good))
     }
 
+    /// The length of a piece before compression.
+    pub(crate) fn raw_bytes(&self, piece: &PieceId) -> Option<usize> {
+        let place = self.index.get(piece)?.first()?;
+        let records = &self.packs.get(&place.pack)?.directory.records;
+        records.get(place.slot as usize).map(|record| record.raw as usize)
+    }
+
     /// The copies of a piece, those first that are not known to be damaged, then those that stay.
     pub(crate) fn places(&self, piece: &PieceId) -> Vec<Place> {
         let mut places = self.index.get(piece).cloned().unwrap_or_default();

@@ -5,15 +5,19 @@
 //! still take place at any time later, and more than once. `list` may be behind by any time: it may lack what was put and show what was
 //! deleted. Nothing is decided by what a list lacks.
 //!
-//! **S3.** A store for S3 is this trait over signed requests: `put` is PutObject with `If-None-Match: *` (412 and 409 are
+//! **S3** ([`S3`]) is this trait over signed requests: `put` is PutObject with `If-None-Match: *` (412 and 409 are
 //! [`Put::Exists`] and to be tried again), with `x-amz-object-lock-mode: COMPLIANCE` and `x-amz-object-lock-retain-until-date` for
 //! [`Retention`], `get_range` is GetObject with `Range`, `list` ListObjectsV2 with `start-after`, `retain` PutObjectRetention.
 
 mod folder;
+mod limited;
 #[cfg(test)]
 pub(crate) mod memory;
+mod s3;
 
 pub use folder::Folder;
+pub use limited::Limited;
+pub use s3::{Credentials, S3, S3Address, S3Settings};
 
 /// Until when an object may not be deleted, in seconds since 1970 of the *store's* clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +103,37 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// [`StoreError::Unsupported`] where the store has no locks.
     fn retain(&self, name: &str, until: Retention) -> Result<(), StoreError>;
+}
+
+/// Tries whether a store does what is asked of it, above all whether a put overwrites nothing; some pass that condition over. What is put for
+/// that is deleted again.
+///
+/// # Errors
+/// It does not; or it does not answer.
+pub fn try_out(store: &dyn ObjectStore) -> Result<(), StoreError> {
+    let mut tag = [0; 16];
+    aws_lc_rs::rand::fill(&mut tag).map_err(|_| StoreError::Refused("there are no random numbers".to_owned()))?;
+    let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = format!("trials/{tag}");
+    let (first, second) = (format!("first {tag}"), format!("other {tag}"));
+    let tried = tried(store, &name, first.as_bytes(), second.as_bytes());
+    let deleted = store.delete(&name);
+    tried.and(deleted)
+}
+
+fn tried(store: &dyn ObjectStore, name: &str, first: &[u8], second: &[u8]) -> Result<(), StoreError> {
+    // Whether the first one was new is not known where it had to be sent twice.
+    store.put(name, first, None)?;
+    let again = store.put(name, second, None)?;
+    if again == Put::New || store.get(name)?.as_deref() != Some(first) {
+        return Err(StoreError::Unsupported(
+            "it overwrites what is there, though it is told not to (If-None-Match): two writers could not be kept apart",
+        ));
+    }
+    if store.get_range(name, 2, 3)?.as_deref() != first.get(2..5) {
+        return Err(StoreError::Unsupported("it reads no ranges of objects"));
+    }
+    Ok(())
 }
 
 /// Everything that begins with `prefix`.

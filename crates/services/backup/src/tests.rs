@@ -142,6 +142,7 @@ pub(crate) fn volume(number: u8, image: &Image, parent: Option<u64>) -> Volume {
         bytes: image.bytes,
         snapshot: (3, parent.unwrap_or(0) + 1),
         parent,
+        compares: false,
     }
 }
 

@@ -110,6 +110,8 @@ pub struct Vault {
     pub(crate) head: Head,
     pub(crate) options: Options,
     pub(crate) passed_over: Vec<Error>,
+    /// Who works with it.
+    pub(crate) whence: String,
     master: MasterKey,
 }
 
@@ -153,6 +155,7 @@ impl Vault {
             },
             options,
             passed_over: Vec::new(),
+            whence: String::new(),
             master,
         })
     }
@@ -294,6 +297,11 @@ impl Vault {
             self.store.retain(object, until).map_err(of(object, "lock it"))?;
         }
         Ok(())
+    }
+
+    /// Says who works with it: it stands behind the labels of sessions that begin from now on.
+    pub fn work_at(&mut self, whence: &str) {
+        whence.clone_into(&mut self.whence);
     }
 
     /// Its name.

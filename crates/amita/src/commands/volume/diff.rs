@@ -34,7 +34,7 @@ pub struct Arguments {
 }
 
 /// What is compared.
-pub(super) struct Sides {
+pub(crate) struct Sides {
     volume: String,
     pub from: Snapshot,
     /// `None`: the volume as it is.
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
 
 impl Sides {
     /// Opens the newer one.
-    pub(super) fn open(&self, way: &Way) -> Result<Data> {
+    pub(crate) fn open(&self, way: &Way) -> Result<Data> {
         let export = match &self.to {
             Some(to) => format!("{}@{}", self.volume, to.name),
             None => self.volume.clone(),
@@ -119,7 +119,7 @@ fn named(arguments: &Arguments) -> Result<(&str, &str, Option<&str>)> {
 }
 
 /// The snapshots, if they can be compared.
-pub(super) fn sides(meta: &dyn Transact, volume: &str, from: &str, to: Option<&str>) -> Result<Sides> {
+pub(crate) fn sides(meta: &dyn Transact, volume: &str, from: &str, to: Option<&str>) -> Result<Sides> {
     let now = admin::volume(meta, volume).described()?;
     let size_bytes = now.size_bytes;
     let all = admin::snapshots(meta, volume).described()?;
@@ -275,7 +275,7 @@ impl Teller {
 
 /// The extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while
 /// `tell` wants more: where it was looked to, or the first extent that was not wanted; none: the end.
-pub(super) fn each(
+pub(crate) fn each(
     from: u64,
     size_bytes: u64,
     chunks: u64,

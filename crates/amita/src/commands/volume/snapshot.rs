@@ -296,7 +296,7 @@ fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
 }
 
 /// The time is up, and the set is decided: it stays, whoever waits for it.
-fn not_noted(id: SetId, name: &str, state: &SetTaking) -> Failure {
+pub(crate) fn not_noted(id: SetId, name: &str, state: &SetTaking) -> Failure {
     let open = match state {
         SetTaking::Decided { open } => format!("{open} of its volumes' owners have not noted their snapshots yet"),
         _ => "it is not known how many of its snapshots are noted".to_owned(),
@@ -307,7 +307,7 @@ fn not_noted(id: SetId, name: &str, state: &SetTaking) -> Failure {
 }
 
 /// Waits until a set is taken or void, and gives it up, with this reason, when that takes too long. One that is decided stays.
-fn await_set(
+pub(crate) fn await_set(
     meta: &dyn Transact,
     set: &SnapshotSet,
     until: Instant,
@@ -343,7 +343,7 @@ fn list_sets(as_json: bool, metadata: &Admin) -> Result<()> {
 }
 
 /// Waits until a snapshot is taken or refused, and gives it up when that takes too long.
-pub(super) fn await_taken(
+pub(crate) fn await_taken(
     meta: &dyn Transact,
     wish: &SnapshotWish,
     until: Instant,
@@ -362,7 +362,7 @@ pub(super) fn await_taken(
 }
 
 /// The snapshot, if it was taken.
-pub(super) fn taken(object: &str, state: TakingState, waited: Duration) -> Result<Snapshot> {
+pub(crate) fn taken(object: &str, state: TakingState, waited: Duration) -> Result<Snapshot> {
     match state {
         TakingState::Taken(snapshot) => Ok(snapshot),
         TakingState::Refused(why) => Err(Failure::new(format!("snapshot {object} cannot be taken: {why}"))),

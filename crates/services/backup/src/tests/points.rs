@@ -213,6 +213,98 @@ fn a_set_is_one_point_and_volumes_are_found_by_their_identity() {
     assert!(matches!(vault.reader(later + 1, 0), Err(Error::NoPoint(_))));
 }
 
+/// All of the volume, though nobody knows what changed.
+fn compared(vault: &mut Vault, image: &Image, parent: u64) -> (u64, crate::Sent) {
+    let mut session = vault.begin("compared").unwrap();
+    let whole = Volume {
+        compares: true,
+        ..volume(1, image, Some(parent))
+    };
+    let all = image.changes(0..image.bytes / BLOCK);
+    let made = session.backup(&whole, &mut stream(all)).unwrap();
+    let point = session.publish("point", 0, vec![made]).unwrap();
+    let sent = session.sent();
+    session.end().unwrap();
+    (point, sent)
+}
+
+#[test]
+fn a_volume_is_compared_with_a_point_by_the_names_of_pieces() {
+    let store = Arc::new(Memory::default());
+    let mut vault = new_vault(&store);
+    let mut image = Image::new(LEAF_BYTES + (1 << 20));
+    for number in 0..256 {
+        image.write(number, number + 1);
+    }
+    let first = backup(&mut vault, &image, None, image.all()).unwrap();
+    image.write(10, 1010);
+    let second = backup(&mut vault, &image, Some(first), image.changes([10])).unwrap();
+    // One that is in a whole piece, one where nothing was, and a hole.
+    image.write(200, 1200);
+    image.write(1000, 2000);
+    image.blocks.remove(&130);
+    let (third, sent) = compared(&mut vault, &image, second);
+    check(&vault, third, &image);
+    // Before and behind block 10 the pieces are used in part; what the hole leaves of its window; the window of 200; block 1000; a leaf and a branch.
+    assert_eq!(sent.pieces, 8);
+    let tree = sent.raw_bytes - (10 + 53 + 2 + 61 + 64 + 1) * BLOCK;
+    assert!(tree < 1000, "{tree}");
+    let (again, sent) = compared(&mut vault, &image, third);
+    assert_eq!(sent.pieces, 0);
+    check(&vault, again, &image);
+    // What was lost is put once more, though nothing changed.
+    let of_data = |pack: &crate::pack::Pack| {
+        pack.directory
+            .records
+            .iter()
+            .all(|record| record.class == crate::Class::Data)
+    };
+    let packs = vault
+        .state
+        .packs
+        .iter()
+        .filter(|(name, pack)| name.session.0 < first && of_data(pack));
+    let packs: Vec<_> = packs.map(|(name, _)| *name).collect();
+    assert!(!packs.is_empty());
+    vault.give_up(&packs).unwrap();
+    for pack in &packs {
+        store.delete(&vault.id().pack(*pack)).unwrap();
+    }
+    let (whole, sent) = compared(&mut vault, &image, again);
+    assert!(sent.pieces > 0);
+    check(&vault, whole, &image);
+    let report = verify(&vault, Scope::Whole).unwrap();
+    assert!(
+        report.points_lost.contains_key(&first) && !report.points_lost.contains_key(&whole),
+        "{report:?}"
+    );
+    let mut reader = vault.reader(whole, 0).unwrap();
+    assert_eq!(reader.data_bytes().unwrap(), 256 * BLOCK);
+}
+
+#[test]
+fn a_long_backup_says_that_it_goes_on() {
+    struct Slow(u32);
+    impl crate::Source for Slow {
+        fn next(&mut self) -> io::Result<Option<Change>> {
+            self.0 += 1;
+            let nothing = Change::Zeros { offset: 0, length: 0 };
+            Ok((self.0 < 10).then_some(nothing))
+        }
+        fn wants_sign(&mut self) -> bool {
+            self.0 % 3 == 2
+        }
+    }
+    let store = Arc::new(Memory::default());
+    let mut vault = new_vault(&store);
+    let mut session = vault.begin("slow").unwrap();
+    let id = session.id();
+    let made = session.backup(&volume(1, &Image::new(1 << 20), None), &mut Slow(0));
+    made.unwrap();
+    assert_eq!(session.vault().state().sessions()[&id].last, id.0 + 3);
+    session.end().unwrap();
+}
+
 #[test]
 fn changes_that_cannot_be_are_refused() {
     let store = Arc::new(Memory::default());

@@ -1,0 +1,281 @@
+//! The snapshots that backups are made from, and which of them the next one goes on from.
+//!
+//! A backup's snapshot has a label that says for which vault and by which session it was taken, and the hash of that session's entry: so the
+//! cluster remembers what the vault was, and a vault that was set back is seen. When a point has it, the snapshot is deleted but for its mark.
+//! What a session that is over has left is deleted by the next one.
+
+use super::failure::Described as _;
+use crate::admin::{Admin, Described as _};
+use crate::commands::volume::snapshot::{await_set, await_taken, not_noted, taken};
+use amita_backup::{Error, Head, Identity, SessionId, Vault, VolumePoint};
+use amita_control::access::Action;
+use amita_control::admin::{self, AdminError, SetTaking};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_types::map::{Namespace, Snapshot, SnapshotState, Volume};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The label of backups' snapshots: `VAULT/SESSION/HASH`.
+const LABEL: &str = "amita-backup";
+/// The pause before a set is tried anew, whose owners have changed or were slow.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a snapshot's label says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Origin {
+    session: SessionId,
+    hash: [u8; 32],
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The label of a session's snapshots. The session has just begun: the last entry that is known is its own.
+pub fn label(vault: &Vault, session: SessionId) -> String {
+    format!("{}/{session}/{}", vault.id(), hexadecimal(&vault.head().hash))
+}
+
+/// What a snapshot's label says of a vault; none: it is of no backup into that one.
+fn origin(snapshot: &Snapshot, vault: &str) -> Option<Origin> {
+    let text = snapshot.labels.get(LABEL)?.strip_prefix(vault)?.strip_prefix('/')?;
+    let (session, digits) = text.split_once('/')?;
+    let mut hash = [0; 32];
+    if digits.len() != 2 * hash.len() {
+        return None;
+    }
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    let session = SessionId(session.parse().ok()?);
+    Some(Origin { session, hash })
+}
+
+/// A volume of the cluster that is backed up.
+pub struct Subject {
+    pub volume: Volume,
+    pub identity: Identity,
+}
+
+impl Subject {
+    pub fn find(admin: &Admin, name: &str) -> Result<Subject> {
+        if name.contains('@') {
+            return Err(
+                Failure::new(format!("{name} names a snapshot, and volumes are backed up"))
+                    .kind(Kind::Usage)
+                    .advice("Name the volume: a snapshot is taken of it."),
+            );
+        }
+        let volume = admin::volume(&admin.reader(), name).described()?;
+        let cluster = admin::cluster(&admin.reader()).described()?.id;
+        let identity = Identity {
+            cluster: cluster.0.to_be_bytes(),
+            volume: *Namespace::uuid_of(cluster, volume.host()).as_bytes(),
+            name: name.to_owned(),
+        };
+        Ok(Subject { volume, identity })
+    }
+
+    /// Its snapshots. Whoever compares them with a vault reads its journal afterwards: a session has begun before its snapshots are there.
+    ///
+    /// # Errors
+    /// The metadata is away, or the volume is gone.
+    pub fn snapshots(&self, admin: &Admin) -> Result<Vec<Snapshot>> {
+        admin::snapshots(&admin.reader(), &self.volume.name).described()
+    }
+
+    /// Is the vault what it was when this volume was backed up into it before, and does nobody else do so now?
+    ///
+    /// # Errors
+    /// It is another one, or somebody does.
+    pub fn check(&self, snapshots: &[Snapshot], vault: &Vault, own: Option<SessionId>, is_full: bool) -> Result<()> {
+        let name = vault.id().to_string();
+        for snapshot in snapshots {
+            let Some(Origin { session, hash }) = origin(snapshot, &name).filter(|found| Some(found.session) != own)
+            else {
+                continue;
+            };
+            let remembered = Head {
+                number: session.0,
+                hash,
+            };
+            if !is_full {
+                vault.check_head(remembered).described()?;
+            }
+            // Of two that began at one time each sees the other: the later one gives way.
+            let Some(open) = vault.state().sessions().get(&session) else {
+                continue;
+            };
+            if own.is_none_or(|own| session < own) {
+                let what = format!(
+                    "volume {} is being backed up into this vault by {}",
+                    self.volume.name,
+                    super::sessions::shown(session, open)
+                );
+                return Err(Failure::new(what).kind(Kind::Conflict).advice(format!(
+                    "Wait for it; or where that process is dead for certain: --fence {session}."
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest point that has the volume, and the newest one from whose snapshot the changes can be told.
+    pub fn before(&self, admin: &Admin, vault: &Vault) -> Result<Before> {
+        let snapshots = self.snapshots(admin)?;
+        let (name, mut before) = (vault.id().to_string(), Before::default());
+        for (number, point) in vault.state().points().iter().rev() {
+            let is_it = |found: &&VolumePoint| {
+                (found.identity.cluster, found.identity.volume) == (self.identity.cluster, self.identity.volume)
+            };
+            let Some(found) = point.volumes.iter().find(is_it) else {
+                continue;
+            };
+            before.newest.get_or_insert(*number);
+            let is_base = |snapshot: &&Snapshot| {
+                origin(snapshot, &name).is_some()
+                    && versions(snapshot) == found.snapshot
+                    && snapshot.taken_at as i64 == point.time
+            };
+            if let Some(snapshot) = snapshots.iter().find(is_base) {
+                before.base = Some((*number, snapshot.name.clone()));
+                return Ok(before);
+            }
+        }
+        Ok(before)
+    }
+
+    /// Deletes what backups into this vault have left whose sessions are over, but for one snapshot. `is_full`: also what is of another journal
+    /// than the vault has, which was set back.
+    ///
+    /// # Errors
+    /// The metadata or the repository is away or refuses.
+    pub fn clean(&self, admin: &Admin, snapshots: &[Snapshot], vault: &Vault, but: &str, is_full: bool) -> Result<()> {
+        let (name, state) = (vault.id().to_string(), vault.state());
+        for snapshot in snapshots.iter().filter(|snapshot| snapshot.name != but) {
+            let Some(Origin { session, hash }) = origin(snapshot, &name) else {
+                continue;
+            };
+            let of_another = || {
+                let remembered = Head {
+                    number: session.0,
+                    hash,
+                };
+                matches!(vault.check_head(remembered), Err(Error::Replaced { .. }))
+            };
+            // One that began since the journal was read is not over.
+            let is_over = session.0 <= state.number() && !state.sessions().contains_key(&session);
+            if is_over || (is_full && of_another()) {
+                delete(admin, &self.volume.name, &snapshot.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What there is of a volume already.
+#[derive(Debug, Default)]
+pub struct Before {
+    /// The newest point.
+    pub newest: Option<u64>,
+    /// The point from which the changes can be told, and the name of its snapshot.
+    pub base: Option<(u64, String)>,
+}
+
+/// Which snapshot it is, as a point remembers it: the generation that sealed it, and its number.
+pub fn versions(snapshot: &Snapshot) -> (u64, u64) {
+    let (SnapshotState::Sealed(generation) | SnapshotState::Taking(generation)) = snapshot.state;
+    (generation.0.into(), snapshot.number.0.into())
+}
+
+/// What the snapshots of a session are called, which has just begun. In a vault that was set back numbers of sessions come again, their entries
+/// do not.
+pub fn name_of(vault: &Vault, session: SessionId) -> String {
+    let (vault, hash) = (vault.id().to_string(), vault.head().hash);
+    format!("backup-{}-{session}-{}", &vault[..8], hexadecimal(&hash[..4]))
+}
+
+/// Takes the snapshots, at one moment; in the order of the volumes.
+///
+/// # Errors
+/// They cannot be taken within the time.
+pub fn take(admin: &Admin, subjects: &[Subject], name: &str, label: &str, patience: Duration) -> Result<Vec<Snapshot>> {
+    let labels = BTreeMap::from([(LABEL.to_owned(), label.to_owned())]);
+    let until = interrupt::deadline(patience);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let names: Vec<String> = subjects.iter().map(|subject| subject.volume.name.clone()).collect();
+    if let [volume] = &names[..] {
+        let object = format!("{volume}@{name}");
+        let state = admin.act(Action::SnapshotCreate, &object, |meta| {
+            let wish = admin::ask_snapshot(meta, volume, name, labels.clone(), now())?;
+            await_taken(meta, &wish, until)
+        });
+        return taken(&object, state.described()?, patience).map(|snapshot| vec![snapshot]);
+    }
+    let objects: Vec<String> = names.iter().map(|volume| format!("{volume}@{name}")).collect();
+    let why = "a backup waits for it no longer";
+    let state = admin.act(Action::SnapshotSetCreate, &objects.join(" "), |meta| {
+        let mut pause = PAUSE;
+        loop {
+            let set = admin::ask_set(meta, &names, name, labels.clone(), now())?;
+            match await_set(meta, &set, until, why)? {
+                SetTaking::Void(voided) if voided.again && Instant::now() + pause < until => {
+                    std::thread::sleep(pause);
+                    pause *= 2;
+                }
+                state => return Ok::<_, AdminError>((set, state)),
+            }
+        }
+    });
+    let (set, state) = state.described()?;
+    match state {
+        SetTaking::Taken(mut snapshots) => {
+            // They come in the order of the set, which is that of the numbers.
+            let place = |found: &Snapshot| {
+                let is_it = |subject: &Subject| subject.volume.id == found.volume;
+                subjects.iter().position(is_it).unwrap_or(usize::MAX)
+            };
+            snapshots.sort_by_key(place);
+            Ok(snapshots)
+        }
+        SetTaking::Void(voided) => Err(Failure::new(format!(
+            "the volumes' snapshots cannot be taken at one moment: {}",
+            voided.why
+        ))
+        .advice("See `amita status`; try again, or wait for longer with --timeout.")),
+        other => Err(not_noted(set.id, name, &other)),
+    }
+}
+
+/// Deletes a snapshot but for its mark, from which the next backup goes on. Where it cannot be a mark it stays as it is.
+///
+/// # Errors
+/// None: what it costs not to have a mark is told.
+pub fn keep_mark(admin: &Admin, volume: &str, name: &str) {
+    let object = format!("{volume}@{name}");
+    let marked = admin.act(Action::SnapshotDelete, &object, |meta| {
+        admin::mark_snapshot(meta, volume, name)
+    });
+    if let Err(why) = marked {
+        log::warn!("snapshot {object} stays for the next backup, and takes space until then: {why}");
+    }
+}
+
+/// Deletes a snapshot, or a mark; one that is not there is none.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn delete(admin: &Admin, volume: &str, name: &str) -> Result<()> {
+    let object = format!("{volume}@{name}");
+    let deleted = admin.act(Action::SnapshotDelete, &object, |meta| {
+        admin::delete_snapshot(meta, volume, name)
+    });
+    match deleted {
+        Err(AdminError::NoSuch { .. }) => Ok(()),
+        other => other.described().map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests;

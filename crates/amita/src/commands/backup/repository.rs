@@ -1,0 +1,86 @@
+//! `amita backup repository`.
+
+use super::failure::Described as _;
+use super::key::Key;
+use super::target::Place;
+use amita_backup::store::try_out;
+use amita_backup::{Error, Options, Vault};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::table::print;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What to do with repositories.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a vault in a folder or a bucket: what one key opens of a repository
+    ///
+    /// Where there is no key file, one is made with 256 random bits; one that is there is taken, with a passphrase of your own in its first
+    /// line. A repository may have vaults of several keys: nobody who has one of them can read another vault, or see that it has the same data.
+    Init(InitArguments),
+}
+
+/// `amita backup repository init`.
+#[derive(Debug, clap::Args)]
+pub struct InitArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// Say what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Serialize)]
+struct Made {
+    repository: String,
+    vault: String,
+    key_file: String,
+    /// The key file was made, too.
+    key_made: bool,
+}
+
+pub fn run(command: &Command, plain: bool) -> Result<()> {
+    match command {
+        Command::Init(arguments) => init(arguments, plain),
+    }
+}
+
+fn init(arguments: &InitArguments, plain: bool) -> Result<()> {
+    let place = &arguments.place;
+    let store = place.store(false, plain)?;
+    let there = Vault::all(&*store).described()?;
+    try_out(&*store).map_err(|why| {
+        let what = format!("the repository {} cannot be used: {why}", place.repository);
+        Failure::new(what).advice("Nothing was made in it.")
+    })?;
+    let (key, key_made) = match Key::find(&place.key_file)? {
+        Some(key) => (key, false),
+        None => (Key::make(&place.key_file)?, true),
+    };
+    for id in there {
+        match Vault::open(Arc::clone(&store), id, key.bytes(), Options::default()) {
+            Err(Error::Passphrase { .. }) => {}
+            // Damaged or not: it is this key's.
+            _ => {
+                let what = format!("the key file opens vault {id} in {} already", place.repository);
+                return Err(Failure::new(what).kind(Kind::Conflict).advice(
+                    "Back up into that one; or name another key file, which may not be there yet, for another vault.",
+                ));
+            }
+        }
+    }
+    let vault = Vault::create(store, key.bytes(), key.cost(), Options::default()).described()?;
+    let made = Made {
+        repository: place.repository.clone(),
+        vault: vault.id().to_string(),
+        key_file: place.key_file.display().to_string(),
+        key_made,
+    };
+    print(arguments.json, &made, || {
+        format!(
+            "Vault {} is made in {}.\nIts key is {}: keep a copy of that apart from the cluster and from the repository. Without it nothing can \
+             be restored.\n",
+            made.vault, made.repository, made.key_file
+        )
+    })
+}

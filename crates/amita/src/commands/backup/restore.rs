@@ -1,0 +1,454 @@
+//! `amita backup restore`.
+//!
+//! Into a volume: how far it is stands in the metadata, with the volume, as an import's place does. Into a file: it has its name when it
+//! is whole.
+
+use super::failure::{Described as _, carried};
+use super::points::{self, Which};
+use super::target::Target;
+use crate::admin::{Admin, Described as _};
+use crate::cli::Endpoints;
+use crate::commands::volume::data::{Access, Data, Way};
+use crate::commands::volume::now;
+use amita_backup::{Error, Reader, Session, Sink, Vault};
+use amita_control::access::Action;
+use amita_control::admin::{self, AdminError};
+use amita_metadata::Transact;
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::progress::{self, ProgressBar};
+use amita_terminal::table::print;
+use amita_terminal::{interrupt, size};
+use amita_types::map::{About, Import, Volume};
+use serde::Serialize;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often the place is noted: what a restore loses when its machine does.
+const NOTE_EVERY: Duration = Duration::from_secs(30);
+
+/// `amita backup restore`.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("into").required(true).args(["to", "to_file"])))]
+pub struct Arguments {
+    /// The point: its number, or `latest`
+    #[arg(value_name = "POINT", value_parser = points::parse)]
+    pub point: Which,
+    #[command(flatten)]
+    pub target: Target,
+    /// Which of the point's volumes, by the name that it had; where the point has one alone it need not be said
+    #[arg(long, value_name = "NAME")]
+    pub volume: Option<String>,
+    /// The new volume's name, in the cluster of --metadata, whichever that is
+    #[arg(long, value_name = "VOLUME")]
+    pub to: Option<String>,
+    /// The pool that holds it
+    #[arg(long, value_name = "NAME", conflicts_with = "to_file", required_unless_present_any = ["to_file", "resume"])]
+    pub pool: Option<String>,
+    /// Go on with a restore of the same into this volume that was interrupted
+    #[arg(long, conflicts_with = "to_file")]
+    pub resume: bool,
+    /// A raw image with holes, on this machine: no cluster is needed
+    #[arg(long, value_name = "FILE")]
+    pub to_file: Option<PathBuf>,
+    /// Write over a file that exists
+    #[arg(long, conflicts_with = "to")]
+    pub force: bool,
+    #[command(flatten)]
+    pub access: Access,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    point: u64,
+    /// What the volume was called.
+    volume: String,
+    /// The new volume, or the file.
+    to: String,
+    size_bytes: u64,
+    /// Of those, what was written: not zeros.
+    written_bytes: u64,
+    /// Where it went on; 0: it began anew.
+    resumed_at_bytes: u64,
+    seconds: f64,
+}
+
+/// What is restored.
+struct What {
+    point: u64,
+    /// Which of its volumes.
+    index: usize,
+    name: String,
+    bytes: u64,
+    mark: Import,
+}
+
+pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
+    let start = Instant::now();
+    let mut vault = arguments.target.open(endpoints.insecure_network())?;
+    let what = find(arguments, &vault)?;
+    let (to, written_bytes, resumed_at_bytes) = match (&arguments.to_file, &arguments.to) {
+        (Some(file), _) => {
+            check_file(file, arguments.force)?;
+            interrupt::catch();
+            let written = held(&mut vault, |vault| into_file(vault, &what, file))?;
+            (file.display().to_string(), written, 0)
+        }
+        (None, to) => {
+            let name = to.as_deref().unwrap_or_default();
+            let admin = Admin::connect(endpoints)?;
+            let why = "it owns the new volume meanwhile";
+            let way = arguments
+                .access
+                .way_of_gateway(endpoints, &admin, "volumes are restored", why)?;
+            admin.permit(Action::VolumeImport)?;
+            let (volume, import) = prepare(arguments, name, &what, &admin)?;
+            interrupt::catch();
+            let from = import.done_bytes;
+            let written = held(&mut vault, |vault| {
+                into_volume(vault, &what, (&volume, import), &way, &admin)
+            })?;
+            (name.to_owned(), written, from)
+        }
+    };
+    let summary = Summary {
+        point: what.point,
+        volume: what.name,
+        to,
+        size_bytes: what.bytes,
+        written_bytes,
+        resumed_at_bytes,
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    print(arguments.json, &summary, || {
+        format!(
+            "Volume {} as it was at point {} is in {}: {} of data in {}, {:.1} s.\n",
+            summary.volume,
+            summary.point,
+            summary.to,
+            size::show(summary.written_bytes),
+            size::show(summary.size_bytes),
+            summary.seconds
+        )
+    })
+}
+
+/// The point and the volume that are meant.
+fn find(arguments: &Arguments, vault: &Vault) -> Result<What> {
+    let name = arguments.volume.as_deref();
+    let (point, found) = arguments.point.find(vault.state(), name)?;
+    let names = || {
+        let names = found.volumes.iter().map(|volume| volume.identity.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let index = match name {
+        Some(name) => points::place(found, name).ok_or_else(|| {
+            Failure::new(format!("point {point} has no volume {name}: it has {}", names())).kind(Kind::NotFound)
+        })?,
+        None if found.volumes.len() == 1 => 0,
+        None => {
+            return Err(Failure::new(format!("point {point} has several volumes: {}", names()))
+                .kind(Kind::Usage)
+                .advice("Say which: --volume NAME."));
+        }
+    };
+    let volume = &found.volumes[index];
+    Ok(What {
+        point,
+        index,
+        name: volume.identity.name.clone(),
+        bytes: volume.bytes,
+        mark: Import {
+            format: format!("backup {} point {point} volume {index}", vault.id()),
+            image_bytes: volume.bytes,
+            modified_ns: u64::try_from(found.time)
+                .unwrap_or(0)
+                .saturating_mul(1_000_000_000)
+                .max(1),
+            done_bytes: 0,
+            ails: None,
+        },
+    })
+}
+
+/// What is read, and what keeps it from being pruned meanwhile, where that can be.
+enum Held<'a> {
+    Session(Box<Session<'a>>),
+    Alone(&'a Vault),
+}
+
+impl Held<'_> {
+    fn reader(&self, what: &What) -> Result<Reader<'_>> {
+        match self {
+            Held::Session(session) => session.reader(what.point, what.index),
+            Held::Alone(vault) => vault.reader(what.point, what.index),
+        }
+        .described()
+    }
+}
+
+/// Does it under a session. A repository that cannot be written is read all the same.
+fn held<T>(vault: &mut Vault, work: impl FnOnce(&Held<'_>) -> Result<T>) -> Result<T> {
+    let why = match vault.begin("a restore") {
+        Ok(session) => {
+            let held = Held::Session(Box::new(session));
+            let done = work(&held);
+            if let Held::Session(session) = held
+                && let Err(why) = session.end()
+            {
+                log::warn!("the repository: {why}; the session of this restore stays open");
+            }
+            return done;
+        }
+        Err(why @ Error::Store { .. }) => why,
+        Err(why) => return Err(why).described(),
+    };
+    log::warn!("{why}; so what is restored is not kept from being pruned meanwhile");
+    work(&Held::Alone(vault))
+}
+
+fn check_file(file: &Path, force: bool) -> Result<()> {
+    match std::fs::metadata(file) {
+        Ok(facts) if !facts.is_file() => Err(Failure::new(format!(
+            "{} is no file, and only files are restored into",
+            file.display()
+        ))
+        .kind(Kind::Usage)),
+        Ok(_) if !force => Err(Failure::new(format!("{} exists", file.display()))
+            .kind(Kind::Conflict)
+            .advice("--force writes over it: what it holds is lost.")),
+        _ => Ok(()),
+    }
+}
+
+/// A file that is filled.
+struct Filling {
+    file: File,
+    bar: ProgressBar,
+    written_bytes: u64,
+}
+
+impl Sink for Filling {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        interrupt::check().map_err(carried)?;
+        self.file.write_all_at(bytes, offset)?;
+        self.written_bytes += bytes.len() as u64;
+        self.bar.set_position(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn zeros(&mut self, _: u64, _: u64) -> io::Result<()> {
+        // A new file has nothing but holes.
+        interrupt::check().map_err(carried)
+    }
+}
+
+fn into_file(held: &Held<'_>, what: &What, file: &Path) -> Result<u64> {
+    let mut partial = file.as_os_str().to_owned();
+    partial.push(".amita-restore");
+    let partial = PathBuf::from(partial);
+    let cannot = || format!("cannot write {}", partial.display());
+    let opened = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&partial)
+        .context(cannot)?;
+    let fill = || {
+        opened.set_len(what.bytes).context(cannot)?;
+        let mut filling = Filling {
+            file: opened,
+            bar: progress::bar("restoring", what.bytes),
+            written_bytes: 0,
+        };
+        let restored = held.reader(what)?.restore(0, what.bytes, &mut filling);
+        filling.bar.finish_and_clear();
+        restored.described()?;
+        filling.file.sync_all().context(cannot)?;
+        std::fs::rename(&partial, file).context(|| format!("cannot write {}", file.display()))?;
+        let folder = match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .context(cannot)?;
+        Ok(filling.written_bytes)
+    };
+    let filled = fill();
+    if filled.is_err() {
+        // It is no image yet.
+        let _ = std::fs::remove_file(&partial);
+    }
+    filled
+}
+
+/// Makes the volume, or takes the one of the restore that was interrupted.
+fn prepare(arguments: &Arguments, name: &str, what: &What, admin: &Admin) -> Result<(Volume, Import)> {
+    let pool = arguments.pool.as_deref().unwrap_or_default();
+    let existing = admin
+        .status()?
+        .volumes
+        .into_iter()
+        .find(|found| found.volume.name == name);
+    match (existing, arguments.resume) {
+        (None, false) => {
+            let about = About {
+                import: Some(what.mark.clone()),
+                ..now()
+            };
+            let made = admin.act(Action::VolumeImport, name, |meta| {
+                admin::make_volume(meta, name, pool, what.bytes, Some(&about))
+            });
+            Ok((made.described()?, what.mark.clone()))
+        }
+        (None, true) => Err(
+            Failure::new(format!("there is no volume {name:?}, so no restore to go on with"))
+                .kind(Kind::NotFound)
+                .advice("Begin without --resume."),
+        ),
+        (Some(found), true) => match found.import {
+            Some(was) if was.is_of(&what.mark) => Ok((found.volume, was)),
+            _ => Err(
+                Failure::new(format!("no restore of this point into volume {name} was interrupted"))
+                    .kind(Kind::Conflict)
+                    .advice("Name the same point and volume of it as then; or restore into a new volume."),
+            ),
+        },
+        (Some(_), false) => Err(Failure::new(format!("there is a volume {name:?} already"))
+            .kind(Kind::Conflict)
+            .advice(
+                "Choose another name: a restore writes over nothing. One that was interrupted goes on with --resume.",
+            )),
+    }
+}
+
+/// Why a restore has not come to its end.
+enum Ended {
+    Copy(Failure),
+    /// The metadata has refused, or is away.
+    Admin(AdminError),
+}
+
+impl From<AdminError> for Ended {
+    fn from(why: AdminError) -> Ended {
+        Ended::Admin(why)
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Copy(why) => f.write_str(&why.what),
+            Ended::Admin(why) => why.fmt(f),
+        }
+    }
+}
+
+/// A volume that is filled.
+struct Pouring<'a> {
+    data: Data,
+    volume: &'a Volume,
+    import: Import,
+    meta: &'a dyn Transact,
+    noted: Instant,
+    bar: ProgressBar,
+    written_bytes: u64,
+}
+
+impl Pouring<'_> {
+    fn note(&mut self, done: u64) -> Result<()> {
+        self.noted = Instant::now();
+        self.import.done_bytes = done.max(self.import.done_bytes);
+        admin::note_import(self.meta, self.volume, Some(&self.import))
+            .described()
+            .map(drop)
+    }
+
+    /// `done`: all before has been given to the volume.
+    fn passed(&mut self, done: u64) -> Result<()> {
+        interrupt::check()?;
+        self.bar.set_position(done);
+        match self.noted.elapsed() > NOTE_EVERY {
+            true => self.note(self.data.place().unwrap_or(done)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Sink for Pouring<'_> {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.data.write(offset, bytes).map_err(carried)?;
+        self.written_bytes += bytes.len() as u64;
+        self.passed(offset + bytes.len() as u64).map_err(carried)
+    }
+
+    fn zeros(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        // What was never written, or was cleared, has nothing but zeros.
+        self.passed(offset + length).map_err(carried)
+    }
+}
+
+fn into_volume(
+    held: &Held<'_>,
+    what: &What,
+    (volume, import): (&Volume, Import),
+    way: &Way,
+    admin: &Admin,
+) -> Result<u64> {
+    let bar = progress::bar("restoring", what.bytes);
+    // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
+    let poured = admin.act(Action::VolumeImport, &volume.name, |meta| {
+        let mut data = way.open(&volume.name).map_err(Ended::Copy)?;
+        let from = import.done_bytes;
+        if from > 0 {
+            data.clear(from).map_err(Ended::Copy)?;
+        }
+        let mut pouring = Pouring {
+            data,
+            volume,
+            import,
+            meta,
+            noted: Instant::now(),
+            bar: bar.clone(),
+            written_bytes: 0,
+        };
+        let restore = |pouring: &mut Pouring<'_>| {
+            held.reader(what)?
+                .restore(from, what.bytes - from, pouring)
+                .described()?;
+            pouring.data.finish()
+        };
+        let restored = restore(&mut pouring);
+        if restored.is_err()
+            && let Some(place) = pouring.data.place()
+        {
+            // The failure that is told is the first one.
+            let _ = pouring.note(place);
+        }
+        let written = pouring.written_bytes;
+        pouring.data.close();
+        restored.map_err(Ended::Copy)?;
+        admin::note_import(meta, volume, None)?;
+        Ok::<u64, Ended>(written)
+    });
+    bar.finish_and_clear();
+    match poured {
+        Ok(written) => Ok(written),
+        Err(Ended::Copy(mut failure)) => {
+            let name = &volume.name;
+            let next = format!(
+                "volume {name} is there in part: the same command with --resume goes on; `amita volume delete {name}` removes it."
+            );
+            failure.advice = format!("{} {next}", failure.advice).trim_start().to_owned();
+            Err(failure)
+        }
+        Err(Ended::Admin(why)) => Err(why).described(),
+    }
+}

@@ -1,0 +1,156 @@
+//! Which repository, by which key: what all commands of backups are told.
+
+use super::failure::{self, Described as _};
+use super::key::Key;
+use super::s3::Bucket;
+use super::sessions;
+use amita_backup::store::{Folder, Limited, ObjectStore, Retention, S3Address};
+use amita_backup::{Error, Options, Vault, VaultId};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::{interrupt, size};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The largest pack, and the shortest one that a limit makes: what goes at once is to be gone within a second.
+const PACK_BYTES: u64 = 16 << 20;
+const MIN_PACK_BYTES: u64 = 1 << 20;
+/// So many packs are told of in one entry: 64 MiB at most are put a second time when a run was killed.
+const PACKS_PER_ENTRY: usize = 4;
+
+/// S3's own limit: a hundred years.
+const MAX_LOCK_DAYS: u64 = 36_500;
+const DAY_S: u64 = 86_400;
+
+/// Where a repository is.
+#[derive(Debug, clap::Args)]
+pub struct Place {
+    /// The repository: a folder that is there, local or mounted; or s3://BUCKET/PREFIX
+    #[arg(long, env = "AMITA_BACKUP_REPOSITORY", value_name = "FOLDER|s3://BUCKET/PREFIX")]
+    pub repository: String,
+    /// The key file: one line, of its owner alone (mode 0600). Keep a copy apart from the cluster and from the repository: without it
+    /// nothing can be restored
+    #[arg(long, env = "AMITA_BACKUP_KEY_FILE", value_name = "FILE")]
+    pub key_file: PathBuf,
+    #[command(flatten)]
+    pub bucket: Bucket,
+}
+
+/// Which vault is used, and how quickly.
+#[derive(Debug, clap::Args)]
+pub struct Target {
+    #[command(flatten)]
+    pub place: Place,
+    /// The vault, where a repository has several that the key opens
+    #[arg(long, value_name = "VAULT", value_parser = parse_vault)]
+    pub vault: Option<VaultId>,
+    /// At most so many bytes a second go to the repository and come from it, as an average
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    pub limit_rate: Option<u64>,
+    /// What is put into a bucket with object lock is locked for so many days from now on, so that nobody deletes it, whatever their rights;
+    /// after a backup also all that points need that was put before
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=MAX_LOCK_DAYS))]
+    pub lock_days: Option<u64>,
+}
+
+fn parse_vault(text: &str) -> std::result::Result<VaultId, String> {
+    VaultId::parse(text).ok_or_else(|| "a vault's name has 32 hexadecimal digits".to_owned())
+}
+
+fn parse_rate(text: &str) -> std::result::Result<u64, String> {
+    match size::parse(text)? {
+        0 => Err("nothing would ever go: give at least one byte a second, as 20M for 20 MiB".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
+impl Place {
+    /// The store. `plain`: also by a network of others, in plain text.
+    ///
+    /// # Errors
+    /// There is no such folder; or what a bucket needs is not said.
+    pub fn store(&self, locks: bool, plain: bool) -> Result<Arc<dyn ObjectStore>> {
+        if let Some(address) = S3Address::parse(&self.repository) {
+            let address = address.map_err(|why| Failure::new(why).kind(Kind::Usage))?;
+            return self.bucket.store(address, locks, plain);
+        }
+        let folder = Folder::open(Path::new(&self.repository)).map_err(|why| {
+            let failure = Failure::new(format!("the repository {}: {why}", self.repository));
+            match why.kind() {
+                std::io::ErrorKind::NotFound => failure.kind(Kind::NotFound).advice(
+                    "Is it mounted? A folder for a new repository is made by you (`mkdir`), so that none lies where a disk was to be mounted.",
+                ),
+                _ => failure,
+            }
+        })?;
+        Ok(Arc::new(folder))
+    }
+}
+
+impl Target {
+    fn options(&self) -> Options {
+        let most = self.limit_rate.unwrap_or(PACK_BYTES);
+        Options {
+            pack_bytes: most.clamp(MIN_PACK_BYTES, PACK_BYTES),
+            packs_per_entry: PACKS_PER_ENTRY,
+            retain: self.locked_until(),
+        }
+    }
+
+    /// Until when what is put now is locked.
+    pub fn locked_until(&self) -> Option<Retention> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        self.lock_days
+            .map(|days| Retention(now.saturating_add(days.saturating_mul(DAY_S))))
+    }
+
+    /// Opens the vault. `plain`: also by a network of others, in plain text.
+    ///
+    /// # Errors
+    /// No repository, no vault, a key that does not open it, a damaged journal.
+    pub fn open(&self, plain: bool) -> Result<Vault> {
+        let key = Key::load(&self.place.key_file)?;
+        let mut store = self.place.store(self.lock_days.is_some(), plain)?;
+        if let Some(rate) = self.limit_rate {
+            store = Arc::new(Limited::new(store, rate, interrupt::caught));
+        }
+        let mut vault = match self.vault {
+            Some(id) => Vault::open(store, id, key.bytes(), self.options()).described()?,
+            None => self.find(&store, &key)?,
+        };
+        vault.work_at(&sessions::whence());
+        for passed in vault.passed_over() {
+            log::warn!("the repository: {passed}; it is not needed");
+        }
+        Ok(vault)
+    }
+
+    /// The one vault that the key opens.
+    fn find(&self, store: &Arc<dyn ObjectStore>, key: &Key) -> Result<Vault> {
+        let all = Vault::all(&**store).described()?;
+        let shown = &self.place.repository;
+        let mut refused = None;
+        for id in &all {
+            match Vault::open(Arc::clone(store), *id, key.bytes(), self.options()) {
+                Err(error @ Error::Passphrase { .. }) => refused = Some(error),
+                opened => return opened.described(),
+            }
+        }
+        Err(match refused {
+            None => Failure::new(format!("there is no vault in {shown}: it is no repository, or an empty one"))
+                .kind(Kind::NotFound)
+                .advice("Is it the right folder, and is it mounted? `amita backup repository init` makes a vault in an empty one."),
+            Some(_) if all.len() > 1 => Failure::new(format!(
+                "the key file {} opens none of the {} vaults in {shown}",
+                self.place.key_file.display(),
+                all.len()
+            ))
+            .kind(Kind::Unreadable)
+            .advice("Name the key file that the vault was made with: --key-file FILE. Nothing else opens it."),
+            Some(error) => failure::failure(error),
+        })
+    }
+}
