@@ -128,6 +128,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Attached { .. }
                 | AdminError::AttachedStill { .. }
                 | AdminError::ReadOnlyExport { .. }
+                | AdminError::Copying { .. }
                 | AdminError::Shrinking { .. }
                 | AdminError::SnapshotAttached { .. }
                 | AdminError::ServedByNvme { .. }

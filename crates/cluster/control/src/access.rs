@@ -96,6 +96,8 @@ actions! {
     VolumeLimit "volume.limit" WORK,
     /// Say what a volume is for: its labels.
     VolumeLabel "volume.label" WORK,
+    /// Copy a volume, or a snapshot of one, into a new volume.
+    VolumeCopy "volume.copy" WORK,
     /// Copy an image into a volume.
     VolumeImport "volume.import" WORK,
     /// Copy the data of a volume, or learn what was changed in it, by the API.

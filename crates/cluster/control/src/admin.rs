@@ -8,6 +8,7 @@ mod claim;
 mod client;
 mod clone;
 mod code;
+mod copy;
 mod deletion;
 mod error;
 mod export;
@@ -54,6 +55,10 @@ pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use clone::{MAX_CLONES, clone_volume, clone_volume_with, clones};
 pub use code::Code;
+pub use copy::{
+    COPY_LABEL, CopyWish, LEAST_LIMIT, POINT_LABEL, Pass, cancel_copy, copies, copy_of, copy_source, copy_target,
+    copy_volume, end_copy, next_pass, note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_point,
+};
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
@@ -72,7 +77,7 @@ pub use initiator::{
 };
 pub use iscsi_gateway::{MAX_PORTALS, iscsi_gateways, register_iscsi_gateway, target_portals};
 pub use job::{
-    Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
+    Job, JobAction, JobKind, JobState, JobUnit, cancel_job, copy_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
 pub use keys::DataKeys;

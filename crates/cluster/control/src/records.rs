@@ -55,6 +55,7 @@ pub fn is_kept(key: &str) -> bool {
         "taking/",
         "sets/",
         "flattening/",
+        "copies/by/",
         "closing/",
         "mounts/",
         "condition/",

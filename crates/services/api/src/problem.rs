@@ -221,6 +221,7 @@ fn code_of(error: &AdminError) -> Code {
         AdminError::BeingClosed { .. }
         | AdminError::Unreadable { .. }
         | AdminError::ReadOnlyExport { .. }
+        | AdminError::Copying { .. }
         | AdminError::Shrinking { .. }
         | AdminError::OnlyMark { .. }
         | AdminError::WouldWait { .. }

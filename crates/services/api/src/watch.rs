@@ -56,6 +56,7 @@ const KINDS: &[(&str, &str)] = &[
     ("about/", "volumes"),
     ("moves/", "volumes"),
     ("flattening/", "volumes"),
+    ("copies/to/", "volumes"),
     ("scrub/", "volumes"),
     ("reservations/", "volumes"),
     ("trash/", "deleted-volumes"),

@@ -1,5 +1,6 @@
 //! What is known of volumes beside what they need to work: labels, when they were made, imports that are not at their end.
 
+use super::copy::none_copies;
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get};
@@ -46,6 +47,9 @@ pub fn protect_volume(meta: &dyn Transact, name: &str, protected: bool) -> Resul
 /// # Errors
 /// The volume is gone, or another one has its name; the metadata is away or refuses.
 pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>) -> Result<About> {
+    if import.is_some() {
+        none_copies(meta, volume)?;
+    }
     change(meta, &volume.name, Some(volume.id), |about| {
         about.import = import.cloned();
         if import.is_some() {

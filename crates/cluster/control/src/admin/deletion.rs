@@ -353,6 +353,7 @@ impl Deleted {
 /// May that be done to the volume? The revision of what is known of it, by which it may.
 fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
     let name = &volume.name;
+    super::copy::may_end(meta, fate, volume)?;
     let about = get::<About>(meta, &map::about_key(volume.id))?;
     let revision = about.as_ref().map_or(0, |(_, revision)| *revision);
     let is_protected = about.is_some_and(|(about, _)| about.protected);

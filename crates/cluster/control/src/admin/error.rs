@@ -190,6 +190,18 @@ pub enum AdminError {
     /// A volume that its clients may only read is to be changed.
     #[error("volume {volume} is exported for reading only; take that away first (`amita nbd unexport {volume}`)")]
     ReadOnlyExport { volume: String },
+    /// A volume that is to be a copy, and is not whole.
+    #[error(
+        "volume {volume} is being made a copy of {of}, and is not whole: nobody uses it before; `amita job show {job}` says how far it is, \
+         `amita job cancel {job}` takes it back"
+    )]
+    Copying {
+        volume: String,
+        /// Of what.
+        of: String,
+        /// The job's id.
+        job: String,
+    },
     /// A volume that is being made smaller.
     #[error(
         "volume {volume} is being made smaller, to {size_bytes} bytes, and that is not at its end; `amita volume resize {volume} --size \

@@ -3,6 +3,7 @@
 //! Nothing is served that was not exported. A volume that hosts have by NVMe at the same time would be written by both, and
 //! neither would know of the other: that has to be asked for.
 
+use super::copy::none_copies;
 use super::lun::no_unshared_lun;
 use super::namespace::use_of;
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
@@ -62,6 +63,7 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
     for _ in 0..RACES {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (volume, volume_revision) = find_volume(meta, name)?;
+        none_copies(meta, &volume)?;
         if !spec.shared {
             if let Some((subsystem, namespace)) = use_of(&all_subsystems(meta)?, name, volume.id, SnapshotId::HEAD)? {
                 return Err(AdminError::ServedByNvme {

@@ -10,18 +10,20 @@ mod pause;
 use super::{AdminError, Result};
 use crate::access::Action;
 use amita_metadata::Transact;
-use amita_types::StoreId;
 use amita_types::map::{Move, Paused};
+use amita_types::{StoreId, VolumeId};
 use serde::Serialize;
 use std::time::Duration;
 
-pub use found::jobs;
+pub use found::{copy_job, jobs};
 pub use pause::{pause_drain, pause_flatten, pause_job, pause_scrub, resume_job};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobKind {
+    /// A volume is made a copy of another one.
+    Copy,
     /// A store's data moves to others.
     Drain,
     /// A clone is made to need what it was made from no more.
@@ -43,6 +45,7 @@ impl JobKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            JobKind::Copy => "copy",
             JobKind::Drain => "drain",
             JobKind::Flatten => "flatten",
             JobKind::Import => "import",
@@ -111,6 +114,8 @@ pub enum JobAction {
 /// By what a job is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
+    /// The copy that the volume is to be; it is removed.
+    Copy(VolumeId),
     /// The volume's flattening.
     Flatten,
     /// The looks at the volume's copies.
@@ -164,6 +169,7 @@ impl Job {
     /// It cannot be taken back: what to do instead.
     pub fn cancelled_by(&self) -> Result<Action> {
         match &self.record {
+            Record::Copy(_) => Ok(Action::VolumeCopy),
             Record::Flatten => Ok(Action::VolumeFlatten),
             Record::Scrub => Ok(Action::VolumeScrub),
             Record::Drain(_) => Ok(Action::DiskDrain),
@@ -193,12 +199,13 @@ pub fn job(meta: &dyn Transact, id: &str, now: Duration) -> Result<Job> {
     })
 }
 
-/// Takes a job back. What is done stays.
+/// Takes a job back. What is done stays, but for a copy: that is removed by whoever is at it.
 ///
 /// # Errors
 /// That cannot be done with it; it has ended; the metadata is away.
 pub fn cancel_job(meta: &dyn Transact, job: &Job) -> Result<()> {
     match &job.record {
+        Record::Copy(volume) => super::cancel_copy(meta, *volume).map(drop),
         Record::Flatten => super::cancel_flatten(meta, &job.object).map(drop),
         Record::Scrub => super::cancel_scrub(meta, &job.object).map(drop),
         Record::Drain(store) => super::drain_store(meta, *store, true).map(drop),

@@ -1,5 +1,6 @@
 //! Namespaces: volumes, and snapshots of them, under a number in a subsystem.
 
+use super::copy::none_copies;
 use super::lun::no_unshared_lun;
 use super::shrink::none_shrinks;
 use super::snapshot::{snapshot as snapshot_of, split};
@@ -218,6 +219,7 @@ pub(super) struct Disk {
 pub(super) fn find_disk(meta: &dyn Transact, name: &str) -> Result<Disk> {
     let (volume_name, snapshot_name) = split(name)?;
     let (volume, revision) = find_volume(meta, volume_name)?;
+    none_copies(meta, &volume)?;
     let mut compares = vec![unchanged(&map::volume_key(volume_name), revision)];
     let mut data = volume.id;
     let snapshot = match snapshot_name {

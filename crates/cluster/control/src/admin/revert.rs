@@ -7,6 +7,7 @@
 //! under it says (S2), and it has let go of the volume.
 
 use super::clone::{MAX_CLONES, comes_from, data_of};
+use super::copy::none_copies;
 use super::flatten;
 use super::keys::{DataKeys, NewKey};
 use super::lun::{lun_use, not_a_lun};
@@ -84,6 +85,7 @@ pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &Snapshot) -> Result
         return Err(bad(name, why));
     }
     not_served(meta, volume)?;
+    none_copies(meta, volume)?;
     let Some((origin, _)) = data_of(meta, (volume, 0), to.volume)? else {
         return Err(bad(name, format!("the data of snapshot {} is not there", to.name)));
     };

@@ -1,5 +1,6 @@
 mod claim;
 mod clone;
+mod copy;
 mod export;
 mod figures;
 mod initiators;

@@ -79,7 +79,7 @@ pub fn make_volume(
     size_bytes: u64,
     about: Option<&map::About>,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, None)
+    make(meta, name, pool, size_bytes, about, None, &|_| Vec::new())
 }
 
 /// The same, encrypted from its first write on, with a key that these make.
@@ -94,7 +94,19 @@ pub fn make_encrypted_volume(
     about: Option<&map::About>,
     keys: &dyn DataKeys,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, Some(keys))
+    make(meta, name, pool, size_bytes, about, Some(keys), &|_| Vec::new())
+}
+
+/// The same, not encrypted, and with it what `more` says, in one transaction.
+pub(super) fn make_volume_and(
+    meta: &dyn Transact,
+    name: &str,
+    pool: &str,
+    size_bytes: u64,
+    about: Option<&map::About>,
+    more: &dyn Fn(&Volume) -> Vec<Op>,
+) -> Result<Volume> {
+    make(meta, name, pool, size_bytes, about, None, more)
 }
 
 fn make(
@@ -104,6 +116,7 @@ fn make(
     size_bytes: u64,
     about: Option<&map::About>,
     keys: Option<&dyn DataKeys>,
+    more: &dyn Fn(&Volume) -> Vec<Op>,
 ) -> Result<Volume> {
     check_name("volume", name)?;
     check_size(name, size_bytes)?;
@@ -156,6 +169,7 @@ fn make(
             };
             put(map::about_key(volume.id), &about)
         }));
+        then.extend(more(&volume));
         then.push(put(counter.clone(), &volume.id.0));
         let mut call = Call {
             compares: vec![unchanged(&counter, revision), unchanged(&key, 0), pool_stays],

@@ -35,6 +35,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/nvme/hosts/nqn.2014-08.com.example:h",
         "/amita/reservations/1",
         "/amita/life",
+        "/amita/copies/to/7",
     ] {
         assert!(is_kept(key), "{key}");
     }
@@ -46,6 +47,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/whole/1/2",
         "/amita/suspect/3",
         "/amita/moves/1",
+        "/amita/copies/by/7",
         "/amita/mounts/00000000-0000-0000-0000-000000000001",
         "/amita/condition/1/0",
         "/amita/inventory/1/facts",

@@ -30,6 +30,8 @@ pub fn routes() -> OpenApiRouter<Api> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobKind {
+    /// A volume is made a copy of another one.
+    Copy,
     /// A store's data moves to others.
     Drain,
     /// A clone is made to need what it was made from no more.
@@ -138,6 +140,7 @@ pub struct Job {
 impl From<admin::JobKind> for JobKind {
     fn from(kind: admin::JobKind) -> JobKind {
         match kind {
+            admin::JobKind::Copy => JobKind::Copy,
             admin::JobKind::Drain => JobKind::Drain,
             admin::JobKind::Flatten => JobKind::Flatten,
             admin::JobKind::Import => JobKind::Import,
@@ -256,7 +259,8 @@ async fn show(State(api): State<Api>, asker: Asker, Names(id): Names<String>) ->
     found.await.map(Json)
 }
 
-/// Takes a job back, where its `actions` say that this can be done. What is done stays: a clone that is flat in part, data that has moved.
+/// Takes a job back, where its `actions` say that this can be done. What is done stays: a clone that is flat in part, data that has moved. A
+/// copy goes with all that there is of it, by and by: the job is gone when that is.
 #[utoipa::path(post, path = "/jobs/{id}/cancel", operation_id = "cancelJob", tag = "jobs", params(Which),
     responses((status = 204, description = "It is not under way any more."),
         (status = "default", body = Problem, content_type = "application/problem+json")))]

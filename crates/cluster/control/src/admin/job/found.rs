@@ -4,7 +4,7 @@ use super::super::{RecoveryStatus, Result, StoreStatus, VolumeStatus, status};
 use super::{Job, JobAction, JobKind, JobState, JobUnit, Record};
 use amita_metadata::{Call, Transact};
 use amita_types::VolumeId;
-use amita_types::map::{self, Flatten, Import, Move, Paused, Scrub, Shrink, StoreDuty};
+use amita_types::map::{self, Copying, Flatten, Import, Move, Paused, Scrub, Shrink, StoreDuty};
 use std::time::Duration;
 
 /// What takes long at present, in the order of the ids; `now` is since 1970.
@@ -19,6 +19,7 @@ pub fn jobs(meta: &dyn Transact, now: Duration) -> Result<Vec<Job>> {
         all.extend(volume.import.as_ref().map(|record| import(volume, record)));
         all.extend(volume.shrink.as_ref().map(|record| shrinking(volume, record)));
     }
+    all.extend(super::super::copies(meta)?.iter().map(|record| copying(record, now)));
     all.extend(scrubs(meta, &status.volumes, now)?);
     all.extend(moves(meta, &status.volumes)?);
     all.extend(status.stores.iter().filter_map(drain));
@@ -96,6 +97,42 @@ fn flattening(volume: &VolumeStatus, record: &Flatten, now: u64) -> Job {
         ..job
     };
     pausable(job, state, record.paused.as_ref())
+}
+
+/// The job of a copy; `now` is since 1970.
+#[must_use]
+pub fn copy_job(record: &Copying, now: Duration) -> Job {
+    copying(record, now.as_secs())
+}
+
+fn copying(record: &Copying, now: u64) -> Job {
+    let place = &record.place;
+    let job = job(JobKind::Copy, record.volume, &record.name, Record::Copy(record.volume));
+    let state = match record.ails {
+        Some(_) => JobState::Stalled,
+        None => JobState::Running,
+    };
+    let (done, seconds) = (place.done_bytes(), now.saturating_sub(record.asked_at));
+    let job = Job {
+        moved_bytes: Some(place.written_bytes),
+        bytes_per_second: place.written_bytes.checked_div(seconds),
+        left_s: left_s(done, place.total_bytes.saturating_sub(done), seconds),
+        started_at: Some(record.asked_at),
+        ails: record.ails.clone(),
+        ..counted(job, JobUnit::Bytes, done, place.total_bytes)
+    };
+    match record.cancelled {
+        false => pausable(job, state, record.paused.as_ref()),
+        true => Job {
+            state,
+            left_s: None,
+            ails: Some(
+                job.ails
+                    .unwrap_or_else(|| "it is taken back, and what there is of it is being removed".to_owned()),
+            ),
+            ..job
+        },
+    }
 }
 
 /// Whoever copies into a volume, or makes it smaller, has it open. Where nobody has, `then` says how it comes to its end.

@@ -71,6 +71,7 @@ fn set(meta: &dyn Transact, job: &Job, paused: Option<&Paused>) -> Result<()> {
     let number = job.id.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
     let volume = VolumeId(number.unwrap_or_default());
     let is_set = match &job.record {
+        Record::Copy(volume) => super::super::pause_copy(meta, *volume, paused),
         Record::Flatten => pause_flatten(meta, volume, paused),
         Record::Scrub => pause_scrub(meta, volume, paused),
         Record::Drain(store) => pause_drain(meta, *store, paused),
