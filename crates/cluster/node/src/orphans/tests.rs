@@ -122,6 +122,22 @@ fn what_did_not_open_is_tried_again_later() {
 }
 
 #[test]
+fn many_that_do_not_open_keep_no_other_from_its_turn() {
+    let volumes: Vec<map::Volume> = (0..100).map(|id| volume(id, 1, Some(1))).collect();
+    let view = view(true, &volumes, &[1]);
+    let mut orphans = OrphanedVolumes::default();
+    orphans.stir(Time(0));
+    let mut tried = BTreeSet::new();
+    for _ in 0..volumes.len().div_ceil(MAX_AT_ONCE) {
+        let next = orphans.deadline().expect("none is open");
+        let names = orphans.look(next, NodeId(1), &view, |_| Held::No);
+        assert!(names.len() <= MAX_AT_ONCE);
+        tried.extend(names);
+    }
+    assert_eq!(tried.len(), volumes.len());
+}
+
+#[test]
 fn a_volume_that_is_being_opened_is_looked_at_until_it_is_open() {
     let view = view(true, &[volume(1, 1, Some(1))], &[1]);
     let mut orphans = OrphanedVolumes::default();
