@@ -18,8 +18,9 @@ use std::fmt;
 /// The finalized cluster version from which on volumes are encrypted: a program that does not know [`Volume::keys`](super::Volume::keys)
 /// would drop them from a volume's record (S17), and read its blocks as they lie.
 pub const ENCRYPTION_SINCE: u32 = 3;
-/// The most eras of a ring: 64 levels of clones, four keys each. One takes 60 bytes of the volume's record.
-pub const MAX_ERAS: usize = 256;
+/// The most eras of a ring: a clone of 64 levels has 65. One takes 60 bytes of the volume's record. The last of a family takes all of its keys
+/// along, in one transaction of 128 operations with what else a deletion is.
+pub const MAX_ERAS: usize = 96;
 
 /// The number of a data key among those of its image: 1, 2, ...; never given twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,7 +61,9 @@ pub struct Era {
 #[non_exhaustive]
 pub enum BadRing {
     /// It has no key, or too many.
-    #[error("{count} keys; a ring has 1 to {MAX_ERAS}: re-encrypt the volume, or flatten it, until old ones go")]
+    #[error(
+        "{count} keys; a ring has 1 to {MAX_ERAS}: copy it to a new volume (`amita volume export`, `amita volume import`)"
+    )]
     Count {
         /// How many.
         count: usize,

@@ -2,7 +2,9 @@
 
 use super::*;
 use amita_crypt::{Binding, DataKey, Next, Provider, SealedFile, WrappedKey, Zeroizing};
-use amita_types::map::{About, ENCRYPTION_SINCE, KeyName, KeyNumber, Snapshot, SnapshotName, SnapshotState};
+use amita_types::map::{
+    About, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, Snapshot, SnapshotName, SnapshotState,
+};
 use amita_types::{SnapshotId, Version, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU8;
@@ -223,5 +225,34 @@ fn a_key_goes_with_the_last_who_can_read_by_it() {
     let gone = purge_what_is_due(&meta, 10, now).unwrap();
     assert_eq!((gone.gone.len(), secrets(&meta)), (1, vec![1, 2]), "{:?}", gone.failed);
     purge("copy");
+    assert_eq!(secrets(&meta), [] as [u64; 0]);
+}
+
+#[test]
+fn the_longest_ring_goes_at_once() {
+    let meta = cluster_with_pool();
+    let made = encrypted(&meta, "db");
+    // Of a family of clones of clones whose others have gone.
+    let era = |at: u32| Era {
+        from: Generation(at),
+        key: first_key(u64::from(at) + 1, u64::from(at) + 1),
+    };
+    let count = u32::try_from(MAX_ERAS).unwrap();
+    let eras: Vec<Era> = (0..count).map(era).collect();
+    for era in &eras {
+        let record = Maker::default().make(&Binding {
+            tenant: None,
+            key: era.key,
+        });
+        let record = record.unwrap().to_text().into_bytes();
+        meta.txn(&Call::put(map::secret_key(era.key), record)).unwrap();
+    }
+    let old = Volume {
+        keys: Some(KeyRing::from_eras(eras).unwrap()),
+        ..made
+    };
+    meta.txn(&Call::put(map::volume_key("db"), json(&old))).unwrap();
+    assert_eq!(secrets(&meta).len(), MAX_ERAS);
+    delete_volume(&meta, "db", true, 9, &mut || false).unwrap();
     assert_eq!(secrets(&meta), [] as [u64; 0]);
 }
