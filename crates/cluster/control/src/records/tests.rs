@@ -30,6 +30,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/cluster",
         "/amita/groups/1/0000000000",
         "/amita/volumes/a",
+        "/amita/secrets/1/1",
         "/amita/next/volumes",
         "/amita/nvme/subsystems/db",
         "/amita/nvme/hosts/nqn.2014-08.com.example:h",
