@@ -527,11 +527,17 @@ impl Held {
     }
 
     /// What waits for the limit at a place, and what the next one of it costs. Of a lane that a limit of its own holds only the head counts
-    /// for those that are shared: more would be lent for nothing.
+    /// for those that are shared: more would be lent for nothing. And the other lane's head goes first then: by the cost of one that does not go
+    /// several gates would each be lent a part of what a large one needs, for ever.
     fn wanted(&self, place: usize, blocked: [bool; 2]) -> (u64, u64) {
         let counts_bytes = place >= BUCKETS / 2;
+        let older = self.older();
+        let first = match blocked[older] && !blocked[1 - older] {
+            true => 1 - older,
+            false => older,
+        };
         let lanes = match place % 3 {
-            BOTH => [Some(self.older()), Some(1 - self.older())],
+            BOTH => [Some(first), Some(1 - first)],
             lane => [Some(lane), None],
         };
         let (mut waiting, mut next) = (0, 0);

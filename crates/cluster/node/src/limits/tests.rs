@@ -199,6 +199,34 @@ fn what_shares_a_limit_does_not_overtake() {
     assert_eq!(rig.tags(), (0..200).collect::<Vec<_>>());
 }
 
+/// Reads wait for a limit of their own, and at four gates large writes behind them for one that both share, which never holds two of them.
+#[test]
+fn what_goes_next_at_a_shared_limit_is_not_what_another_limit_holds() {
+    let limits = Limits {
+        operations: Measures {
+            read: of(1, 1),
+            ..Measures::default()
+        },
+        bytes: Measures {
+            both: of(256 << 10, (26 << 10) + LARGEST),
+            ..Measures::default()
+        },
+    };
+    let mut rig = Rig::new(4, limits);
+    for gate in 0..4 {
+        for tag in 0..20 {
+            rig.hold(gate, tag, read(512));
+        }
+        for tag in 20..60 {
+            rig.hold(gate, tag, write(LARGEST as u32));
+        }
+    }
+    rig.run(ms(12_000));
+    let writes = rig.tags().into_iter().filter(|tag| *tag >= 20).count();
+    // Two a second, and the burst.
+    assert!((15..=21).contains(&writes), "{writes} writes in 10 s");
+}
+
 #[test]
 fn a_host_takes_what_waits_of_it_along() {
     let mut rig = Rig::new(1, iops(10, 3));
