@@ -23,6 +23,11 @@ pub(super) fn changed(core: &mut Core, now: Time, volume: VolumeId) {
     let record = core.cx.view.volume_of(volume);
     let generation = record.map_or_else(Default::default, |record| record.generation);
     let limits = record.and_then(|record| record.limits.as_deref()).map(limits::read);
+    if core.cx.config.core == 0 {
+        let limits = limits.as_ref().and_then(|limits| limits.as_ref().ok());
+        let limits = limits.copied().unwrap_or_default();
+        core.lender.limits_changed(now, volume, &limits);
+    }
     match limits {
         None => core.forwarding.gate.set(now, volume, None, generation),
         Some(Ok(limits)) => core.forwarding.gate.set(now, volume, Some(&limits), generation),

@@ -90,6 +90,14 @@ impl Lender {
         let epoch = LeaseEpoch(generation.0.into());
         Answer { epoch, grants, open }
     }
+
+    /// The volume's record has changed. Where nobody asks, because it is not limited, nothing is to be saved for when it is again.
+    pub fn limits_changed(&mut self, now: Time, volume: VolumeId, limits: &Limits) {
+        let faults = self.faults;
+        if let Some(lending) = self.volumes.get_mut(&volume).filter(|lending| lending.begun) {
+            lending.set(now, limits, faults);
+        }
+    }
 }
 
 impl Lending {
@@ -108,10 +116,13 @@ impl Lending {
         if self.limits == *limits {
             return;
         }
-        self.limits = *limits;
+        let before = std::mem::replace(&mut self.limits, *limits).in_order();
         for (place, (grantor, limit)) in self.grantors.iter_mut().zip(limits.in_order()).enumerate() {
             let Some(limit) = limit else { continue };
             if let Some(grantor) = grantor {
+                if before[place].is_none() {
+                    grantor.drain(now);
+                }
                 // One that cannot be shared was refused where the record is read; the old one holds.
                 let _ = grantor.set(now, limit);
                 continue;

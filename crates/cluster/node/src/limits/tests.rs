@@ -259,6 +259,32 @@ fn without_limits_what_waits_goes_on_in_order() {
     assert_eq!(rig.passed.len(), 10);
 }
 
+/// While it is not limited nobody asks: what its limits would have saved was used, and more.
+#[test]
+fn what_is_limited_again_begins_with_nothing_saved() {
+    let limits = iops(100, 21);
+    let mut rig = Rig::new(1, limits);
+    for tag in 0..21 {
+        rig.hold(0, tag, read(512));
+    }
+    rig.run(ms(2_020));
+    assert_eq!(rig.passed.len(), 21, "it had saved something");
+    rig.gates[0].set(rig.now, VOLUME, None, rig.generation);
+    rig.lender.limits_changed(rig.now, VOLUME, &Limits::default());
+    rig.settle();
+    rig.run(ms(5_000));
+    rig.lender.limits_changed(rig.now, VOLUME, &limits);
+    rig.set(limits);
+    let before = rig.passed.len();
+    for tag in 100..121 {
+        rig.hold(0, tag, read(512));
+    }
+    assert_eq!(rig.passed.len(), before);
+    rig.run(ms(5_105));
+    let since = rig.passed.len() - before;
+    assert!((7..=10).contains(&since), "{since} in 105 ms");
+}
+
 #[test]
 fn nobody_to_ask_ends_what_waited_for_that() {
     let mut rig = Rig::new(1, iops(10, 3));
