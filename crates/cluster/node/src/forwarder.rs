@@ -152,6 +152,22 @@ struct Route {
     waiting: VecDeque<Pending>,
 }
 
+impl Route {
+    /// Which of what waits is the first that has waited for too long, and when: an ask in front may have come long after what is behind it.
+    fn first_to_end(&self) -> Option<(Time, usize)> {
+        let others = asks_in_front(&self.waiting);
+        let looked_at = self.waiting.iter().take(others + 1).enumerate();
+        looked_at
+            .map(|(place, pending)| (pending.since.plus(PATIENCE), place))
+            .min()
+    }
+}
+
+fn asks_in_front(waiting: &VecDeque<Pending>) -> usize {
+    let is_ask = |pending: &&Pending| matches!(pending.work, Work::Lend | Work::GiveBack);
+    waiting.iter().take_while(is_ask).count()
+}
+
 /// A request that an owner has.
 #[derive(Debug)]
 struct Flight {
@@ -245,9 +261,17 @@ impl Forwarder {
         std::mem::take(&mut self.halted)
     }
 
-    /// Takes in a piece of I/O; it waits until [`Forwarder::next`] hands it out.
+    /// Takes in a piece of I/O; it waits until [`Forwarder::next_pending`] hands it out. Asks for tokens go before what waits: behind that, which
+    /// passed by older ones, they would come back with tokens that have lapsed.
     pub fn push(&mut self, volume: VolumeId, pending: Pending) {
-        self.entry(volume).waiting.push_back(pending);
+        let waiting = &mut self.entry(volume).waiting;
+        match pending.work {
+            Work::Lend | Work::GiveBack => {
+                let place = asks_in_front(waiting);
+                waiting.insert(place, pending);
+            }
+            Work::Io(_) | Work::Reserve => waiting.push_back(pending),
+        }
         self.stalled.insert(volume);
     }
 
@@ -282,8 +306,12 @@ impl Forwarder {
 
     /// Takes out what waits first for this volume.
     pub fn next_pending(&mut self, volume: VolumeId) -> Option<Pending> {
+        self.take(volume, 0)
+    }
+
+    fn take(&mut self, volume: VolumeId, place: usize) -> Option<Pending> {
         let route = self.routes.get_mut(&volume)?;
-        let next = route.waiting.pop_front();
+        let next = route.waiting.remove(place);
         if route.waiting.is_empty() {
             self.stalled.remove(&volume);
         }
@@ -506,10 +534,10 @@ impl Forwarder {
         }
         let mut ended: Vec<(Pending, bool)> = self.given_up.drain(..).map(|pending| (pending, true)).collect();
         for volume in self.stalled.clone() {
-            while let Some(front) = self.front(volume)
-                && now >= front.since.plus(PATIENCE)
+            while let Some((until, place)) = self.routes.get(&volume).and_then(Route::first_to_end)
+                && now >= until
             {
-                ended.extend(self.next_pending(volume).map(|pending| (pending, false)));
+                ended.extend(self.take(volume, place).map(|pending| (pending, false)));
             }
         }
         ended
@@ -637,7 +665,7 @@ impl Forwarder {
     pub fn deadline(&self) -> Option<Time> {
         let of = |volume: &VolumeId| {
             let route = self.routes.get(volume)?;
-            let patience = route.waiting.front().map(|front| front.since.plus(PATIENCE));
+            let patience = route.first_to_end().map(|(until, _)| until);
             match route.state {
                 State::Pausing(until) => Some(patience.map_or(until, |at| at.min(until))),
                 _ => patience,
