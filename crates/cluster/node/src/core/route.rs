@@ -30,8 +30,9 @@ impl Core {
             let mut moved = false;
             hosts::forget(&mut self.cx, &mut self.fronts, &mut self.forwarding.forwarder);
             moved |= self.hand_out_messages(driver.now());
-            moved |= self.hand_out_requests(driver);
+            // Where a limit is gone, nothing that comes now goes before what has waited for it.
             moved |= limits::go_on(self, driver);
+            moved |= self.hand_out_requests(driver);
             self.cx.shards.traces.refine(driver);
             moved |= self.hand_out_effects(driver);
             moved |= self.cx.hand_out_answers(driver);
