@@ -48,6 +48,8 @@ export const works = {
   "job.object": "Of",
   "job.progress": "Progress",
   "job.done": "{done} of {all}",
+  "job.copy": "volume is made a copy",
+  "job.cancel.copy": "The volume and what was copied of it go.",
   "job.flatten": "clone is flattened",
   "job.import": "image is imported",
   "job.shrink": "volume is shrunk",

@@ -48,6 +48,8 @@ export const works: Readonly<Record<keyof typeof english, string>> = {
   "job.object": "对象",
   "job.progress": "进度",
   "job.done": "{all} 中的 {done}",
+  "job.copy": "复制卷",
+  "job.cancel.copy": "该卷及已复制的内容会被删除。",
   "job.flatten": "展平克隆",
   "job.import": "导入镜像",
   "job.shrink": "缩小卷",

@@ -27,6 +27,7 @@ const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
 };
 /** The action, as the audit log names it, by which a job of a kind is taken back. */
 const MAY: Readonly<Record<string, string>> = {
+  copy: "volume.copy",
   drain: "disk.drain",
   flatten: "volume.flatten",
   move: "volume.move",
@@ -46,7 +47,7 @@ function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
     <ActionDialog
       title={t("job.cancel.title", { kind: t(JOB_WORDS[row.kind]), name: row.object })}
       verb={t("job.cancel")}
-      about={t("job.cancel.about")}
+      about={t(row.kind === "copy" ? "job.cancel.copy" : "job.cancel.about")}
       initial={{}}
       plan={() => ({
         call: call("post", "/api/v1/jobs/{id}/cancel", { params: { path: { id: job.id } } }),

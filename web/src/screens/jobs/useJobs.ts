@@ -7,6 +7,7 @@ import { jobRows } from "../../lib/jobs";
 import type { JobKind, JobRow } from "../../lib/jobs";
 
 export const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
+  copy: "job.copy",
   drain: "job.drain",
   flatten: "job.flatten",
   groups: "job.groups",
