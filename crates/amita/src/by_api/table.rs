@@ -125,6 +125,9 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("volume revert", Way::Operations(REACHES)),
     ("volume show", Way::Node(Look, &[])),
     ("volume label", Way::Node(Change, &[])),
+    ("volume limit set", Way::Node(Change, &[])),
+    ("volume limit show", Way::Node(Look, &[])),
+    ("volume limit clear", Way::Node(Change, &[])),
     // Smaller it is made by whoever owns its data meanwhile.
     ("volume resize", Way::Node(Change, &["client_identity", "nodes"])),
     ("volume move", Way::Node(Change, &[])),

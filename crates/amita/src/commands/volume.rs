@@ -10,6 +10,7 @@ mod gateway;
 mod image;
 mod import;
 mod label;
+mod limit;
 mod moves;
 mod reservation;
 mod resize;
@@ -99,6 +100,9 @@ pub enum Command {
     Show(label::ShowArguments),
     /// Set labels of a volume (KEY=VALUE), or take them away (KEY-)
     Label(label::LabelArguments),
+    /// Limits: how much all hosts of a volume together may do
+    #[command(subcommand)]
+    Limit(limit::Command),
     /// Make a volume larger; hosts that are connected by NVMe see it at once. With --shrink: make it smaller
     ///
     /// To make it smaller nobody may use it: what lies behind the new end is cleared first, and reads as zeros where the volume grows
@@ -225,6 +229,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Revert(arguments) => revert::run(arguments, endpoints, &metadata),
         Command::Show(arguments) => label::show(arguments, &metadata),
         Command::Label(arguments) => label::label(arguments, &metadata),
+        Command::Limit(command) => limit::run(command, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),
         Command::Detach(arguments) => attach::detach(arguments, &metadata),
         Command::Resize(arguments) => resize::run(arguments, endpoints, &metadata),

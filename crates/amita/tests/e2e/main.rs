@@ -24,6 +24,7 @@ mod initiators;
 mod inspect;
 mod iscsi;
 mod jobs;
+mod limits;
 mod load;
 mod local_socket;
 mod machine;

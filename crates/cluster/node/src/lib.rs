@@ -18,6 +18,7 @@ mod flattens;
 pub mod forwarder;
 pub mod fronts;
 pub mod iscsi_catalog;
+pub mod limits;
 pub mod links;
 pub mod mail;
 pub mod observe;

@@ -22,6 +22,7 @@ mod set;
 
 use crate::faults::{Fault, Faults};
 use crate::io::{CallId, Opened};
+use amita_crypt::{Keychain, Keys};
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_types::map;
@@ -29,6 +30,7 @@ use amita_types::{BLOCK_BYTES, Generation, NodeId, SetId, SnapshotId, VolumeId};
 use set::OpenSet;
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Races that are lost to other gateways before one gives up: two that take turns would go on for ever.
@@ -67,6 +69,8 @@ pub struct OpenerConfig {
     pub meta_timeout: Duration,
     /// The pause between calls to the metadata that fail.
     pub meta_pause: Duration,
+    /// Who has the keys of encrypted volumes; none: they stay closed.
+    pub keys: Option<Arc<dyn Keys>>,
     /// Rules that are switched off to show that tests notice.
     pub faults: Faults,
 }
@@ -84,6 +88,7 @@ impl OpenerConfig {
             owner_patience: None,
             meta_timeout: Duration::from_secs(3),
             meta_pause: Duration::from_millis(20),
+            keys: None,
             faults: Faults::NONE,
         }
     }
@@ -165,6 +170,13 @@ pub enum OpenError {
     /// A record that makes no sense.
     #[error("the record {key} cannot be used: {why}")]
     BadRecord { key: String, why: String },
+    /// It is encrypted, and its keys are not here; nobody was asked to let go of it.
+    #[error("volume {volume:?} is encrypted, and stays closed: {why}")]
+    Locked {
+        volume: String,
+        /// What is missing.
+        why: String,
+    },
     /// Somebody has found that the metadata is not to be believed.
     #[error("volume {volume:?} is not opened: {why}")]
     Suspect {
@@ -214,6 +226,8 @@ pub struct Opener {
     /// Who was asked last.
     last_asked: Option<(NodeId, Generation)>,
     volume: Option<(map::Volume, u64)>,
+    /// Those that its record names.
+    keys: Option<Arc<Keychain>>,
     /// What is known of the set that the volume's newest snapshot is taken for, as long as the volume's record does not say how it ended.
     set: Option<OpenSet>,
     pool: Option<map::Pool>,
@@ -246,6 +260,7 @@ impl Opener {
             questions: 0,
             last_asked: None,
             volume: None,
+            keys: None,
             set: None,
             pool: None,
             raised: None,
@@ -500,6 +515,12 @@ impl Opener {
                     ));
                 }
                 volume.lineage.check()?;
+                let newest = volume.keys.as_ref().map(|ring| ring.newest().from);
+                if let Some(from) = newest.filter(|from| *from > Generation(volume.generation.0.saturating_add(1))) {
+                    return Err(format!(
+                        "its newest key begins with generation {from}, which no owner has"
+                    ));
+                }
                 map::check_parents(&volume)?;
                 Ok(volume)
             });
@@ -508,15 +529,35 @@ impl Opener {
                 self.end(Err(OpenError::GenerationsUsedUp { name: volume.name }));
                 false
             }
-            Ok(volume) => {
-                self.volume = Some((volume, value.mod_revision));
-                true
-            }
+            Ok(volume) => match self.keys_of(&volume) {
+                Ok(keys) => {
+                    self.keys = keys;
+                    self.volume = Some((volume, value.mod_revision));
+                    true
+                }
+                Err(why) => {
+                    let volume = volume.name;
+                    self.end(Err(OpenError::Locked { volume, why }));
+                    false
+                }
+            },
             Err(why) => {
                 let key = self.volume_key();
                 self.end(Err(OpenError::BadRecord { key, why }));
                 false
             }
+        }
+    }
+
+    /// The keys of the volume, if it is encrypted. Before anybody is asked to let go of it: who cannot read it does not take it from one
+    /// who can.
+    fn keys_of(&self, volume: &map::Volume) -> Result<Option<Arc<Keychain>>, String> {
+        let Some(ring) = &volume.keys else {
+            return Ok(None);
+        };
+        match &self.config.keys {
+            Some(keys) => keys.keychain(ring).map(Some),
+            None => Err("this program was given nothing that opens data keys".to_owned()),
         }
     }
 
@@ -655,6 +696,16 @@ impl Opener {
     fn finish_with_groups(&mut self, reply: &Reply) {
         let (volume, volume_revision) = self.volume.take().expect("the volume's record was read first");
         let pool = self.pool.take().expect("the pool's record was read");
+        let keys = self.keys.take();
+        if let Some(era) = volume.keys.as_ref().map(map::KeyRing::newest)
+            && era.from > volume.generation
+        {
+            let (key, why) = (
+                self.volume_key(),
+                format!("its newest key begins with generation {}", era.from),
+            );
+            return self.end(Err(OpenError::BadRecord { key, why }));
+        }
         let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
         let result = check::groups(&pool, reply.values(1)).map(|groups| Opened {
             reservation,
@@ -665,6 +716,7 @@ impl Opener {
             volume_revision,
             pool,
             groups,
+            keys,
         });
         self.end(result);
     }

@@ -19,6 +19,7 @@ mod inspect;
 mod iscsi_attachments;
 mod iscsi_sessions;
 mod jobs;
+mod limits;
 mod links;
 mod nodes;
 mod notify;
@@ -64,6 +65,7 @@ pub fn all() -> OpenApiRouter<Api> {
         policies::routes(),
         work::routes(),
         jobs::routes(),
+        limits::routes(),
         reservations::routes(),
         attachments::routes(),
         iscsi_attachments::routes(),

@@ -278,6 +278,7 @@ impl<M: Transact> Reverting<'_, M> {
                 before,
                 keep: self.keep,
                 now,
+                keys: None,
             };
             admin::revert_volume(meta, &revert)
         });

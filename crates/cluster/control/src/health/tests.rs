@@ -96,6 +96,8 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
             lineage: amita_types::map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         },
         owner_name: None,
         owner_alive: false,

@@ -204,6 +204,8 @@ impl Bench {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         put(map::volume_key(NAME), json(&volume));
 

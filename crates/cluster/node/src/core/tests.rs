@@ -147,6 +147,7 @@ impl Rig {
 fn opened(generation: Generation) -> Opened {
     let store = StoreId(9);
     Opened {
+        keys: None,
         volume: map::Volume {
             id: VOLUME,
             name: "v".to_owned(),
@@ -157,6 +158,8 @@ fn opened(generation: Generation) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: map::Pool {
@@ -285,6 +288,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         tag: 1,
         arrived: now,
         parsed: now,
+        kept: now,
         trace: TraceId::NONE,
         host: frontend::HostKey(9),
         generation: Generation(0),
@@ -347,6 +351,50 @@ fn of_a_deleted_volume_hosts_are_served_nothing_and_clones_what_they_need() {
     assert_eq!(rig.ended(), [(5, Err(IoError::Unavailable))]);
     rig.pass();
     assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 1), "it is being opened");
+}
+
+impl Rig {
+    /// The record of the volume, which nobody owns, as the metadata has it from now on.
+    fn limit(&mut self, revision: u64, iops: Option<u64>) {
+        let limit = |rate: u64| map::Limits {
+            iops: map::Measures {
+                both: Some(map::Limit {
+                    rate,
+                    burst: rate / 10 + 1,
+                    peak: None,
+                }),
+                ..map::Measures::default()
+            },
+            ..map::Limits::default()
+        };
+        let record = map::Volume {
+            owner: None,
+            limits: iops.map(limit).map(Box::new),
+            ..opened(Generation(3)).volume
+        };
+        self.core.control(ToCore::Record(crate::control::Record {
+            key: map::volume_key(&record.name),
+            value: Some(serde_json::to_vec(&record).unwrap()),
+            revision,
+            created: 1,
+        }));
+    }
+}
+
+/// The limit goes, and in the same pass the host has something more. (Nobody has the volume open, so that each ends as it is routed.)
+#[test]
+fn what_has_waited_for_a_limit_goes_before_what_comes_when_that_is_gone() {
+    let mut rig = Rig::new();
+    rig.limit(1, Some(10));
+    rig.pass();
+    rig.write(1);
+    rig.write(2);
+    assert!(rig.ended().is_empty());
+    rig.limit(2, None);
+    rig.write(3);
+    rig.pass();
+    let tags: Vec<u64> = rig.ended().into_iter().map(|(tag, _)| tag).collect();
+    assert_eq!(tags, [1, 2, 3]);
 }
 
 /// What that is for: without it the first write would never end.
@@ -426,6 +474,7 @@ mod named {
                 tag: 3,
                 arrived: Time(0),
                 parsed: Time(0),
+                kept: Time(0),
                 trace: TraceId::NONE,
                 host: amita_frontend::HostKey::NONE,
                 generation: Generation(0),

@@ -445,7 +445,7 @@ impl CoreSetup {
     }
 
     fn core_config(&self, pool: Pool) -> CoreConfig {
-        let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool);
+        let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool.clone());
         fabric.core = self.core as u16;
         fabric.cores = self.config.cores as u16;
         // One for each core; which cores dial a peer at all is chosen by `peer_links`.
@@ -478,6 +478,7 @@ impl CoreSetup {
             sequencer: amita_sequencer::Config {
                 store_timeout: self.config.silent_for,
                 confirm_reads: self.config.confirm_reads,
+                pool,
                 ..amita_sequencer::Config::default()
             },
             opener: amita_sequencer::OpenerConfig {

@@ -180,6 +180,12 @@ impl Grantor {
         Ok(())
     }
 
+    /// What was saved is gone: the limit did not hold for a while. What is lent, or owed, stays.
+    pub fn drain(&mut self, now: Time) {
+        self.advance(now);
+        self.meter.empty();
+    }
+
     /// The limit.
     #[must_use]
     pub fn limit(&self) -> Limit {

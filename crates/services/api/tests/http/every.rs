@@ -299,6 +299,16 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             ),
         ),
         ("clearReservation", get("/volumes/db/reservation")),
+        ("showVolumeLimits", get("/volumes/db/limits")),
+        (
+            "setVolumeLimits",
+            case(
+                "/volumes/db/limits",
+                json!({ "iops": { "both": { "rate": 500 } } }),
+                200,
+            ),
+        ),
+        ("clearVolumeLimits", get("/volumes/db/limits")),
         ("listSnapshots", get("/volumes/db/snapshots")),
         ("showSnapshot", get("/volumes/db/snapshots/monday")),
         (

@@ -11,6 +11,32 @@ use serde_json::{Value, json};
 use OperatorRole::{Auditor, Operator, Tenant, Viewer};
 
 #[tokio::test]
+async fn a_volume_is_limited_and_what_cannot_be_kept_is_refused() {
+    let world = World::new();
+    let made = world.ask(Operator, "POST", "/api/v1/volumes", Some(volume("a"))).await;
+    made.done(201);
+    let path = "/api/v1/volumes/a/limits";
+    let none = json!({ "read": null, "write": null, "both": null });
+    let shown = world.ask(Viewer, "GET", path, None).await.done(200);
+    assert_eq!(shown.body, json!({ "iops": none, "bandwidth": none }));
+    let wanted = json!({ "bandwidth": { "write": { "rate": 1000, "peak": { "rate": 20_000_000, "seconds": 9 } } } });
+    let set = world.ask(Operator, "PUT", path, Some(wanted)).await.done(200);
+    let write = &set.body["bandwidth"]["write"];
+    assert_eq!((&write["rate"], &write["peak"]["seconds"]), (&1000.into(), &9.into()));
+    // A tenth of a second of the peak, and a piece.
+    assert_eq!(write["burst"], 2_000_000 + (128 << 10));
+    let small = json!({ "iops": { "read": { "rate": 1000, "burst": 7 } } });
+    let refused = world.ask(Operator, "PUT", path, Some(small)).await;
+    let text = refused.body.to_string();
+    assert!(text.contains("read-iops") && text.contains("at least 101"), "{text}");
+    let kept = world.ask(Viewer, "GET", path, None).await.done(200);
+    assert_eq!(kept.body, set.body);
+    world.ask(Viewer, "DELETE", path, None).await.is(403, "denied");
+    let cleared = world.ask(Operator, "DELETE", path, None).await.done(200);
+    assert_eq!(cleared.body, shown.body);
+}
+
+#[tokio::test]
 async fn a_volume_is_made_shown_changed_and_listed() {
     let world = World::new();
     let made = world

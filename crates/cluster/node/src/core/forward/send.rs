@@ -5,7 +5,7 @@ use super::{Turn, end};
 use crate::core::CoreConfig;
 use crate::core::context::Context;
 use crate::forwarder::{FORWARDED, Forwarder, Pending, Work};
-use crate::mail::{IoMessage, Mail, ReservationMessage};
+use crate::mail::{IoMessage, LimitMessage, Mail, ReservationMessage};
 use amita_fabric::{Forward, Link, Message, SendError};
 use amita_reactor::driver::Time;
 use amita_types::io::{IoError, Payload};
@@ -142,6 +142,15 @@ fn pass_to_holder(mail: &mut Mail, holder: usize, volume: VolumeId, pending: Pen
             ReservationMessage::Reserve {
                 origin,
                 volume,
+                payload,
+            },
+        ),
+        Work::Lend | Work::GiveBack => mail.send(
+            holder,
+            LimitMessage::Ask {
+                origin,
+                volume,
+                work,
                 payload,
             },
         ),
