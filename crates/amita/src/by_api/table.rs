@@ -115,6 +115,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("pool list", Way::Node(Look, &[])),
     ("volume create", Way::Node(Change, &[])),
     ("volume clone", Way::Node(Change, &[])),
+    ("volume copy", Way::Node(Change, &[])),
     ("volume flatten", Way::Node(Change, &[])),
     ("volume list", Way::Node(Look, &[])),
     ("volume attach", Way::Node(Change, &[])),

@@ -11,7 +11,7 @@ use crate::admin::{Described, metadata_failure};
 use crate::by_api::carry::Carrier;
 use crate::cli::{Endpoints, Folder};
 use crate::commands::join::Described as _;
-use crate::commands::volume::Gateways;
+use crate::commands::volume::{Copies, Gateways};
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
 use amita_control::admin::AdminError;
 use amita_identity::{Clock, Live, Role, Upkeep};
@@ -414,6 +414,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         return Ok(());
     };
     let notifier = start_notifier(&config)?;
+    let copies = start_copies(&config, identity)?;
     let collect = running.collector();
     let keeping = Keeping::start(&arguments.history, &config, &collect);
     let exporter = otlp::start(collector, running.trace_source());
@@ -464,6 +465,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         std::thread::sleep(LOOK);
     }
     log::info!("the node ends");
+    drop(copies);
     drop(api);
     drop(telling);
     drop(keeping);
@@ -501,6 +503,13 @@ fn start_notifier(config: &ServeConfig) -> Result<Notifier> {
         },
     );
     notifier.context(|| "the notifier cannot be started".to_owned())
+}
+
+/// Has this node make copies of volumes, some of those that there are to be.
+fn start_copies(config: &ServeConfig, identity: &Folder) -> Result<Option<Copies>> {
+    let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
+    let copies = Copies::start(client, config, identity.given());
+    copies.context(|| "what makes copies cannot be started".to_owned())
 }
 
 /// Where the portals for iSCSI are, for the line that a start ends with.

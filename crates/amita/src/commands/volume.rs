@@ -2,6 +2,7 @@
 
 mod attach;
 mod clone;
+mod copy;
 pub(crate) mod data;
 pub(crate) mod diff;
 mod export;
@@ -18,6 +19,7 @@ mod revert;
 pub(crate) mod snapshot;
 mod trash;
 
+pub use copy::Copies;
 pub use gateway::Gateways;
 
 use crate::admin::{Admin, Described};
@@ -53,6 +55,12 @@ pub enum Command {
     /// Nothing is copied: both share all blocks, and each write takes space for its own. The snapshot stays for as long as the clone does, hidden
     /// where it is deleted, or until that is flattened.
     Clone(clone::Arguments),
+    /// Copy a volume into a new one, of any pool, while hosts go on using it
+    ///
+    /// The copy is the volume as it was at one moment, soon after the command is given: a snapshot is taken for it, and goes when the copy is
+    /// whole. Nodes make it, also when one of them dies; until then nobody uses it. Holes stay holes. It shares nothing with its source: to
+    /// have a volume that does, in the same pool and at once: `amita volume clone`.
+    Copy(copy::Arguments),
     /// Have a clone need what it was made from no more: then that may be deleted
     ///
     /// No data is copied, and hosts go on using it; blocks stay shared until they are written. Its gateway opens each chunk once. Whoever
@@ -218,6 +226,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::Clone(arguments) => clone::run(arguments, &metadata),
+        Command::Copy(arguments) => copy::run(arguments, &metadata),
         Command::Flatten(arguments) => flatten::run(arguments, &metadata),
         Command::List {
             deleted: true, json, ..

@@ -11,6 +11,7 @@ mod changes;
 mod client;
 mod clones;
 mod commands;
+mod copies;
 mod data;
 mod day2;
 mod demo;

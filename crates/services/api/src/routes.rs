@@ -6,6 +6,7 @@ mod audit;
 mod certificates;
 mod cluster;
 mod commands;
+mod copies;
 mod counters;
 mod data;
 mod events;
@@ -64,6 +65,7 @@ pub fn all() -> OpenApiRouter<Api> {
         sets::routes(),
         policies::routes(),
         work::routes(),
+        copies::routes(),
         jobs::routes(),
         limits::routes(),
         reservations::routes(),

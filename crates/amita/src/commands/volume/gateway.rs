@@ -48,6 +48,11 @@ impl fmt::Debug for Gateways {
 impl Gateways {
     /// Of a node with these settings, and with the identity of that folder. None: it reaches the metadata by a password, which is its own.
     pub fn of(node: &ServeConfig, identity: Option<&Path>) -> Option<Arc<dyn DataPath>> {
+        Gateways::config(node, identity).map(|config| Arc::new(Gateways { config }) as Arc<dyn DataPath>)
+    }
+
+    /// The settings of such a gateway; none: as [`Gateways::of`].
+    pub(super) fn config(node: &ServeConfig, identity: Option<&Path>) -> Option<Config> {
         if node.metadata_user.is_some() {
             return None;
         }
@@ -64,7 +69,7 @@ impl Gateways {
         // It leaves processors to the cores that serve hosts.
         config.yields = 0;
         config.log = Some(log());
-        Some(Arc::new(Gateways { config }))
+        Some(config)
     }
 
     fn way(&self) -> Way {

@@ -279,6 +279,14 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             "renameVolume",
             case("/volumes/other/rename", json!({ "name": "another" }), 200),
         ),
+        (
+            "copyVolume",
+            case(
+                "/volumes/db/copies",
+                json!({ "name": "db2", "pool": "main", "snapshots": true }),
+                202,
+            ),
+        ),
         ("showFlattening", get("/volumes/copy/flatten")),
         ("flattenVolume", case("/volumes/copy/flatten", Value::Null, 202)),
         ("cancelFlattening", get("/volumes/copy/flatten")),
