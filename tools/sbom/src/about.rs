@@ -100,6 +100,14 @@ pub fn bundled(id: &Id, about: &About) -> Result<Option<Bundled>, Error> {
             purl: "pkg:github/aws/s2n-tls",
         }));
     }
+    if links == "zstd" {
+        let version = id.version.split_once("+zstd.").map(|(_, version)| version.to_owned());
+        return Ok(Some(Bundled {
+            name: "zstd",
+            version,
+            purl: "pkg:github/facebook/zstd",
+        }));
+    }
     Err(Error::Bundles {
         package: id.clone(),
         links: links.clone(),
@@ -137,6 +145,20 @@ mod tests {
         let header = "#define A 1\n#define VERSION_TEXT \"5.12.0\"\n";
         assert_eq!(defined(header, "VERSION_TEXT").unwrap(), "5.12.0");
         assert!(defined(header, "A").is_err());
+    }
+
+    #[test]
+    fn the_sources_of_zstd_have_the_version_behind_that_of_the_package() {
+        let id = Id {
+            name: "zstd-sys".into(),
+            version: "2.1.3+zstd.1.5.7".into(),
+        };
+        let about = About {
+            links: Some("zstd".into()),
+            ..About::default()
+        };
+        let found = bundled(&id, &about).unwrap().unwrap();
+        assert_eq!((found.name, found.version.as_deref()), ("zstd", Some("1.5.7")));
     }
 
     #[test]
