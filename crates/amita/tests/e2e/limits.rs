@@ -35,7 +35,7 @@ fn what_is_written_is_no_more_than_rate_and_burst_allow_and_limits_change_meanwh
 
     let said = world.json(&["volume", "limit", "set", VOLUME, "--write-bandwidth", "4M"]);
     let burst = said["limits"]["bandwidth"]["write"]["burst"].as_u64().expect("a burst");
-    assert_eq!(burst, 4 * MIB / 10 + (128 << 10));
+    assert_eq!(burst, 4 * MIB / 10 + (256 << 10));
     limited(true);
     let begun = Instant::now();
     world.done("nbdcopy", &[&source, &uri]);

@@ -82,10 +82,11 @@ fn one(record: map::Limit, place: usize) -> Result<Limit, Unkept> {
     Ok(made)
 }
 
-/// The burst of a limit of that rate, or of that peak, for which nobody has asked for one: a tenth of a second, and a largest I/O.
+/// The burst of a limit of that rate, or of that peak, for which nobody has asked for one: a tenth of a second, and two
+/// largest I/Os.
 #[must_use]
 pub fn usual_burst(rate: u64, place: usize) -> u64 {
-    Grantor::least_burst(rate, LEASE, largest(place)).max((rate / 10).saturating_add(largest(place)))
+    Grantor::least_burst(rate, LEASE, largest(place))
 }
 
 #[cfg(test)]
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn what_cannot_be_kept_is_named() {
         let least = usual_burst(10 << 20, 3);
-        assert_eq!(least, (1 << 20) + (128 << 10));
+        assert_eq!(least, (1 << 20) + (256 << 10));
         let read = read(&of(10 << 20, least, None)).unwrap();
         assert_eq!(
             read.in_order()[3].map(|limit| (limit.rate(), limit.burst())),

@@ -58,7 +58,7 @@ pub struct SetArguments {
     /// Bytes a second of writes
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub write_bandwidth: Option<u64>,
-    /// Operations or bytes that may pass at once after a pause; by default what comes in within a tenth of a second, and one piece. With one
+    /// Operations or bytes that may pass at once after a pause; by default what comes in within a tenth of a second, and two pieces. With one
     /// limit alone
     #[arg(long, value_name = "N|SIZE", value_parser = size::parse)]
     pub burst: Option<u64>,

@@ -4,7 +4,7 @@ use super::{Answer, Asks};
 use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use amita_frontend::FrontId;
-use amita_qos::lease::{HolderConfig, HolderId, LEASE, LeaseEpoch};
+use amita_qos::lease::{HolderConfig, HolderId, LEASE, LONG_LEASE, LeaseEpoch};
 use amita_qos::limits::{BUCKETS, largest, own};
 use amita_qos::{Cost, Direction, Holder, Limits};
 use amita_reactor::Slice;
@@ -20,6 +20,15 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(12);
 /// An ask that has not ended after this was lost with what it waited in: longer than anything waits for an owner.
 const LOST: Duration = Duration::from_secs(10);
+
+/// Answers that take longer than that are slow: by clocks that are off, two fifths of a lease are left of what they bring.
+const SLOW: Duration = Duration::from_millis(20);
+/// And those that take less are not.
+const FAST: Duration = Duration::from_millis(10);
+/// So many slow answers, one after the other, and long leases are asked for.
+const SLOW_ANSWERS: u32 = 2;
+/// So many fast ones, and they are not any more.
+const FAST_ANSWERS: u32 = 16;
 
 /// A piece of I/O that waits for tokens, or waits no more.
 #[derive(Debug)]
@@ -109,8 +118,15 @@ struct Held {
     open: [Time; BUCKETS],
     /// Reads, writes: each in the order of coming.
     lanes: [Lane; 2],
+    /// The newest that was heard of.
+    epoch: LeaseEpoch,
     /// Asks are under way since then.
     asked: Option<Time>,
+    /// Are long leases asked for? And so many answers, one after the other, have said that they should not be, or should.
+    is_long: bool,
+    contrary: u32,
+    /// The last asks of holders that are not needed any more.
+    farewells: Asks,
     /// When to look at it again.
     due: Option<Time>,
     held: u64,
@@ -205,12 +221,13 @@ impl Gate {
                         session: self.session.rotate_left(32) ^ self.lives,
                     };
                     let config = HolderConfig {
-                        lease: LEASE,
+                        lease: if held.is_long { LONG_LEASE } else { LEASE },
+                        is_long: held.is_long,
                         largest: largest(place),
                         standing_rate: 0,
                         faults: self.lease_faults,
                     };
-                    let epoch = LeaseEpoch(generation.0.into());
+                    let epoch = held.epoch.max(LeaseEpoch(generation.0.into()));
                     *holder =
                         Some(Holder::new(now, id, epoch, config).expect("without a standing share there is no limit"));
                 }
@@ -275,11 +292,21 @@ impl Gate {
                     }
                 }
                 // Like tokens: from the ask on, so that a late answer says nothing.
-                let until = asked.map_or(now, |asked| asked.plus(LEASE * 4 / 5));
+                let lease = if held.is_long { LONG_LEASE } else { LEASE };
+                let until = asked.map_or(now, |asked| asked.plus(lease * 4 / 5));
                 for place in &answer.open {
                     held.open[*place] = until;
                 }
-                self.go_on(now, volume);
+                held.epoch = held.epoch.max(answer.epoch);
+                let took = asked.map(|asked| now.since(asked));
+                let says_something = held.is_long || !answer.grants.is_empty();
+                match took.is_some_and(|took| says_something && held.is_out_of_step(took)) {
+                    true => {
+                        held.change_leases(now);
+                        self.hold_by(now, volume);
+                    }
+                    false => self.go_on(now, volume),
+                }
             }
             Err(IoError::Unavailable) => {
                 // As I/O ends that finds no owner for as long: what came later has its own time.
@@ -419,7 +446,11 @@ impl Held {
             holders: array::from_fn(|_| None),
             open: [Time(0); BUCKETS],
             lanes: Default::default(),
+            epoch: LeaseEpoch::default(),
             asked: None,
+            is_long: false,
+            contrary: 0,
+            farewells: Asks::new(),
             due: None,
             held: 0,
             held_ns: 0,
@@ -435,6 +466,25 @@ impl Held {
             held_ns: self.held_ns,
             waiting: self.lanes.iter().map(|lane| lane.operations).sum(),
             waiting_bytes: self.lanes.iter().map(|lane| lane.bytes).sum(),
+        }
+    }
+
+    /// An answer took so long: are the leases that are asked for the wrong ones?
+    fn is_out_of_step(&mut self, took: Duration) -> bool {
+        let (is_contrary, most) = match self.is_long {
+            true => (took < FAST, FAST_ANSWERS),
+            false => (took > SLOW, SLOW_ANSWERS),
+        };
+        self.contrary = if is_contrary { self.contrary + 1 } else { 0 };
+        self.contrary >= most
+    }
+
+    /// A holder is for leases of one kind: others take the places of these, which give back what they have.
+    fn change_leases(&mut self, now: Time) {
+        (self.is_long, self.contrary) = (!self.is_long, 0);
+        for (place, holder) in self.holders.iter_mut().enumerate() {
+            let last = holder.take().and_then(|mut holder| holder.give_back(now));
+            self.farewells.extend(last.map(|ask| (place, ask)));
         }
     }
 
@@ -505,7 +555,7 @@ impl Held {
 
     /// What to ask the owner now; else when to look again, if that is known.
     fn wish(&mut self, now: Time) -> (Asks, Option<Time>) {
-        let mut asks = Asks::new();
+        let mut asks = std::mem::take(&mut self.farewells);
         let mut next: Option<Time> = None;
         let blocked = [0, 1].map(|lane| self.hindrance(now, lane) == Some(Hindrance::Own));
         for place in 0..BUCKETS {

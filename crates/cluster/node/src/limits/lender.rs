@@ -1,7 +1,7 @@
 //! The owner's side: the buckets of the volumes that are open here, and what of them is lent. On core 0.
 
 use super::{Answer, Asks, Grants, PATIENCE};
-use amita_qos::lease::{GrantorConfig, LEASE, LeaseEpoch, Standing};
+use amita_qos::lease::{GrantorConfig, LEASE, LONG_LEASE, LeaseEpoch, Standing};
 use amita_qos::limits::{BUCKETS, largest};
 use amita_qos::{Faults, Grant, Grantor, Limits};
 use amita_reactor::driver::Time;
@@ -23,7 +23,7 @@ struct Lending {
     limits: Limits,
     /// One whose limit was taken away stays, and lends nothing: a successor of the same epoch would count its grants from one again.
     grantors: [Option<Grantor>; BUCKETS],
-    /// Grants for those that have not asked since: when they were made, of which limit.
+    /// Grants for those that have not asked since: when they were made, of which limit. One that has lapsed does no harm.
     kept: Vec<(Time, usize, Grant)>,
 }
 
@@ -130,6 +130,7 @@ impl Lending {
             let config = GrantorConfig {
                 epoch: LeaseEpoch(self.generation.0.into()),
                 lease: LEASE,
+                long_lease: LONG_LEASE,
                 largest: largest(place),
                 standing: Standing::default(),
                 faults,
@@ -144,7 +145,7 @@ impl Lending {
 
     fn ask(&mut self, now: Time, asks: &Asks) -> Grants {
         let limits = self.limits.in_order();
-        self.kept.retain(|(made, ..)| now < made.plus(LEASE));
+        self.kept.retain(|(made, ..)| now < made.plus(LONG_LEASE));
         for (place, ask) in asks {
             let (Some(grantor), Some(_)) = (&mut self.grantors[*place], limits[*place]) else {
                 continue;

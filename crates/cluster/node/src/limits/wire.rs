@@ -8,7 +8,7 @@ use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of asks that are looked at: six are less than 2 KiB.
+/// The most bytes of asks that are looked at: twelve are less than 4 KiB.
 const MAX_BYTES: usize = 8 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -24,6 +24,7 @@ struct WireAsk {
     gone: u64,
     want: u64,
     least: u64,
+    long: bool,
     sent: u64,
 }
 
@@ -73,6 +74,7 @@ pub fn write_asks(asks: &Asks) -> Slice {
         gone: narrow(ask.gone),
         want: ask.want,
         least: ask.least,
+        long: ask.is_long,
         sent: ask.sent.0,
     };
     let raw: Vec<WireAsk> = asks.iter().map(raw).collect();
@@ -101,11 +103,13 @@ pub fn read_asks(payload: &Slice) -> Option<Asks> {
             gone: raw.gone.into(),
             want: raw.want,
             least: raw.least,
+            is_long: raw.long,
             sent: Time(raw.sent),
         };
         (limit < BUCKETS).then_some((limit, ask))
     };
-    if raw.len() > BUCKETS {
+    // Of each limit one, and one of a holder that gives back all that it has.
+    if raw.len() > 2 * BUCKETS {
         return None;
     }
     raw.into_iter().map(ask).collect()

@@ -33,7 +33,7 @@ pub struct LimitPeak {
 pub struct Limit {
     /// Operations or bytes a second.
     pub rate: u64,
-    /// How many at once after a pause; null, where it is set: what comes in within a tenth of a second, and one piece of I/O.
+    /// How many at once after a pause; null, where it is set: what comes in within a tenth of a second, and two pieces of I/O.
     pub burst: Option<u64>,
     /// A higher rate for a while; null: none.
     pub peak: Option<LimitPeak>,

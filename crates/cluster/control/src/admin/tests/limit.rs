@@ -49,7 +49,7 @@ fn what_cannot_be_kept_is_refused_and_named() {
     assert!(
         refused
             .to_string()
-            .contains("iops: of a rate of 1000 a second the burst must be at least 101"),
+            .contains("iops: of a rate of 1000 a second the burst must be at least 102"),
         "{refused}"
     );
     set_limits(&meta, "db", |limits| iops(limits, 0, 100)).unwrap_err();
