@@ -273,6 +273,7 @@ pub const LIMITS: &[&str] = &[
     "limits.cleared",
     "limits.held",
     "limits.passed",
+    "limits.passed_by_long_leases",
     "node.killed",
     "node.frozen",
 ];

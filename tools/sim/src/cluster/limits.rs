@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What was lent has lapsed by then, by whichever clock.
-const LAPSED: Duration = Duration::from_millis(100);
+const LAPSED: Duration = Duration::from_millis(1_200);
 /// The streams of chance.
 const LIMITS: u64 = 82;
 const PARTS: i128 = 1_000_000_000;
@@ -171,6 +171,7 @@ impl Cluster {
             return Ok(());
         };
         let found = gate.counts().find(|(of, _)| *of == id).map(|(_, counts)| counts);
+        let is_long = gate.is_long(id);
         let epoch = gate.limits(id).map_or(0, |(_, epoch)| epoch.0);
         let now = self.world.now();
         let open = self.nodes[member].each_core().nth(core);
@@ -206,6 +207,9 @@ impl Cluster {
             true => "limits.passed_by_deposed",
             false => "limits.passed",
         });
+        if is_long {
+            self.coverage.hit("limits.passed_by_long_leases");
+        }
         let Some(place) = too_much else { return Ok(()) };
         Err(format!(
             "more has passed of {} than rate x time + burst of {:?}, with {passed:?} at node {} core {core} under owner {epoch}",

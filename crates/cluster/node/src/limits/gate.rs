@@ -390,6 +390,12 @@ impl Gate {
         Some((limits, epoch.unwrap_or_default()))
     }
 
+    /// Are long leases asked for?
+    #[must_use]
+    pub fn is_long(&self, volume: VolumeId) -> bool {
+        self.volumes.get(&volume).is_some_and(|held| held.is_long)
+    }
+
     /// The limited volumes, in order, and what became of their I/O here.
     pub fn counts(&self) -> impl Iterator<Item = (VolumeId, Counts)> {
         let counts = |id: &VolumeId| self.volumes.get(id).map_or_else(Counts::default, Held::counts);
