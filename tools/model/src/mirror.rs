@@ -114,7 +114,7 @@ pub enum Role {
     Secondary,
     /// It is made what its point is.
     Promoting,
-    /// It has heard of a later epoch.
+    /// It has heard of a later epoch, and has what the other end has not.
     Deposed,
 }
 
@@ -239,11 +239,11 @@ pub enum Action {
     TakeBack(usize),
     /// It is what it is to begin with.
     Ready(usize),
-    /// It hears of a later epoch, and closes.
+    /// It hears of a later epoch, and closes: it was not demoted, or the other end has not got its last point.
     Depose(usize),
     /// What was deposed is to follow.
     Resync(usize),
-    /// A secondary goes over to a later epoch.
+    /// A secondary whose point the other end has goes over to a later epoch.
     Follow(usize),
     /// Its oldest point is lost.
     Lose(usize),

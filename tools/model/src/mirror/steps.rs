@@ -227,9 +227,11 @@ impl Mirror {
             Action::Ready(one) => self.ready(s, one),
             Action::Depose(one) => {
                 let end = &mut s.ends[one];
-                let serves = !matches!(end.record.role, Role::Secondary | Role::Deposed);
-                let may = serves && end.seen.epoch > end.record.epoch;
-                (end.record.role, end.was_deposed) = (Role::Deposed, true);
+                // What the other one has not got may be all that there is of it.
+                let follows = end.record.role == Role::Secondary && end.is_known();
+                let may = !follows && end.record.role != Role::Deposed && end.seen.epoch > end.record.epoch;
+                end.leave();
+                (end.record.role, end.record.handed, end.was_deposed) = (Role::Deposed, false, true);
                 may
             }
             Action::Resync(one) => {
@@ -259,7 +261,8 @@ impl Mirror {
                 let end = &mut s.ends[one];
                 let seen = end.seen;
                 let serves = seen.role == Role::Primary || seen.handed;
-                let may = end.record.role == Role::Secondary && serves && seen.epoch > end.record.epoch;
+                let follows = end.record.role == Role::Secondary && end.is_known();
+                let may = follows && serves && seen.epoch > end.record.epoch;
                 end.leave();
                 (end.record.epoch, end.record.handed) = (seen.epoch, false);
                 may
@@ -292,6 +295,11 @@ impl Mirror {
 }
 
 impl End {
+    /// Has the other end the point that this one is at? One that is at none has nothing to lose.
+    fn is_known(&self) -> bool {
+        self.record.point.is_none() || self.seen.has.contains(&self.record.point)
+    }
+
     /// It is to be promoted, in this epoch.
     fn begin(&mut self, epoch: u8) {
         self.leave();
