@@ -28,6 +28,8 @@ pub const NOT_LOST: &str =
     "the end that may be written has all that was acknowledged, unless a forced promotion was said";
 /// Never two.
 pub const ONE_END: &str = "one end may be written, unless a forced promotion was said";
+/// Nothing is thrown away.
+pub const KEPT: &str = "what one end alone has goes by an operator's word only";
 /// Fail-over in order.
 pub const MOVED: &str = "the other end is promoted in order, and written to";
 /// And back.
@@ -71,6 +73,8 @@ pub enum Rule {
     Closed,
     /// Who follows without a common point has no point until all was copied.
     Whole,
+    /// An end whose point the other one has not got waits for an operator's word.
+    Waits,
 }
 
 /// The rules, and the size.
@@ -194,6 +198,8 @@ pub struct State {
     pub losses: u8,
     /// What began was no moment.
     pub mixed: bool,
+    /// An end has followed by itself, and had what the other one had not.
+    pub given_up: bool,
     /// What has been seen.
     pub moved: [bool; TWO],
     pub back: bool,
@@ -379,6 +385,8 @@ impl Model for Mirror {
             Property::always(ONE_END, |_, s: &State| {
                 s.said || s.ends.iter().any(|end| end.open == [false; TWO])
             }),
+            // Where points are lost, what was there may be there no more.
+            Property::always(KEPT, |_, s: &State| !s.given_up || s.losses > 0),
             Property::sometimes(MOVED, |_, s: &State| s.moved[1] && s.forces == 0),
             Property::sometimes(MOVED_BACK, |_, s: &State| s.moved == [true; TWO] && s.forces == 0),
             Property::sometimes(TAKEN_BACK, |_, s: &State| s.back && s.moved[0] && s.forces == 0),

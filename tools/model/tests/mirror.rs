@@ -3,8 +3,8 @@
 use amita_model::explore::{Seen, explore};
 use amita_model::graph::Graph;
 use amita_model::mirror::{
-    Action, BY_DIFFERENCE, FORCED, HEALED, MOVED, MOVED_BACK, Mirror, NOT_LOST, ONE_END, ONE_MOMENT, PROMOTED, Role,
-    Rule, State, TAKEN_BACK,
+    Action, BY_DIFFERENCE, FORCED, HEALED, KEPT, MOVED, MOVED_BACK, Mirror, NOT_LOST, ONE_END, ONE_MOMENT, PROMOTED,
+    Role, Rule, State, TAKEN_BACK,
 };
 
 /// Nothing but writes and a point.
@@ -186,10 +186,11 @@ fn each_rule_is_needed() {
         (Rule::AtLast, order, NOT_LOST),
         (Rule::Declined, order, ONE_END),
         (Rule::Word, order, ONE_END),
-        (Rule::Epochs, both, NOT_LOST),
+        (Rule::Epochs, both, KEPT),
         (Rule::Common, force, ONE_MOMENT),
         (Rule::Closed, force, ONE_END),
         (Rule::Whole, lost, NOT_LOST),
+        (Rule::Waits, both, KEPT),
     ];
     for (rule, size, broken) in rules {
         let seen = Graph::until_broken(size.without(rule)).seen();

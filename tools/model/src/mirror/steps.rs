@@ -261,10 +261,13 @@ impl Mirror {
                 let end = &mut s.ends[one];
                 let seen = end.seen;
                 let serves = seen.role == Role::Primary || seen.handed;
-                let follows = end.record.role == Role::Secondary && end.is_known();
+                let follows = end.record.role == Role::Secondary && (end.is_known() || !self.keeps(Rule::Waits));
                 let may = follows && serves && seen.epoch > end.record.epoch;
                 end.leave();
                 (end.record.epoch, end.record.handed) = (seen.epoch, false);
+                let point = end.record.point.and_then(|key| end.place(key));
+                let point = point.map(|place| end.points[place]);
+                s.given_up |= may && point.is_some_and(|set| !s.ends[1 - one].has_been(set));
                 may
             }
             _ => false,
@@ -298,6 +301,12 @@ impl End {
     /// Has the other end the point that this one is at? One that is at none has nothing to lose.
     fn is_known(&self) -> bool {
         self.record.point.is_none() || self.seen.has.contains(&self.record.point)
+    }
+
+    /// Is one of its points this?
+    fn has_been(&self, set: Set) -> bool {
+        let there = self.record.has.iter().zip(self.points);
+        there.filter(|(key, _)| key.is_some()).any(|(_, found)| found == set)
     }
 
     /// It is to be promoted, in this epoch.
