@@ -15,6 +15,7 @@ mod copies;
 mod data;
 mod day2;
 mod demo;
+mod encryption;
 mod exports;
 mod failures;
 mod healing;

@@ -80,10 +80,12 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, copy_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
-pub use keys::DataKeys;
+pub use keys::{DataKeys, KeyStatus, Rewrap, Rewrapped, rewrap_keys, volume_keys};
 pub use limit::{limits, set_limits};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
-pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun};
+pub use lun::{
+    LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
+};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, namespaces_of,

@@ -114,6 +114,15 @@ impl Pending {
 }
 
 impl Work {
+    /// Does what the volume holds go with it, or with its answer?
+    #[must_use]
+    pub fn carries_data(&self) -> bool {
+        matches!(
+            self,
+            Work::Io(Op::Read { .. } | Op::Write { .. } | Op::CompareAndWrite { .. })
+        )
+    }
+
     /// Does it change what the volume holds?
     #[must_use]
     pub fn writes(&self) -> bool {

@@ -38,6 +38,7 @@ pub mod token;
 pub mod trace;
 pub mod usage;
 pub mod view;
+pub mod volume_keys;
 mod wishes;
 mod worker;
 

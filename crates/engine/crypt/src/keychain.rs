@@ -62,13 +62,22 @@ pub enum OpenError {
     },
 }
 
+/// Why the keys of a ring are not given out now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotNow {
+    /// They are being fetched: to be asked for again in a moment.
+    Coming,
+    /// Not all of them are to be had: which, and why, for people.
+    Missing(String),
+}
+
 /// Who has the data keys of a process, unwrapped.
 pub trait Keys: fmt::Debug + Send + Sync {
-    /// Those of a ring. It never waits: what is not there may be on its way, and is asked for again later.
+    /// Those of a ring. It never waits: what is not there is fetched meanwhile, and asked for again.
     ///
     /// # Errors
-    /// Not all of them are here: which, and why, for people.
-    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, String>;
+    /// They are not here, or not yet.
+    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, NotNow>;
 }
 
 /// Keys that work, by the generations that they begin with.

@@ -32,7 +32,7 @@ pub use amita_types::map::{BadRing, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS};
 pub use amita_types::message::Run;
 pub use cipher::{BlockCipher, Place};
 pub use key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
-pub use keychain::{Keychain, Keys, MissingKeys, OpenError, SealError};
+pub use keychain::{Keychain, Keys, MissingKeys, NotNow, OpenError, SealError};
 pub use provider::passphrase::{BadPassphrase, Cost, Passphrase};
 pub use provider::sealed_file::{PURPOSE, SealedFile};
 pub use provider::transit::{BadTransit, Transit, TransitError};

@@ -40,6 +40,16 @@ pub enum Algorithm {
     Aes256Xts,
 }
 
+impl Algorithm {
+    /// Its name in records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Aes256Xts => "aes-256-xts",
+        }
+    }
+}
+
 /// Whose a data key is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Binding {

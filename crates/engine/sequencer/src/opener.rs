@@ -22,7 +22,7 @@ mod set;
 
 use crate::faults::{Fault, Faults};
 use crate::io::{CallId, Opened};
-use amita_crypt::{Keychain, Keys};
+use amita_crypt::{Keychain, Keys, NotNow};
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_types::map;
@@ -71,6 +71,8 @@ pub struct OpenerConfig {
     pub meta_pause: Duration,
     /// Who has the keys of encrypted volumes; none: they stay closed.
     pub keys: Option<Arc<dyn Keys>>,
+    /// How long keys may be fetched.
+    pub keys_timeout: Duration,
     /// Rules that are switched off to show that tests notice.
     pub faults: Faults,
 }
@@ -89,6 +91,7 @@ impl OpenerConfig {
             meta_timeout: Duration::from_secs(3),
             meta_pause: Duration::from_millis(20),
             keys: None,
+            keys_timeout: Duration::from_secs(10),
             faults: Faults::NONE,
         }
     }
@@ -218,6 +221,10 @@ pub struct Opener {
     /// The step's call is made again at this time, because it failed.
     retry: Option<Time>,
     give_up: Time,
+    /// The time of what is being handled.
+    now: Time,
+    /// Keys that are being fetched are waited for until then.
+    keys_until: Option<Time>,
     /// An owner that lives is waited for until then.
     owner_until: Option<Time>,
     rounds: u32,
@@ -246,6 +253,8 @@ impl Opener {
     pub fn new(config: OpenerConfig, id_base: u64, now: Time) -> Opener {
         let mut opener = Opener {
             give_up: now.plus(config.meta_timeout),
+            now,
+            keys_until: None,
             owner_until: (config.consent == Consent::Asked)
                 .then_some(config.owner_patience)
                 .flatten()
@@ -295,6 +304,7 @@ impl Opener {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
+        self.now = now;
         match self.step {
             // A move is no reason to take a volume by force.
             Step::Owner { until } if now >= until && self.config.consent == Consent::HandOver => {
@@ -373,6 +383,7 @@ impl Opener {
             return;
         }
         self.call = None;
+        self.now = now;
         match result {
             Ok(reply) => {
                 self.give_up = now.plus(self.config.meta_timeout);
@@ -535,7 +546,11 @@ impl Opener {
                     self.volume = Some((volume, value.mod_revision));
                     true
                 }
-                Err(why) => {
+                Err(NotNow::Coming) => {
+                    self.await_keys(volume.name);
+                    false
+                }
+                Err(NotNow::Missing(why)) => {
                     let volume = volume.name;
                     self.end(Err(OpenError::Locked { volume, why }));
                     false
@@ -551,14 +566,31 @@ impl Opener {
 
     /// The keys of the volume, if it is encrypted. Before anybody is asked to let go of it: who cannot read it does not take it from one
     /// who can.
-    fn keys_of(&self, volume: &map::Volume) -> Result<Option<Arc<Keychain>>, String> {
+    fn keys_of(&self, volume: &map::Volume) -> Result<Option<Arc<Keychain>>, NotNow> {
         let Some(ring) = &volume.keys else {
             return Ok(None);
         };
+        if let Some(held) = self.keys.as_ref().filter(|held| held.ring() == ring) {
+            return Ok(Some(held.clone()));
+        }
         match &self.config.keys {
             Some(keys) => keys.keychain(ring).map(Some),
-            None => Err("this program was given nothing that opens data keys".to_owned()),
+            None => Err(NotNow::Missing(
+                "this program was given no keys for volumes (`--volume-keys FILE`)".to_owned(),
+            )),
         }
+    }
+
+    /// The record is read again when keys may have come: what was read of it may be old by then.
+    fn await_keys(&mut self, volume: String) {
+        let until = *self.keys_until.get_or_insert(self.now.plus(self.config.keys_timeout));
+        if self.now >= until {
+            let why = "its keys are still being fetched; try again".to_owned();
+            return self.end(Err(OpenError::Locked { volume, why }));
+        }
+        self.rounds = 0;
+        self.step = Step::Volume;
+        self.retry = Some(self.now.plus(self.config.meta_pause));
     }
 
     fn volume_read(&mut self, value: Option<&KeyValue>) {

@@ -326,6 +326,8 @@ impl Node {
             stores: setup.stores,
             links_per_peer: setup.links_per_peer,
             dials_others: true,
+            // As clusters with encrypted volumes have them; what is held against keys here is what goes to stores.
+            secret_links: true,
             refused_for: setup.refused_for,
             stale_after: std::time::Duration::from_secs(1),
             nvme: amita_nvme::Config {

@@ -6,7 +6,7 @@
 use crate::random::Random;
 use crate::stamp;
 use amita_control::admin::DataKeys;
-use amita_crypt::{Binding, DataKey, Keychain, Keys, Provider, SealedFile, WrappedKey, Zeroizing};
+use amita_crypt::{Binding, DataKey, Keychain, Keys, NotNow, Provider, SealedFile, WrappedKey, Zeroizing};
 use amita_fabric::Message;
 use amita_types::layout::mix;
 use amita_types::map::{KeyName, KeyNumber, KeyRing};
@@ -166,7 +166,7 @@ impl Sealed {
             return Ok(payload.to_vec());
         };
         let mut plain = vec![0; payload.len()];
-        let keys = self.keychain(&ring)?;
+        let keys = self.keychain(&ring).map_err(|why| format!("{why:?}"))?;
         keys.open(place, runs, payload, &mut plain)
             .map_err(|why| why.to_string())?;
         Ok(plain)
@@ -201,7 +201,7 @@ fn blocks(body: &RequestBody) -> (ChunkIndex, Vec<(BlockIndex, Version)>) {
 }
 
 impl Keys for Sealed {
-    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, String> {
+    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, NotNow> {
         let newest = ring.newest().key;
         self.state().rings.insert(newest.image, ring.clone());
         let names = ring.eras().iter().map(|era| era.key);
@@ -210,7 +210,7 @@ impl Keys for Sealed {
             false => (name, self.key(name)),
         };
         let keychain = Keychain::new(ring, names.map(made).collect());
-        keychain.map(Arc::new).map_err(|why| why.to_string())
+        keychain.map(Arc::new).map_err(|why| NotNow::Missing(why.to_string()))
     }
 }
 

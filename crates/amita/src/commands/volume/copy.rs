@@ -8,8 +8,9 @@ mod run;
 pub use run::Copies;
 
 use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, CopyWish};
+use amita_control::admin::{self, CopyWish, DataKeys};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::table::print;
@@ -39,6 +40,11 @@ pub struct Arguments {
     /// Read at most so many bytes a second: with K, M, G
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub limit_rate: Option<u64>,
+    /// The copy is encrypted, also where its source is not. Where that is, it is in any case
+    #[arg(long)]
+    pub encrypted: bool,
+    #[command(flatten)]
+    pub keys: super::key::FileArgument,
     /// Do not wait for the end, only until it is settled of which moment the copy is
     #[arg(long)]
     pub no_wait: bool,
@@ -72,14 +78,20 @@ fn job_of(copying: &Copying) -> String {
     format!("copy-{}", copying.volume)
 }
 
-pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
+pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
+    let keys = match arguments.encrypted {
+        true => Some(arguments.keys.needed(endpoints)?),
+        false => arguments.keys.given(endpoints),
+    };
     let wish = CopyWish {
         of: &arguments.of,
         name,
         pool: &arguments.pool,
         snapshots: arguments.snapshots,
         limit_bytes_per_s: arguments.limit_rate,
+        encrypted: arguments.encrypted,
+        keys: keys.as_ref().map(|file| file as &dyn DataKeys),
         now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
     };
     let asked = metadata.act(Action::VolumeCopy, name, |meta| admin::copy_volume(meta, &wish));

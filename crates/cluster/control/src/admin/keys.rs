@@ -3,13 +3,18 @@
 //! `docs/decisions/078-blocks-are-encrypted-by-place-and-version.md`).
 
 use super::subsystem::unchanged;
-use super::{Result, list};
+use super::volume::find_volume;
+use super::{Result, get, list};
 use amita_crypt::{Binding, WrappedKey};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, ENCRYPTION_SINCE, KeyName, KeyNumber, KeyRing, Volume};
 use amita_types::{Generation, VolumeId};
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// What is said where a key is needed, and nobody is there who makes one.
+const NO_MAKER: &str = "it is encrypted, and nothing here makes the key that it needs: give the command the cluster's volume keys                         (`--volume-keys FILE`), or ask a node that has them (`--by-api`)";
 
 /// Makes data keys, and wraps them for the metadata.
 pub trait DataKeys: fmt::Debug {
@@ -42,7 +47,7 @@ impl NewKey {
                  first (`amita cluster finalize`)"
             ));
         }
-        let keys = keys.ok_or("it is encrypted, and nothing here makes the key that it needs")?;
+        let keys = keys.ok_or(NO_MAKER)?;
         let name = KeyName {
             volume,
             image,
@@ -88,6 +93,138 @@ impl NewKey {
             lease: None,
         });
     }
+}
+
+/// What makes the keys of an encrypted volume.
+///
+/// # Errors
+/// Nothing does.
+pub(super) fn maker(keys: Option<&dyn DataKeys>) -> std::result::Result<&dyn DataKeys, String> {
+    keys.ok_or_else(|| NO_MAKER.to_owned())
+}
+
+/// A data key that a volume is read by, for people. What it is stands nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyStatus {
+    /// Of which image: the volume's own, or one that it was cloned from, or what it was before it was reverted.
+    pub image: VolumeId,
+    /// Its number among those of the image.
+    pub number: KeyNumber,
+    /// From this generation on blocks have it.
+    pub from: Generation,
+    /// The volume is written with it.
+    pub newest: bool,
+    /// What blocks are encrypted by; none: its record is gone, or cannot be read.
+    pub algorithm: Option<&'static str>,
+    /// What tells it from any other key.
+    pub check: Option<String>,
+    /// What has wrapped it.
+    pub wrapped_by: Option<String>,
+    /// Why nothing is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ails: Option<String>,
+}
+
+/// The data keys of a volume, from the oldest on; none: it is not encrypted.
+///
+/// # Errors
+/// No such volume; the metadata is away.
+pub fn volume_keys(meta: &dyn Transact, name: &str) -> Result<Vec<KeyStatus>> {
+    let (volume, _) = find_volume(meta, name)?;
+    let Some(ring) = &volume.keys else {
+        return Ok(Vec::new());
+    };
+    let keys = ring.eras().iter().map(|era| map::secret_key(era.key));
+    let reply = meta.txn(&Call {
+        then: keys.map(|key| Op::Get { key }).collect(),
+        ..Call::default()
+    })?;
+    let newest = ring.newest();
+    let status = |(at, era): (usize, &map::Era)| {
+        let read = match reply.value(at) {
+            None => Err("it was erased".to_owned()),
+            Some(found) => read_key(&found.value),
+        };
+        let (found, ails) = match read {
+            Ok(found) => (Some(found), None),
+            Err(why) => (None, Some(why)),
+        };
+        KeyStatus {
+            image: era.key.image,
+            number: era.key.number,
+            from: era.from,
+            newest: *era == newest,
+            algorithm: found.as_ref().map(|found| found.algorithm().name()),
+            check: found.as_ref().map(|found| found.check_value().to_string()),
+            wrapped_by: found.as_ref().map(WrappedKey::wrapped_by),
+            ails,
+        }
+    };
+    Ok(ring.eras().iter().enumerate().map(status).collect())
+}
+
+fn read_key(bytes: &[u8]) -> std::result::Result<WrappedKey, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "its record is no text".to_owned())?;
+    WrappedKey::parse(text).map_err(|why| why.to_string())
+}
+
+/// What came of wrapping data keys again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Rewrapped {
+    /// So many are wrapped by another key-encryption key than before.
+    pub wrapped: usize,
+    /// So many were wrapped by that one already.
+    pub same: usize,
+    /// Records that stay as they are, and why.
+    pub failed: Vec<String>,
+}
+
+/// Wraps a data key again.
+pub type Rewrap<'a> = &'a dyn Fn(&Binding, &WrappedKey) -> std::result::Result<WrappedKey, String>;
+
+/// Wraps all data keys of the cluster again, each by a compare-and-set of its record: the keys stay, and with them every block.
+///
+/// # Errors
+/// The metadata is away or refuses. What was done until then stays.
+pub fn rewrap_keys(meta: &dyn Transact, rewrap: Rewrap<'_>) -> Result<Rewrapped> {
+    let reply = meta.txn(&Call::prefix(format!("{}secrets/", map::PREFIX)))?;
+    let mut all = Rewrapped::default();
+    for found in reply.values(0) {
+        let again = read_key(&found.value).and_then(|old| {
+            let binding = old.binding().clone();
+            match map::secret_key(binding.key) == found.key {
+                true => Ok((rewrap(&binding, &old)?, old)),
+                false => Err(format!(
+                    "it is the record of data key {}, and was moved here",
+                    binding.key
+                )),
+            }
+        });
+        let (new, old) = match again {
+            Ok(again) => again,
+            Err(why) => {
+                all.failed.push(format!("{}: {why}", found.key));
+                continue;
+            }
+        };
+        if new.wrapped_by() == old.wrapped_by() {
+            all.same += 1;
+            continue;
+        }
+        let call = Call::put_if(found.key.clone(), found.mod_revision, new.to_text().into_bytes());
+        match meta.txn(&call)?.succeeded {
+            true => all.wrapped += 1,
+            // Its volume went meanwhile, or somebody else has wrapped it.
+            false => match get::<serde_json::Value>(meta, &found.key)? {
+                None => {}
+                Some(_) => {
+                    let why = "it was changed meanwhile; wrap again";
+                    all.failed.push(format!("{}: {why}", found.key));
+                }
+            },
+        }
+    }
+    Ok(all)
 }
 
 /// The records of those of a volume's keys that no other volume can read by, when it goes for good. Whoever makes a clone raises what the

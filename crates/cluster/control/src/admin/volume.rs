@@ -97,16 +97,17 @@ pub fn make_encrypted_volume(
     make(meta, name, pool, size_bytes, about, Some(keys), &|_| Vec::new())
 }
 
-/// The same, not encrypted, and with it what `more` says, in one transaction.
+/// The same, encrypted where these are given, and with it what `more` says, in one transaction.
 pub(super) fn make_volume_and(
     meta: &dyn Transact,
     name: &str,
     pool: &str,
     size_bytes: u64,
     about: Option<&map::About>,
+    keys: Option<&dyn DataKeys>,
     more: &dyn Fn(&Volume) -> Vec<Op>,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, None, more)
+    make(meta, name, pool, size_bytes, about, keys, more)
 }
 
 fn make(

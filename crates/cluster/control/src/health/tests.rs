@@ -82,6 +82,8 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
         labels: std::collections::BTreeMap::new(),
         protected: false,
         import: None,
+        encrypted: false,
+        locked: None,
         shrink: None,
         flatten: None,
         parent: None,
@@ -253,6 +255,7 @@ fn what_keeps_hosts_from_their_data_is_never_ok() {
         (Failing::Writes, "writes-fail"),
         (Failing::Reads, "reads-fail"),
         (Failing::Opening, "opening-fails"),
+        (Failing::Locked, "volume-locked"),
     ] {
         let trouble = |volume| Trouble {
             volume: VolumeId(volume),

@@ -3,7 +3,7 @@
 
 use super::client::plain;
 use super::world::{World, volume_id};
-use amita_crypt::{DataKey, Keychain, Keys};
+use amita_crypt::{DataKey, Keychain, Keys, NotNow};
 use amita_testkit::Random;
 use amita_types::map::{KeyName, KeyNumber, KeyRing};
 use amita_types::message::{Request, RequestBody};
@@ -25,7 +25,7 @@ pub struct Seen(BTreeMap<Tweak, Content>);
 pub struct Given(pub Arc<Keychain>);
 
 impl Keys for Given {
-    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, String> {
+    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, NotNow> {
         assert_eq!(ring, self.0.ring(), "nothing changes it here");
         Ok(self.0.clone())
     }

@@ -5,7 +5,7 @@ use super::jobs::Job;
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
-use amita_control::admin::{self, CopyWish};
+use amita_control::admin::{self, CopyWish, DataKeys};
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
@@ -34,6 +34,10 @@ pub struct NewCopy {
     pub snapshots: bool,
     /// At most so many bytes a second are read; without it as many as can be. 65536 are the fewest.
     pub limit_bytes_per_second: Option<u64>,
+    /// It is encrypted, also where its source is not; where that is, it is in any case. The node that is asked has to have the cluster's volume
+    /// keys then.
+    #[serde(default)]
+    pub encrypted: bool,
 }
 
 /// Makes a volume that is to be a copy of this one, in any pool, while hosts go on using this one. It is begun, and not waited for.
@@ -50,6 +54,7 @@ async fn copy(
     Names(name): Names<String>,
     Body(wanted): Body<NewCopy>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
+    let keys = api.data_keys();
     let begun = api.act(asker, Action::VolumeCopy, wanted.name.clone(), move |meta| {
         let of = match &wanted.snapshot {
             Some(snapshot) => format!("{name}@{snapshot}"),
@@ -61,6 +66,8 @@ async fn copy(
             pool: &wanted.pool,
             snapshots: wanted.snapshots,
             limit_bytes_per_s: wanted.limit_bytes_per_second,
+            encrypted: wanted.encrypted,
+            keys: keys.as_deref().map(|keys| keys as &dyn DataKeys),
             now: now(),
         };
         let copying = admin::copy_volume(meta, &wish)?;

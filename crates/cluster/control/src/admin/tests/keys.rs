@@ -256,3 +256,110 @@ fn the_longest_ring_goes_at_once() {
     delete_volume(&meta, "db", true, 9, &mut || false).unwrap();
     assert_eq!(secrets(&meta), [] as [u64; 0]);
 }
+
+#[test]
+fn a_copy_of_an_encrypted_volume_is_encrypted() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    snap(&meta, "db", 4);
+    create_volume(&meta, "open", "main", 1 << 30).unwrap();
+    let maker = Maker::default();
+    let wish = CopyWish {
+        of: "db@s1",
+        name: "copy",
+        pool: "main",
+        snapshots: false,
+        limit_bytes_per_s: None,
+        encrypted: false,
+        keys: None,
+        now: Duration::from_secs(9),
+    };
+    let refused = copy_volume(&meta, &wish).unwrap_err();
+    assert!(refused.to_string().contains("--volume-keys"), "{refused}");
+    assert!(
+        volume(&meta, "copy").is_err(),
+        "what it holds is never kept in the clear"
+    );
+    let keys = Some(&maker as &dyn DataKeys);
+    copy_volume(&meta, &CopyWish { keys, ..wish.clone() }).unwrap();
+    let made = volume(&meta, "copy").unwrap();
+    assert_eq!(made.keys, Some(KeyRing::new(first_key(made.id.0, made.id.0))));
+    // Who has keys encrypts nothing unasked.
+    snap(&meta, "open", 2);
+    let of_open = CopyWish {
+        of: "open@s1",
+        name: "clear",
+        keys,
+        ..wish.clone()
+    };
+    copy_volume(&meta, &of_open).unwrap();
+    assert_eq!(volume(&meta, "clear").unwrap().keys, None);
+    let now = CopyWish {
+        name: "sealed",
+        encrypted: true,
+        ..of_open
+    };
+    copy_volume(&meta, &now).unwrap();
+    assert!(volume(&meta, "sealed").unwrap().keys.is_some());
+}
+
+#[test]
+fn keys_are_listed_and_wrapped_again() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    create_volume(&meta, "open", "main", 1 << 30).unwrap();
+    snap(&meta, "db", 4);
+    clone(&meta, ("db", "s1"), "copy").unwrap();
+    assert!(volume_keys(&meta, "open").unwrap().is_empty());
+    let before = volume_keys(&meta, "copy").unwrap();
+    let of: Vec<_> = before.iter().map(|key| (key.image.0, key.from.0, key.newest)).collect();
+    assert_eq!(of, [(1, 0, false), (3, 5, true)]);
+    let newer = SealedFile::new(vec![Zeroizing::new([8; 32]), Zeroizing::new([7; 32])]).unwrap();
+    let newer = std::cell::RefCell::new(newer);
+    let rewrap = |binding: &Binding, wrapped: &WrappedKey| {
+        let key = newer
+            .borrow_mut()
+            .unwrap(binding, wrapped)
+            .map_err(|why| why.to_string())?;
+        let key = key.done().ok_or("nobody is asked")?;
+        let again = newer
+            .borrow_mut()
+            .wrap(binding, &key, &mut |bytes| bytes.fill(1))
+            .map_err(|why| why.to_string())?;
+        again.done().ok_or_else(|| "nobody is asked".to_owned())
+    };
+    let done = rewrap_keys(&meta, &rewrap).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (2, 0, 0));
+    let after = volume_keys(&meta, "copy").unwrap();
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before.check, after.check, "the data key stays");
+        assert_ne!(before.wrapped_by, after.wrapped_by);
+    }
+    let done = rewrap_keys(&meta, &rewrap).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (0, 2, 0));
+    // What does not open stays as it is, and is named; so does one that is gone.
+    meta.txn(&Call::put(map::secret_key(first_key(1, 1)), b"{}".to_vec()))
+        .unwrap();
+    let done = rewrap_keys(&meta, &rewrap).unwrap();
+    assert_eq!((done.same, done.failed.len()), (1, 1));
+    assert!(done.failed[0].contains("secrets/1/1"), "{:?}", done.failed);
+    let key = map::secret_key(first_key(3, 3));
+    let gone = Call {
+        then: vec![Op::Delete { key }],
+        ..Call::default()
+    };
+    meta.txn(&gone).unwrap();
+    let left = volume_keys(&meta, "copy").unwrap();
+    assert!(left.iter().all(|key| key.ails.is_some()), "{left:?}");
+}
+
+#[test]
+fn blocks_of_encrypted_volumes_are_whole_for_whoever_does_not_say() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    create_volume(&meta, "open", "main", 1 << 30).unwrap();
+    snap(&meta, "db", 4);
+    let usual = |of: &str| usual_block_bytes(&meta, of).unwrap();
+    assert_eq!((usual("db"), usual("db@s1"), usual("open")), (4096, 4096, 512));
+    assert!(usual_block_bytes(&meta, "none").is_err());
+}

@@ -1,17 +1,18 @@
 //! Encrypted volumes, whose keys an opener must have before it asks anybody for them.
 
 use super::*;
-use amita_crypt::DataKey;
+use amita_crypt::{DataKey, NotNow};
 use amita_types::map::{KeyName, KeyNumber, KeyRing};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Has the keys of this ring alone.
 #[derive(Debug)]
 struct Has(KeyRing);
 
 impl Keys for Has {
-    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, String> {
+    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, NotNow> {
         if *ring != self.0 {
-            return Err("its key is in Vault, which is sealed".to_owned());
+            return Err(NotNow::Missing("its key is in Vault, which is sealed".to_owned()));
         }
         let mut byte = 0;
         let keys = ring.eras().iter().map(|era| {
@@ -23,6 +24,22 @@ impl Keys for Has {
             (era.key, key)
         });
         Ok(Arc::new(Keychain::new(ring, keys.collect()).unwrap()))
+    }
+}
+
+/// Has them when it was asked so often.
+#[derive(Debug)]
+struct Fetches(Has, AtomicU32);
+
+impl Keys for Fetches {
+    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, NotNow> {
+        match self.1.load(Ordering::Relaxed) {
+            0 => self.0.keychain(ring),
+            left => {
+                self.1.store(left - 1, Ordering::Relaxed);
+                Err(NotNow::Coming)
+            }
+        }
     }
 }
 
@@ -85,6 +102,29 @@ fn who_has_not_takes_it_from_nobody() {
         assert!(rig.asked.is_empty(), "its owner serves it");
         assert_eq!(rig.volume().generation, Generation(4), "and nobody is deposed");
     }
+}
+
+#[test]
+fn keys_that_are_fetched_are_waited_for_before_anybody_is_asked() {
+    let fetches = |times| Some(Arc::new(Fetches(Has(ring(1)), AtomicU32::new(times))) as Arc<dyn Keys>);
+    let mut rig = open(encrypted(Some(OTHER), ring(1)), fetches(30)).lives(OTHER);
+    rig.run();
+    assert!(rig.asked.is_empty() && rig.result.is_none(), "{:?}", rig.asked);
+    while rig.asked.is_empty() {
+        assert!(rig.opener.deadline().is_some(), "it is asked for again");
+        rig.pass_ms(20);
+        rig.run();
+    }
+    assert_eq!(rig.volume().generation, Generation(4), "nobody is deposed meanwhile");
+    // They never come.
+    let mut rig = open(encrypted(None, ring(1)), fetches(u32::MAX));
+    rig.run();
+    while rig.result.is_none() {
+        assert!(rig.opener.deadline().is_some(), "it is asked for again");
+        rig.pass_ms(20);
+        rig.run();
+    }
+    assert!(matches!(rig.error(), OpenError::Locked { .. }), "{:?}", rig.error());
 }
 
 #[test]
