@@ -79,7 +79,8 @@ fn a_short_matrix_by_both_clients_is_measured_written_recorded_and_compared() {
     ] {
         let row = run.rows.iter().find(|row| row.key == key);
         let row = row.unwrap_or_else(|| panic!("no row {key}:\n{said}"));
-        assert!(row.iops > 0.0 && row.cpu_total_us > 0.0, "{row:?}");
+        // Of a row that is this short the kernel may have counted no tick.
+        assert!(row.iops > 0.0 && row.cpu_total_us >= 0.0, "{row:?}");
         for latency in [row.read_us, row.write_us] {
             let latency = latency.unwrap_or_else(|| panic!("a mix has both: {row:?}"));
             assert!(
@@ -96,6 +97,7 @@ fn a_short_matrix_by_both_clients_is_measured_written_recorded_and_compared() {
         assert!(row.system_calls.is_none() && row.allocations.is_none(), "{row:?}");
         assert!(said.contains(&format!("`{key}`")), "{said}");
     }
+    assert!(run.rows.iter().any(|row| row.cpu_total_us > 0.0), "{:?}", run.rows);
     // By the clock, the rate is what was asked for, as far as it can be served.
     let loads = run.rows.iter().filter_map(|row| row.case.load.map(|load| (load, row)));
     for (load, row) in loads {
