@@ -199,7 +199,7 @@ fn what_is_encrypted_lies_nowhere_in_the_clear_and_waits_for_its_keys() {
     std::fs::rename(&sealed.keys, &away).expect("the keys are taken away");
     sealed.world.cluster.start_nodes().expect("nodes start without keys");
     sealed.expect(0, VOLUME, &open);
-    let why = sealed.try_open(0, SECRET).err().expect("it has no keys").to_string();
+    let why = sealed.try_open(0, SECRET).expect_err("it has no keys").to_string();
     assert!(why.contains("encrypted") && why.contains("volume keys"), "{why}");
     eventually("the volume says that it waits, and why", || {
         assert!(sealed.try_open(0, SECRET).is_err(), "it has no keys");

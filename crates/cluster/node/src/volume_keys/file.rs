@@ -123,7 +123,7 @@ impl KeyFile {
     /// What it gives now: what it gave before, where it is the same.
     fn look<'a>(&self, loaded: &'a mut Option<Loaded>) -> Result<&'a mut Loaded, KeyFileError> {
         let text = read(&self.path).inspect_err(|_| *loaded = None)?;
-        if !loaded.as_ref().is_some_and(|before| *before.text == *text) {
+        if loaded.as_ref().is_none_or(|before| *before.text != *text) {
             *loaded = None;
             let providers = parse(&text)?;
             *loaded = Some(Loaded { text, providers });
