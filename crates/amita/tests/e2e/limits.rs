@@ -65,6 +65,6 @@ fn what_is_written_is_no_more_than_rate_and_burst_allow_and_limits_change_meanwh
     let said = world.amita_done(&["volume", "limit", "show", VOLUME]);
     assert!(said.contains("not limited"), "{said}");
     let wrong = world.amita(&["volume", "limit", "set", VOLUME, "--iops", "1000", "--burst", "5"]);
-    assert!(wrong.text.contains("at least 101"), "{}", wrong.text);
+    assert!(wrong.text.contains("at least 102"), "{}", wrong.text);
     world.end(&[]);
 }
