@@ -26,11 +26,11 @@ async fn a_volume_is_limited_and_what_cannot_be_kept_is_refused() {
     let write = &set.body["bandwidth"]["write"];
     assert_eq!((&write["rate"], &write["peak"]["seconds"]), (&1000.into(), &9.into()));
     // A tenth of a second of the peak, and a piece.
-    assert_eq!(write["burst"], 2_000_000 + (128 << 10));
+    assert_eq!(write["burst"], 2_000_000 + (256 << 10));
     let small = json!({ "iops": { "read": { "rate": 1000, "burst": 7 } } });
     let refused = world.ask(Operator, "PUT", path, Some(small)).await;
     let text = refused.body.to_string();
-    assert!(text.contains("read-iops") && text.contains("at least 101"), "{text}");
+    assert!(text.contains("read-iops") && text.contains("at least 102"), "{text}");
     let kept = world.ask(Viewer, "GET", path, None).await.done(200);
     assert_eq!(kept.body, set.body);
     world.ask(Viewer, "DELETE", path, None).await.is(403, "denied");
