@@ -425,7 +425,7 @@ impl Rig {
             iops: map::Measures {
                 both: Some(map::Limit {
                     rate,
-                    burst: rate / 10 + 1,
+                    burst: rate / 10 + 2,
                     peak: None,
                 }),
                 ..map::Measures::default()

@@ -87,9 +87,9 @@ impl Rig {
             passed: Vec::new(),
         };
         rig.set(limits);
-        // What nobody has asked for is empty when somebody does.
+        // What nobody has asked for is empty when somebody does, and half of it waits for the long leases of an owner before.
         rig.lender
-            .ask(ms(1_000), (VOLUME, rig.generation), true, &limits, &Asks::new());
+            .ask(ms(500), (VOLUME, rig.generation), true, &limits, &Asks::new());
         rig.now = ms(2_000);
         rig
     }
