@@ -280,6 +280,13 @@ impl SealKey {
         Ok(SealKey { keys })
     }
 
+    /// Those of these lines of a file, which has others too. None: one is of another form, or there are none.
+    #[must_use]
+    pub fn of_lines(lines: &[&str]) -> Option<SealKey> {
+        let keys: Option<Vec<One>> = lines.iter().map(|line| SealKey::line(line.trim())).collect();
+        keys.filter(|keys| !keys.is_empty()).map(|keys| SealKey { keys })
+    }
+
     fn line(line: &str) -> Option<One> {
         let encoded = line.strip_prefix(FILE_PREFIX)?.strip_suffix(':')?;
         let decoded = Zeroizing::new(STANDARD.decode(encoded).ok()?);

@@ -60,7 +60,7 @@ impl OrphanedVolumes {
             return Vec::new();
         }
         self.wanted = None;
-        let mut names = Vec::new();
+        let mut due = Vec::new();
         let mut more = false;
         let needed = deleted_parents(view);
         for volume in view.volumes() {
@@ -78,10 +78,17 @@ impl OrphanedVolumes {
                 self.tried.remove(&volume.id);
                 continue;
             }
-            if names.len() < MAX_AT_ONCE && self.tried.get(&volume.id).is_none_or(|at| *at <= now) {
-                self.tried.insert(volume.id, now.plus(LOOK_AGAIN * 2));
-                names.push(volume.name.clone());
+            let tried = self.tried.get(&volume.id).copied();
+            if tried.is_none_or(|at| at <= now) {
+                due.push((tried, volume));
             }
+        }
+        // Those that were not tried yet, and then by turns: many that do not open keep nobody else from it.
+        due.sort_by_key(|(tried, _)| *tried);
+        let mut names = Vec::new();
+        for (_, volume) in due.into_iter().take(MAX_AT_ONCE) {
+            self.tried.insert(volume.id, now.plus(LOOK_AGAIN * 2));
+            names.push(volume.name.clone());
         }
         if more {
             self.wanted = Some(now.plus(LOOK_AGAIN));

@@ -9,11 +9,12 @@
 //! stands where another belongs, does not open. `check` tells the key that opens from any other, whoever has opened it.
 
 use crate::hex::Hex;
-use crate::key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey, KeyName, KeyNumber};
+use crate::key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
 use crate::provider::passphrase::{BadPassphrase, Cost};
 use crate::provider::transit::{self, TransitError};
 use amita_types::VolumeId;
 use amita_types::capability::MAX_TENANT_BYTES;
+use amita_types::map::{KeyName, KeyNumber};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -37,6 +38,16 @@ pub enum Algorithm {
     /// AES-256-XTS of blocks, by place and version ([`BlockCipher`](crate::BlockCipher)).
     #[serde(rename = "aes-256-xts")]
     Aes256Xts,
+}
+
+impl Algorithm {
+    /// Its name in records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Aes256Xts => "aes-256-xts",
+        }
+    }
 }
 
 /// Whose a data key is.

@@ -33,6 +33,12 @@ amita_reactor::fault_switches! {
     BeginFull,
     /// Lease: a new grantor does not wait until its predecessor's leases have ended.
     BeginAtOnce,
+    /// Lease: a new grantor leaves no room for what its predecessor has lent for long.
+    ForgetLongLeases,
+    /// Lease: a new grantor lends for long before the long leases of its predecessor have ended.
+    LendLongEarly,
+    /// Lease: all that there is can be lent for long.
+    LendAllForLong,
     /// Lease: a grantor lends whether or not it still may.
     LendWithoutMandate,
     /// Lease: what stands apart for when no grantor is heard is lent as well.

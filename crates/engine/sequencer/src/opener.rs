@@ -22,6 +22,7 @@ mod set;
 
 use crate::faults::{Fault, Faults};
 use crate::io::{CallId, Opened};
+use amita_crypt::{Keychain, Keys, NotNow};
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_types::map;
@@ -29,6 +30,7 @@ use amita_types::{BLOCK_BYTES, Generation, NodeId, SetId, SnapshotId, VolumeId};
 use set::OpenSet;
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Races that are lost to other gateways before one gives up: two that take turns would go on for ever.
@@ -67,6 +69,10 @@ pub struct OpenerConfig {
     pub meta_timeout: Duration,
     /// The pause between calls to the metadata that fail.
     pub meta_pause: Duration,
+    /// Who has the keys of encrypted volumes; none: they stay closed.
+    pub keys: Option<Arc<dyn Keys>>,
+    /// How long keys may be fetched.
+    pub keys_timeout: Duration,
     /// Rules that are switched off to show that tests notice.
     pub faults: Faults,
 }
@@ -84,6 +90,8 @@ impl OpenerConfig {
             owner_patience: None,
             meta_timeout: Duration::from_secs(3),
             meta_pause: Duration::from_millis(20),
+            keys: None,
+            keys_timeout: Duration::from_secs(10),
             faults: Faults::NONE,
         }
     }
@@ -165,6 +173,13 @@ pub enum OpenError {
     /// A record that makes no sense.
     #[error("the record {key} cannot be used: {why}")]
     BadRecord { key: String, why: String },
+    /// It is encrypted, and its keys are not here; nobody was asked to let go of it.
+    #[error("volume {volume:?} is encrypted, and stays closed: {why}")]
+    Locked {
+        volume: String,
+        /// What is missing.
+        why: String,
+    },
     /// Somebody has found that the metadata is not to be believed.
     #[error("volume {volume:?} is not opened: {why}")]
     Suspect {
@@ -206,6 +221,10 @@ pub struct Opener {
     /// The step's call is made again at this time, because it failed.
     retry: Option<Time>,
     give_up: Time,
+    /// The time of what is being handled.
+    now: Time,
+    /// Keys that are being fetched are waited for until then.
+    keys_until: Option<Time>,
     /// An owner that lives is waited for until then.
     owner_until: Option<Time>,
     rounds: u32,
@@ -214,6 +233,8 @@ pub struct Opener {
     /// Who was asked last.
     last_asked: Option<(NodeId, Generation)>,
     volume: Option<(map::Volume, u64)>,
+    /// Those that its record names.
+    keys: Option<Arc<Keychain>>,
     /// What is known of the set that the volume's newest snapshot is taken for, as long as the volume's record does not say how it ended.
     set: Option<OpenSet>,
     pool: Option<map::Pool>,
@@ -232,6 +253,8 @@ impl Opener {
     pub fn new(config: OpenerConfig, id_base: u64, now: Time) -> Opener {
         let mut opener = Opener {
             give_up: now.plus(config.meta_timeout),
+            now,
+            keys_until: None,
             owner_until: (config.consent == Consent::Asked)
                 .then_some(config.owner_patience)
                 .flatten()
@@ -246,6 +269,7 @@ impl Opener {
             questions: 0,
             last_asked: None,
             volume: None,
+            keys: None,
             set: None,
             pool: None,
             raised: None,
@@ -280,6 +304,7 @@ impl Opener {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
+        self.now = now;
         match self.step {
             // A move is no reason to take a volume by force.
             Step::Owner { until } if now >= until && self.config.consent == Consent::HandOver => {
@@ -358,6 +383,7 @@ impl Opener {
             return;
         }
         self.call = None;
+        self.now = now;
         match result {
             Ok(reply) => {
                 self.give_up = now.plus(self.config.meta_timeout);
@@ -500,6 +526,12 @@ impl Opener {
                     ));
                 }
                 volume.lineage.check()?;
+                let newest = volume.keys.as_ref().map(|ring| ring.newest().from);
+                if let Some(from) = newest.filter(|from| *from > Generation(volume.generation.0.saturating_add(1))) {
+                    return Err(format!(
+                        "its newest key begins with generation {from}, which no owner has"
+                    ));
+                }
                 map::check_parents(&volume)?;
                 Ok(volume)
             });
@@ -508,16 +540,57 @@ impl Opener {
                 self.end(Err(OpenError::GenerationsUsedUp { name: volume.name }));
                 false
             }
-            Ok(volume) => {
-                self.volume = Some((volume, value.mod_revision));
-                true
-            }
+            Ok(volume) => match self.keys_of(&volume) {
+                Ok(keys) => {
+                    self.keys = keys;
+                    self.volume = Some((volume, value.mod_revision));
+                    true
+                }
+                Err(NotNow::Coming) => {
+                    self.await_keys(volume.name);
+                    false
+                }
+                Err(NotNow::Missing(why)) => {
+                    let volume = volume.name;
+                    self.end(Err(OpenError::Locked { volume, why }));
+                    false
+                }
+            },
             Err(why) => {
                 let key = self.volume_key();
                 self.end(Err(OpenError::BadRecord { key, why }));
                 false
             }
         }
+    }
+
+    /// The keys of the volume, if it is encrypted. Before anybody is asked to let go of it: who cannot read it does not take it from one
+    /// who can.
+    fn keys_of(&self, volume: &map::Volume) -> Result<Option<Arc<Keychain>>, NotNow> {
+        let Some(ring) = &volume.keys else {
+            return Ok(None);
+        };
+        if let Some(held) = self.keys.as_ref().filter(|held| held.ring() == ring) {
+            return Ok(Some(held.clone()));
+        }
+        match &self.config.keys {
+            Some(keys) => keys.keychain(ring).map(Some),
+            None => Err(NotNow::Missing(
+                "this program was given no keys for volumes (`--volume-keys FILE`)".to_owned(),
+            )),
+        }
+    }
+
+    /// The record is read again when keys may have come: what was read of it may be old by then.
+    fn await_keys(&mut self, volume: String) {
+        let until = *self.keys_until.get_or_insert(self.now.plus(self.config.keys_timeout));
+        if self.now >= until {
+            let why = "its keys are still being fetched; try again".to_owned();
+            return self.end(Err(OpenError::Locked { volume, why }));
+        }
+        self.rounds = 0;
+        self.step = Step::Volume;
+        self.retry = Some(self.now.plus(self.config.meta_pause));
     }
 
     fn volume_read(&mut self, value: Option<&KeyValue>) {
@@ -655,6 +728,16 @@ impl Opener {
     fn finish_with_groups(&mut self, reply: &Reply) {
         let (volume, volume_revision) = self.volume.take().expect("the volume's record was read first");
         let pool = self.pool.take().expect("the pool's record was read");
+        let keys = self.keys.take();
+        if let Some(era) = volume.keys.as_ref().map(map::KeyRing::newest)
+            && era.from > volume.generation
+        {
+            let (key, why) = (
+                self.volume_key(),
+                format!("its newest key begins with generation {}", era.from),
+            );
+            return self.end(Err(OpenError::BadRecord { key, why }));
+        }
         let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
         let result = check::groups(&pool, reply.values(1)).map(|groups| Opened {
             reservation,
@@ -665,6 +748,7 @@ impl Opener {
             volume_revision,
             pool,
             groups,
+            keys,
         });
         self.end(result);
     }

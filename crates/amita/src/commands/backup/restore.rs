@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Write over a file that exists
     #[arg(long, conflicts_with = "to")]
     pub force: bool,
+    /// Where the volume is made now: encrypted at rest
+    #[arg(long, conflicts_with_all = ["resume", "to_file"])]
+    pub encrypted: bool,
     #[command(flatten)]
     pub access: Access,
     /// Say what was done as JSON
@@ -108,7 +111,7 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
                 .access
                 .way_of_gateway(endpoints, &admin, "volumes are restored", why)?;
             admin.permit(Action::VolumeImport)?;
-            let (volume, import) = prepare(arguments, name, &what, &admin)?;
+            let (volume, import) = prepare(arguments, name, &what, (endpoints, &admin))?;
             interrupt::catch();
             let from = import.done_bytes;
             let written = held(&mut vault, |vault| {
@@ -310,7 +313,12 @@ fn into_file(held: &Held<'_>, what: &What, file: &Path) -> Result<u64> {
 }
 
 /// Makes the volume, or takes the one of the restore that was interrupted.
-fn prepare(arguments: &Arguments, name: &str, what: &What, admin: &Admin) -> Result<(Volume, Import)> {
+fn prepare(
+    arguments: &Arguments,
+    name: &str,
+    what: &What,
+    (endpoints, admin): (&Endpoints, &Admin),
+) -> Result<(Volume, Import)> {
     let pool = arguments.pool.as_deref().unwrap_or_default();
     let existing = admin
         .status()?
@@ -323,8 +331,13 @@ fn prepare(arguments: &Arguments, name: &str, what: &What, admin: &Admin) -> Res
                 import: Some(what.mark.clone()),
                 ..now()
             };
-            let made = admin.act(Action::VolumeImport, name, |meta| {
-                admin::make_volume(meta, name, pool, what.bytes, Some(&about))
+            let keys = match arguments.encrypted {
+                true => Some(arguments.access.keys.needed(endpoints)?),
+                false => None,
+            };
+            let made = admin.act(Action::VolumeImport, name, |meta| match &keys {
+                Some(keys) => admin::make_encrypted_volume(meta, name, pool, what.bytes, Some(&about), keys),
+                None => admin::make_volume(meta, name, pool, what.bytes, Some(&about)),
             });
             Ok((made.described()?, what.mark.clone()))
         }

@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Read also the files that the image names (backing files): for images whose maker you trust
     #[arg(long)]
     pub follow: bool,
+    /// Where the volume is made now: encrypted at rest
+    #[arg(long, conflicts_with_all = ["force", "resume"])]
+    pub encrypted: bool,
     #[command(flatten)]
     pub access: Access,
     /// Say what was done as JSON
@@ -90,7 +93,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         ails: None,
     };
     let way = arguments.access.way(endpoints, admin)?;
-    let target = prepare(arguments, &mark, admin)?;
+    let target = prepare(arguments, &mark, endpoints, admin)?;
     interrupt::catch();
     let lent = lend(&way, &target, admin)?;
     let from = target.import.done_bytes;
@@ -191,7 +194,7 @@ fn wanted_bytes(arguments: &Arguments, image_bytes: u64) -> Result<u64> {
 }
 
 /// Makes the volume, or takes the one that is there.
-fn prepare(arguments: &Arguments, mark: &Import, admin: &Admin) -> Result<Target> {
+fn prepare(arguments: &Arguments, mark: &Import, endpoints: &Endpoints, admin: &Admin) -> Result<Target> {
     let name = &arguments.name;
     let wanted = wanted_bytes(arguments, mark.image_bytes)?;
     let existing = admin
@@ -216,8 +219,13 @@ fn prepare(arguments: &Arguments, mark: &Import, admin: &Admin) -> Result<Target
             import: Some(mark.clone()),
             ..super::now()
         };
-        let made = admin.act(Action::VolumeImport, name, |meta| {
-            admin::make_volume(meta, name, pool, wanted, Some(&about))
+        let keys = match arguments.encrypted {
+            true => Some(arguments.access.keys.needed(endpoints)?),
+            false => None,
+        };
+        let made = admin.act(Action::VolumeImport, name, |meta| match &keys {
+            Some(keys) => admin::make_encrypted_volume(meta, name, pool, wanted, Some(&about), keys),
+            None => admin::make_volume(meta, name, pool, wanted, Some(&about)),
         });
         return Ok(Target {
             volume: made.described()?,

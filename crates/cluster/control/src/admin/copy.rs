@@ -4,6 +4,7 @@
 //! called the *claim*.
 
 use super::deletion::Fate;
+use super::keys::{DataKeys, maker};
 use super::snapshot::{delete_snapshot_that, is_sealed, of_chain, taken};
 use super::subsystem::{put, unchanged};
 use super::volume::{believable, find_volume, make_volume_and, volumes};
@@ -40,6 +41,10 @@ pub struct CopyWish<'a> {
     pub snapshots: bool,
     /// At most so many bytes a second are read.
     pub limit_bytes_per_s: Option<u64>,
+    /// It is to be encrypted. A copy of an encrypted volume is, in any case: it holds the same.
+    pub encrypted: bool,
+    /// What makes its key.
+    pub keys: Option<&'a dyn DataKeys>,
     /// Since 1970.
     pub now: Duration,
 }
@@ -49,7 +54,7 @@ pub struct CopyWish<'a> {
 /// # Errors
 /// No such volume, snapshot or pool, a name that cannot be or is taken, a limit that cannot be, a source that became smaller between its
 /// snapshots or is no whole copy itself, more than the quotas have left, a cluster whose version does not know snapshots; the metadata is
-/// suspected, away or refuses.
+/// suspected, away or refuses; or it is to be encrypted, and no key can be made.
 pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> {
     check_name("volume", wish.name)?;
     let bad = |why: String| AdminError::BadSetting {
@@ -118,7 +123,11 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
         created_at: Some(wish.now.as_secs()),
         ..About::of(VolumeId(0))
     };
-    let made = make_volume_and(meta, wish.name, wish.pool, sizes[0], Some(&about), &|volume| {
+    let keys = match wish.encrypted || source.keys.is_some() {
+        true => Some(maker(wish.keys).map_err(bad)?),
+        false => None,
+    };
+    let made = make_volume_and(meta, wish.name, wish.pool, sizes[0], Some(&about), keys, &|volume| {
         vec![put(map::copying_key(volume.id), &copying(volume.id))]
     })?;
     Ok(copying(made.id))

@@ -318,6 +318,11 @@ fn never_back(copy: &Records) -> BTreeMap<String, u64> {
     marks
 }
 
+/// The prefix of all data keys.
+fn secrets() -> String {
+    format!("{}secrets/", map::PREFIX)
+}
+
 struct Work<'a> {
     from: StoreId,
     copy: &'a Records,
@@ -520,6 +525,7 @@ impl<'a> Work<'a> {
             self.found_volume(id, met)?;
         }
         self.count_clones();
+        self.forget_keys();
         // No number is given again that a store knows, be it a deleted volume's. Who counts as given and has no record is deleted (R13).
         let recorded: BTreeSet<VolumeId> = self.records_of::<Volume>("volumes/").map(|volume| volume.id).collect();
         if let Some(&volume) = known.keys().find(|id| !recorded.contains(id)) {
@@ -579,6 +585,23 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// A key went with the last who could read by it (S14): of what was deleted after the copy was made none comes back. A volume whose record
+    /// nobody can read may need any of them.
+    fn forget_keys(&mut self) {
+        let prefix = format!("{}volumes/", map::PREFIX);
+        let mut needed: BTreeSet<String> = BTreeSet::new();
+        for (_, value) in self.records.iter().filter(|(key, _)| key.starts_with(&prefix)) {
+            let Ok(volume) = serde_json::from_slice::<Volume>(value) else {
+                return;
+            };
+            let eras = volume.keys.iter().flat_map(map::KeyRing::eras);
+            needed.extend(eras.map(|era| map::secret_key(era.key)));
+        }
+        let prefix = secrets();
+        self.records
+            .retain(|key, _| !key.starts_with(&prefix) || needed.contains(key));
+    }
+
     fn records_of<T: DeserializeOwned>(&self, kind: &str) -> impl Iterator<Item = T> {
         let prefix = format!("{}{kind}", map::PREFIX);
         self.records
@@ -635,6 +658,13 @@ impl<'a> Work<'a> {
                  it, and reads as zeros; look at it before it is used, and clone the snapshot anew where it is so"
             ));
         }
+        // Its key was made with its record.
+        if pool != NO_POOL && self.copy.values.keys().any(|key| key.starts_with(&secrets())) {
+            self.report.notes.push(format!(
+                "volume {id} stands as {name}: if it was encrypted, its key is lost with its record, and what it reads is noise; look at it \
+                 before it is used, and delete it where it is so"
+            ));
+        }
         self.report.found_volumes.push(name.clone());
         let last = met.last_chunk.unwrap_or(0);
         let mut volume = Volume {
@@ -647,6 +677,8 @@ impl<'a> Work<'a> {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         self.number(&mut volume, met.number);
         self.insert_volume(volume)

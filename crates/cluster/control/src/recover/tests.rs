@@ -69,6 +69,8 @@ fn volume(number: u64, generation: u32) -> Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 
@@ -225,6 +227,66 @@ fn a_volume_that_may_be_a_clone_is_said_to_be_where_there_are_snapshots() {
         let notes = &rebuilt.report.notes;
         let is_said = notes.iter().any(|note| note.contains("reads as zeros"));
         assert_eq!(is_said, has_snapshots, "{notes:?}");
+    }
+}
+
+fn key_name(image: u64) -> map::KeyName {
+    map::KeyName {
+        volume: VolumeId(image),
+        image: VolumeId(image),
+        number: map::KeyNumber(1),
+    }
+}
+
+/// The copy's volume is encrypted, by a key of its own.
+fn encrypt(copy: &mut Records, number: u64) {
+    let (key, encrypted) = (
+        key_name(number),
+        Volume {
+            keys: Some(map::KeyRing::new(key_name(number))),
+            ..volume(number, 3)
+        },
+    );
+    copy.values.insert(map::volume_key(&encrypted.name), json(&encrypted));
+    copy.values.insert(map::secret_key(key), b"{}".to_vec());
+}
+
+/// S14: what was erased stays erased, and nothing else is.
+#[test]
+fn the_keys_of_what_was_deleted_do_not_come_back() {
+    for is_readable in [true, false] {
+        let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+        for source in &mut all {
+            let copy = source.copy.as_mut().unwrap();
+            encrypt(copy, 1);
+            encrypt(copy, 2);
+            if !is_readable {
+                copy.values.insert(map::volume_key("later"), b"{\"keys\":".to_vec());
+            }
+        }
+        all[1].deleted = vec![(VolumeId(2), VolumeId(2))];
+        let rebuilt = rebuild(&all, &[]).expect("all are there");
+        let has = |image| rebuilt.records.contains_key(&map::secret_key(key_name(image)));
+        assert!(has(1), "it is needed");
+        assert_eq!(has(2), !is_readable, "nobody knows what one needs that cannot be read");
+    }
+}
+
+/// What is read of it may be noise, where volumes are encrypted.
+#[test]
+fn a_volume_whose_key_may_be_lost_is_said_to_be() {
+    for encrypts in [false, true] {
+        let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+        if encrypts {
+            let copy = all[0].copy.as_mut().unwrap();
+            encrypt(copy, 1);
+            copy.revision += 1;
+        }
+        all[0].volumes = vec![known_volume(3, 2, 1)];
+        let rebuilt = rebuild(&all, &[]).expect("all are there");
+        let notes = &rebuilt.report.notes;
+        let is_said = notes.iter().any(|note| note.contains("noise"));
+        assert_eq!(is_said, encrypts, "{notes:?}");
     }
 }
 

@@ -211,12 +211,17 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
         status: store.status(),
         times: store.times().clone(),
     });
+    let limited = core.forwarding.gate.counts().filter_map(|(volume, counts)| {
+        let record = core.cx.view.volume_of(volume)?;
+        Some((record.name.clone(), counts))
+    });
     CoreReport {
         core: core.cx.config.core,
         now: driver.now(),
         passes: core.cx.clock.passes(),
         driver: driver.counts(),
         volumes: Vec::new(),
+        limited: limited.collect(),
         stores: stores.collect(),
         counted: Vec::new(),
         fabric: core.cx.peers.fabric.counters(),

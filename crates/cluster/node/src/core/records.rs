@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::views::VIEWS;
-use super::{Core, flattens, hosts, observe, reserve, snapshots, wishes};
+use super::{Core, flattens, hosts, limits, observe, reserve, snapshots, wishes};
 use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
 use crate::faults::Fault;
@@ -117,6 +117,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         if core.cx.config.core == 0 {
             core.directory.deleted(now, volume);
         }
+        limits::changed(core, now, volume);
     }
     match change {
         Change::Nothing | Change::Hosts | Change::Initiators | Change::Export | Change::Space => {}
@@ -250,6 +251,7 @@ fn volume_changed(core: &mut Core, now: Time, volume: VolumeId, generation: Gene
         core.cx.shards.resized(volume, generation, size_bytes);
         core.directory.resized(volume, generation, size_bytes);
     }
+    limits::changed(core, now, volume);
     core.forwarding.owner_changed(&mut core.cx, now, volume);
     if core.cx.view.is_of_an_open_set(volume) {
         snapshots::look(core, now);

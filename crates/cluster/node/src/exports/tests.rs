@@ -31,6 +31,8 @@ fn view() -> View {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         put(&mut view, map::volume_key(name), &volume);
     }

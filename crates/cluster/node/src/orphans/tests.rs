@@ -23,6 +23,8 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 
@@ -117,6 +119,22 @@ fn what_did_not_open_is_tried_again_later() {
     let next = orphans.deadline().expect("it is not open yet");
     assert!(orphans.look(next, NodeId(1), &view, |_| Held::Open).is_empty());
     assert_eq!(orphans.deadline(), None, "nothing is left to do");
+}
+
+#[test]
+fn many_that_do_not_open_keep_no_other_from_its_turn() {
+    let volumes: Vec<map::Volume> = (0..100).map(|id| volume(id, 1, Some(1))).collect();
+    let view = view(true, &volumes, &[1]);
+    let mut orphans = OrphanedVolumes::default();
+    orphans.stir(Time(0));
+    let mut tried = BTreeSet::new();
+    for _ in 0..volumes.len().div_ceil(MAX_AT_ONCE) {
+        let next = orphans.deadline().expect("none is open");
+        let names = orphans.look(next, NodeId(1), &view, |_| Held::No);
+        assert!(names.len() <= MAX_AT_ONCE);
+        tried.extend(names);
+    }
+    assert_eq!(tried.len(), volumes.len());
 }
 
 #[test]

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct HolderConfig {
     /// How long the grantor lends for.
     pub lease: Duration,
+    /// Is that its long lease?
+    pub is_long: bool,
     /// What the largest request costs. A larger one passes with as many tokens, and the rest is owed.
     pub largest: u64,
     /// Tokens a second of the standing share; zero: none.
@@ -159,12 +161,44 @@ impl Holder {
             gone: self.gone,
             want,
             least: u64::try_from(least).unwrap_or(u64::MAX).min(want),
+            is_long: self.config.is_long,
             sent: now,
         };
         self.number += 1;
         (self.asked, self.is_answered) = (Some(now), false);
         self.spent_when_asked = self.spent;
         Some(ask)
+    }
+
+    /// The last ask of a holder that is not needed any more: gives back all that it has. None: it has nothing.
+    pub fn give_back(&mut self, now: Time) -> Option<Ask> {
+        self.lapse(now);
+        let left = self.left().max(0).unsigned_abs();
+        if left == 0 {
+            return None;
+        }
+        self.gone += left;
+        let ask = Ask {
+            epoch: self.epoch,
+            holder: self.id,
+            number: self.number,
+            heard: self.heard,
+            taken: self.taken,
+            spent: self.spent,
+            gone: self.gone,
+            want: 0,
+            least: 0,
+            is_long: self.config.is_long,
+            sent: now,
+        };
+        self.number += 1;
+        Some(ask)
+    }
+
+    /// Does it ask for a long lease?
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.config.is_long
     }
 
     /// When it may ask again, if a request waits that costs so much: a quarter of a lease after the last one; where that had an

@@ -153,7 +153,10 @@ fn prepare(arguments: &Arguments, wanted: u64, rest: &Rest) -> Result<(Volume, S
                     "there is no volume {name:?}, and a new one needs --pool"
                 )));
             };
-            let body = json!({ "name": name, "pool": pool, "size_bytes": wanted });
+            let mut body = json!({ "name": name, "pool": pool, "size_bytes": wanted });
+            if arguments.encrypted {
+                body["encrypted"] = true.into();
+            }
             let (made, tag) = rest.ask_tagged(&changing(Method::POST, "/api/v1/volumes", &body))?;
             return Ok((made, tag, Before::Made));
         }

@@ -60,6 +60,8 @@ fn wish<'a>(of: &'a str, snapshots: bool) -> CopyWish<'a> {
         pool: "other",
         snapshots,
         limit_bytes_per_s: None,
+        encrypted: false,
+        keys: None,
         now: NOW,
     }
 }

@@ -16,7 +16,9 @@ const STEPS: u64 = 4_000;
 /// How long a mandate lasts; its holder counts four fifths.
 const MANDATE: u64 = 100_000_000;
 /// Between two plays where nothing else happens.
-const PLAY: u64 = 400_000_000;
+const PLAY: u64 = 480_000_000;
+/// The long lease, so short that much of it happens in a run.
+const LONG: Duration = Duration::from_millis(200);
 /// Requests that wait at a gateway.
 const QUEUE: usize = 600;
 
@@ -86,6 +88,8 @@ struct Gateway {
     session: u64,
     /// Requests that come in each step, in hundredths.
     load: u64,
+    /// How long its messages are under way, each way.
+    way: u64,
     /// When it has asked next it is stopped until then.
     stops_after_ask: Option<u64>,
     /// Stopped, or cut off from grantors, until then.
@@ -165,16 +169,19 @@ impl World {
         };
         let clocks: Vec<Clock> = (0..3).map(|_| clock(&mut random)).collect();
         let fastest = clocks.iter().map(|clock| clock.skew).max().unwrap_or(0);
+        let with_long = !calm && random.percent(40);
         let gateway = |place: u64, random: &mut Random| {
             let clock = clock(random);
             let id = HolderId { place, session: 1 };
-            let config = holder_config(&standing, faults);
+            let is_long = with_long && random.percent(50);
+            let config = holder_config(&standing, is_long, faults);
             Gateway {
                 holder: Holder::new(clock.now(0), id, LeaseEpoch(1), config).unwrap(),
                 clock,
                 waiting: VecDeque::new(),
                 session: 1,
                 load: 0,
+                way: if is_long { random.below(60_000_000) } else { 0 },
                 stops_after_ask: None,
                 stopped: 0,
                 cut: 0,
@@ -220,6 +227,7 @@ impl World {
         GrantorConfig {
             epoch: LeaseEpoch(epoch),
             lease: LEASE,
+            long_lease: LONG,
             largest: LARGEST,
             standing: self.standing,
             faults: self.faults,
@@ -255,7 +263,7 @@ impl World {
     }
 
     /// When a message arrives that is sent now: never, once, twice.
-    fn ways(&mut self, real: u64) -> Vec<u64> {
+    fn ways(&mut self, real: u64, gateway: usize) -> Vec<u64> {
         let [lost, twice, late] = self.lossy;
         let mut ways = Vec::new();
         let copies = 1 + u64::from(self.random.percent(twice));
@@ -268,7 +276,7 @@ impl World {
             } else {
                 1_000_000
             };
-            ways.push(real + 1 + self.random.below(most));
+            ways.push(real + 1 + self.random.below(most) + self.gateways[gateway].way);
         }
         ways
     }
@@ -336,7 +344,11 @@ impl World {
             demand += self.random.within(40, 95) * ms;
         }
         // About when a lease ends by clocks that are off, or at any time.
-        let (first, last) = *self.random.pick(&[(43, 57), (20, 60)]);
+        let lasts = match self.gateways[at].holder.is_long() {
+            true => [(140, 230), (60, 240)],
+            false => [(43, 57), (20, 60)],
+        };
+        let (first, last) = *self.random.pick(&lasts);
         let wakes = demand + self.random.within(first, last) * ms;
         self.put(demand, Message::Do(Act::Demand(at, wakes)));
         let busy = demand + self.random.within(first, last) * ms;
@@ -371,7 +383,7 @@ impl World {
         // A standing share ends with the session: it has none until the record says so, which is not played here.
         let config = HolderConfig {
             standing_rate: 0,
-            ..holder_config(&self.standing, self.faults)
+            ..holder_config(&self.standing, gateway.holder.is_long(), self.faults)
         };
         let now = gateway.clock.now(real);
         gateway.holder = Holder::new(now, id, gateway.holder.epoch(), config).unwrap();
@@ -451,7 +463,7 @@ impl World {
         if let Some(ask) = gateway.holder.ask(now, all, next.unwrap_or(0)) {
             let stops = gateway.stops_after_ask.take();
             gateway.stopped = stops.unwrap_or(0).max(gateway.stopped);
-            for at in self.ways(real) {
+            for at in self.ways(real, at) {
                 self.put(at, Message::Ask(ask));
             }
         }
@@ -478,7 +490,7 @@ impl World {
                 let mut grants = Vec::new();
                 lender.grantor.poll(lender.clock.now(real), |grant| grants.push(grant));
                 for grant in grants {
-                    for at in self.ways(real) {
+                    for at in self.ways(real, grant.holder.place as usize) {
                         self.put(at, Message::Grant(grant));
                     }
                 }
@@ -501,9 +513,10 @@ impl World {
     }
 }
 
-fn holder_config(standing: &Standing, faults: Faults) -> HolderConfig {
+fn holder_config(standing: &Standing, is_long: bool, faults: Faults) -> HolderConfig {
     HolderConfig {
-        lease: LEASE,
+        lease: if is_long { LONG } else { LEASE },
+        is_long,
         largest: LARGEST,
         standing_rate: standing.rate,
         faults,
@@ -556,6 +569,37 @@ fn shares_are_even_and_nothing_is_left_over() {
             );
         }
     }
+}
+
+/// Who is slow to hear passes its I/O as well, if less than its part where all want more than there is, and costs the others nothing of the
+/// rate.
+#[test]
+fn a_slow_way_has_some_of_the_rate() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, Faults::NONE, true);
+        let config = holder_config(&world.standing, true, Faults::NONE);
+        let slow = &mut world.gateways[0];
+        let id = HolderId { place: 0, session: 2 };
+        slow.holder = Holder::new(slow.clock.now(0), id, LeaseEpoch(1), config).unwrap();
+        slow.way = 35_000_000;
+        let seen = world.run().unwrap();
+        let (all, most) = (seen.each.iter().sum::<u64>(), 5 * seen.rate);
+        assert!(all * 100 >= most * 95, "seed {seed}: {all} of {most}");
+        assert!(
+            seen.each[0] * seen.each.len() as u64 * 100 >= all * 10,
+            "seed {seed}: {:?}",
+            seen.each
+        );
+    }
+}
+
+/// With short leases it would have nothing: what it is lent has lapsed when it comes.
+#[test]
+fn a_slow_way_needs_a_long_lease() {
+    let mut world = World::new(0, Faults::NONE, true);
+    world.gateways[0].way = 35_000_000;
+    let seen = world.run().unwrap();
+    assert_eq!(seen.each[0], 0, "{:?}", seen.each);
 }
 
 /// Each rule of leases is needed: without it one of the seeds shows more than the limit.

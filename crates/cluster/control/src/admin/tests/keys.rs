@@ -1,0 +1,365 @@
+//! Keys of encrypted volumes, in the transactions that make and delete images.
+
+use super::*;
+use amita_crypt::{Binding, DataKey, Next, Provider, SealedFile, WrappedKey, Zeroizing};
+use amita_types::map::{
+    About, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, Snapshot, SnapshotName, SnapshotState,
+};
+use amita_types::{SnapshotId, Version, VolumeId};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU8;
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+struct Maker(AtomicU8);
+
+fn file() -> SealedFile {
+    SealedFile::new(vec![Zeroizing::new([7; 32])]).unwrap()
+}
+
+impl DataKeys for Maker {
+    fn make(&self, binding: &Binding) -> std::result::Result<WrappedKey, String> {
+        let mut random = |bytes: &mut [u8]| bytes.fill_with(|| self.0.fetch_add(1, Ordering::Relaxed));
+        let key = DataKey::generate(&mut random);
+        match file().wrap(binding, &key, &mut random) {
+            Ok(Next::Done(wrapped)) => Ok(wrapped),
+            other => Err(format!("{other:?}")),
+        }
+    }
+}
+
+/// Whatever it is asked, it cannot.
+#[derive(Debug)]
+struct Unable;
+
+impl DataKeys for Unable {
+    fn make(&self, _: &Binding) -> std::result::Result<WrappedKey, String> {
+        Err("Vault is sealed".to_owned())
+    }
+}
+
+fn cluster_with_pool() -> Mutex<State> {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    meta
+}
+
+fn encrypted(meta: &dyn Transact, name: &str) -> Volume {
+    make_encrypted_volume(meta, name, "main", 1 << 30, None, &Maker::default()).unwrap()
+}
+
+/// Its owner has taken a snapshot under this generation.
+fn snap(meta: &dyn Transact, name: &str, generation: u32) -> Snapshot {
+    let mut volume = volume(meta, name).unwrap();
+    let number = SnapshotId(volume.lineage.number.0 + 1);
+    volume.generation = Generation(generation);
+    (volume.lineage.number, volume.lineage.sealed) = (number, number);
+    let taken = Snapshot {
+        volume: volume.id,
+        number,
+        name: format!("s{}", number.0),
+        size_bytes: volume.size_bytes,
+        taken_at: 1,
+        labels: BTreeMap::new(),
+        protected: false,
+        clones: 0,
+        set: None,
+        mark: false,
+        hidden: false,
+        state: SnapshotState::Sealed(volume.generation),
+    };
+    let named = SnapshotName::new(volume.host(), volume.id, number);
+    for call in [
+        Call::put(map::volume_key(name), json(&volume)),
+        Call::put(map::snapshot_key(volume.id, number), json(&taken)),
+        Call::put(map::snapshot_name_key(volume.host(), &taken.name), json(&named)),
+    ] {
+        meta.txn(&call).unwrap();
+    }
+    taken
+}
+
+fn clone(meta: &dyn Transact, of: (&str, &str), name: &str) -> Result<Volume> {
+    clone_volume_with(meta, Some(&Maker::default()), of, name, &About::of(VolumeId(0)))
+}
+
+/// The images whose keys are there; each opens as what it says that it is.
+fn secrets(meta: &dyn Transact) -> Vec<u64> {
+    let reply = meta.txn(&Call::prefix(format!("{}secrets/", map::PREFIX))).unwrap();
+    let found = reply.values(0).iter().map(|found| {
+        let record = WrappedKey::parse(std::str::from_utf8(&found.value).unwrap()).unwrap();
+        let binding = record.binding().clone();
+        assert_eq!(found.key, map::secret_key(binding.key));
+        assert!(matches!(file().unwrap(&binding, &record), Ok(Next::Done(_))));
+        binding.key.image.0
+    });
+    found.collect()
+}
+
+fn key_of(volume: &Volume, generation: u32) -> KeyName {
+    let version = Version::new(Generation(generation), 1).unwrap();
+    volume.keys.as_ref().unwrap().key_of(version)
+}
+
+fn first_key(volume: u64, image: u64) -> KeyName {
+    KeyName {
+        volume: VolumeId(volume),
+        image: VolumeId(image),
+        number: KeyNumber(1),
+    }
+}
+
+#[test]
+fn a_volume_is_made_with_its_key() {
+    let meta = cluster_with_pool();
+    let made = encrypted(&meta, "db");
+    assert_eq!(key_of(&made, 1), first_key(1, 1));
+    assert_eq!(secrets(&meta), [1]);
+    let plain = create_volume(&meta, "open", "main", 1 << 30).unwrap();
+    assert_eq!((plain.keys, secrets(&meta)), (None, vec![1]));
+    // No key, no volume.
+    let refused = make_encrypted_volume(&meta, "more", "main", 1 << 30, None, &Unable).unwrap_err();
+    assert!(refused.to_string().contains("Vault is sealed"), "{refused}");
+    assert!(volume(&meta, "more").is_err());
+}
+
+#[test]
+fn an_older_cluster_has_no_encrypted_volumes() {
+    let meta = cluster_with_pool();
+    let older = Cluster {
+        version: ENCRYPTION_SINCE - 1,
+        ..cluster(&meta).unwrap()
+    };
+    meta.txn(&Call::put(map::cluster_key(), json(&older))).unwrap();
+    let refused = make_encrypted_volume(&meta, "db", "main", 1 << 30, None, &Maker::default()).unwrap_err();
+    assert!(refused.to_string().contains("finalize"), "{refused}");
+}
+
+#[test]
+fn a_clone_has_a_key_of_its_own_and_keeps_its_parents() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    snap(&meta, "db", 4);
+    snap(&meta, "db", 6);
+    let made = clone(&meta, ("db", "s1"), "copy").unwrap();
+    assert_eq!(secrets(&meta), [1, 2]);
+    // Up to the generation that sealed it, the parent's; the first owner has 7.
+    assert_eq!((key_of(&made, 4), key_of(&made, 7)), (first_key(1, 1), first_key(2, 2)));
+    assert_eq!(made.keys.as_ref().unwrap().newest().from, Generation(7));
+    let second = clone(&meta, ("db", "s1"), "twin").unwrap();
+    assert_ne!(key_of(&made, 7), key_of(&second, 7), "one version, two contents");
+    // Who has no keys makes none.
+    let refused = clone_volume(&meta, "db", "s1", "third", &About::of(VolumeId(0))).unwrap_err();
+    assert!(refused.to_string().contains("encrypted"), "{refused}");
+    let refused = clone_volume_with(&meta, Some(&Unable), ("db", "s1"), "third", &About::of(VolumeId(0))).unwrap_err();
+    assert!(refused.to_string().contains("Vault is sealed"), "{refused}");
+    assert_eq!(
+        volume(&meta, "db").unwrap().keys.unwrap().eras().len(),
+        1,
+        "nothing of it is the parent's"
+    );
+}
+
+#[test]
+fn a_revert_is_a_clone() {
+    let meta = cluster_with_pool();
+    let old = encrypted(&meta, "db");
+    let to = snap(&meta, "db", 3);
+    let before = snap(&meta, "db", 5);
+    let owned = volume(&meta, "db").unwrap();
+    let mut revert = Revert {
+        volume: &owned,
+        to: &to,
+        before: &before,
+        keep: true,
+        now: Duration::from_secs(1000),
+        keys: None,
+    };
+    let refused = revert_volume(&meta, &revert).unwrap_err();
+    assert!(refused.to_string().contains("encrypted"), "{refused}");
+    assert_eq!(volume(&meta, "db").unwrap(), owned);
+    let maker = Maker::default();
+    revert.keys = Some(&maker);
+    let new = revert_volume(&meta, &revert).unwrap();
+    assert_eq!(
+        (key_of(&new, 3), key_of(&new, 6)),
+        (first_key(1, 1), first_key(1, new.id.0))
+    );
+    assert_eq!(secrets(&meta), [1, new.id.0]);
+    // What it was is read by the ring that it had.
+    let (former, _) = get::<Volume>(&meta, &map::volume_key(&map::hidden_name(old.id)))
+        .unwrap()
+        .unwrap();
+    assert_eq!(former.keys, old.keys);
+}
+
+#[test]
+fn a_key_goes_with_the_last_who_can_read_by_it() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    let taken = snap(&meta, "db", 4);
+    let copy = clone(&meta, ("db", "s1"), "copy").unwrap();
+    let purge = |name: &str| delete_volume(&meta, name, true, 9, &mut || false).unwrap();
+    // A clone that lives holds its parent, which is only hidden.
+    purge("db");
+    assert_eq!(secrets(&meta), [1, 2]);
+    // Flattened it needs no parent any more, but for its key.
+    let detached = Volume {
+        lineage: map::Lineage {
+            root: Some(copy.place()),
+            ..copy.lineage
+        },
+        parents: Vec::new(),
+        ..copy
+    };
+    meta.txn(&Call::put(map::volume_key("copy"), json(&detached))).unwrap();
+    let (pinned, key) = (
+        Snapshot {
+            clones: 0,
+            ..taken.clone()
+        },
+        map::snapshot_key(taken.volume, taken.number),
+    );
+    meta.txn(&Call::put(key, json(&pinned))).unwrap();
+    let now = Duration::from_secs(1 << 40);
+    let gone = purge_what_is_due(&meta, 10, now).unwrap();
+    assert_eq!((gone.gone.len(), secrets(&meta)), (1, vec![1, 2]), "{:?}", gone.failed);
+    purge("copy");
+    assert_eq!(secrets(&meta), [] as [u64; 0]);
+}
+
+#[test]
+fn the_longest_ring_goes_at_once() {
+    let meta = cluster_with_pool();
+    let made = encrypted(&meta, "db");
+    // Of a family of clones of clones whose others have gone.
+    let era = |at: u32| Era {
+        from: Generation(at),
+        key: first_key(u64::from(at) + 1, u64::from(at) + 1),
+    };
+    let count = u32::try_from(MAX_ERAS).unwrap();
+    let eras: Vec<Era> = (0..count).map(era).collect();
+    for era in &eras {
+        let record = Maker::default().make(&Binding {
+            tenant: None,
+            key: era.key,
+        });
+        let record = record.unwrap().to_text().into_bytes();
+        meta.txn(&Call::put(map::secret_key(era.key), record)).unwrap();
+    }
+    let old = Volume {
+        keys: Some(KeyRing::from_eras(eras).unwrap()),
+        ..made
+    };
+    meta.txn(&Call::put(map::volume_key("db"), json(&old))).unwrap();
+    assert_eq!(secrets(&meta).len(), MAX_ERAS);
+    delete_volume(&meta, "db", true, 9, &mut || false).unwrap();
+    assert_eq!(secrets(&meta), [] as [u64; 0]);
+}
+
+#[test]
+fn a_copy_of_an_encrypted_volume_is_encrypted() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    snap(&meta, "db", 4);
+    create_volume(&meta, "open", "main", 1 << 30).unwrap();
+    let maker = Maker::default();
+    let wish = CopyWish {
+        of: "db@s1",
+        name: "copy",
+        pool: "main",
+        snapshots: false,
+        limit_bytes_per_s: None,
+        encrypted: false,
+        keys: None,
+        now: Duration::from_secs(9),
+    };
+    let refused = copy_volume(&meta, &wish).unwrap_err();
+    assert!(refused.to_string().contains("--volume-keys"), "{refused}");
+    assert!(
+        volume(&meta, "copy").is_err(),
+        "what it holds is never kept in the clear"
+    );
+    let keys = Some(&maker as &dyn DataKeys);
+    copy_volume(&meta, &CopyWish { keys, ..wish.clone() }).unwrap();
+    let made = volume(&meta, "copy").unwrap();
+    assert_eq!(made.keys, Some(KeyRing::new(first_key(made.id.0, made.id.0))));
+    // Who has keys encrypts nothing unasked.
+    snap(&meta, "open", 2);
+    let of_open = CopyWish {
+        of: "open@s1",
+        name: "clear",
+        keys,
+        ..wish.clone()
+    };
+    copy_volume(&meta, &of_open).unwrap();
+    assert_eq!(volume(&meta, "clear").unwrap().keys, None);
+    let now = CopyWish {
+        name: "sealed",
+        encrypted: true,
+        ..of_open
+    };
+    copy_volume(&meta, &now).unwrap();
+    assert!(volume(&meta, "sealed").unwrap().keys.is_some());
+}
+
+#[test]
+fn keys_are_listed_and_wrapped_again() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    create_volume(&meta, "open", "main", 1 << 30).unwrap();
+    snap(&meta, "db", 4);
+    clone(&meta, ("db", "s1"), "copy").unwrap();
+    assert!(volume_keys(&meta, "open").unwrap().is_empty());
+    let before = volume_keys(&meta, "copy").unwrap();
+    let of: Vec<_> = before.iter().map(|key| (key.image.0, key.from.0, key.newest)).collect();
+    assert_eq!(of, [(1, 0, false), (3, 5, true)]);
+    let newer = SealedFile::new(vec![Zeroizing::new([8; 32]), Zeroizing::new([7; 32])]).unwrap();
+    let newer = std::cell::RefCell::new(newer);
+    let rewrap = |binding: &Binding, wrapped: &WrappedKey| {
+        let key = newer
+            .borrow_mut()
+            .unwrap(binding, wrapped)
+            .map_err(|why| why.to_string())?;
+        let key = key.done().ok_or("nobody is asked")?;
+        let again = newer
+            .borrow_mut()
+            .wrap(binding, &key, &mut |bytes| bytes.fill(1))
+            .map_err(|why| why.to_string())?;
+        again.done().ok_or_else(|| "nobody is asked".to_owned())
+    };
+    let done = rewrap_keys(&meta, &rewrap).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (2, 0, 0));
+    let after = volume_keys(&meta, "copy").unwrap();
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before.check, after.check, "the data key stays");
+        assert_ne!(before.wrapped_by, after.wrapped_by);
+    }
+    let done = rewrap_keys(&meta, &rewrap).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (0, 2, 0));
+    // What does not open stays as it is, and is named; so does one that is gone.
+    meta.txn(&Call::put(map::secret_key(first_key(1, 1)), b"{}".to_vec()))
+        .unwrap();
+    let done = rewrap_keys(&meta, &rewrap).unwrap();
+    assert_eq!((done.same, done.failed.len()), (1, 1));
+    assert!(done.failed[0].contains("secrets/1/1"), "{:?}", done.failed);
+    let key = map::secret_key(first_key(3, 3));
+    let gone = Call {
+        then: vec![Op::Delete { key }],
+        ..Call::default()
+    };
+    meta.txn(&gone).unwrap();
+    let left = volume_keys(&meta, "copy").unwrap();
+    assert!(left.iter().all(|key| key.ails.is_some()), "{left:?}");
+}
+
+#[test]
+fn blocks_of_encrypted_volumes_are_whole_for_whoever_does_not_say() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    create_volume(&meta, "open", "main", 1 << 30).unwrap();
+    snap(&meta, "db", 4);
+    let usual = |of: &str| usual_block_bytes(&meta, of).unwrap();
+    assert_eq!((usual("db"), usual("db@s1"), usual("open")), (4096, 4096, 512));
+    assert!(usual_block_bytes(&meta, "none").is_err());
+}
