@@ -300,7 +300,13 @@ impl Grantor {
         // A holder may owe; what it says is no more than it was given: it is one of ours, and what it says binds nobody else.
         let left = ask.taken.saturating_sub(ask.spent).saturating_sub(ask.gone);
         lent.untold.retain(|(number, _)| *number > ask.heard);
-        lent.told = left;
+        // It may be heard after the lease of what it tells of has ended, and that was taken for spent: by a statement nothing gets more.
+        lent.told = 0;
+        let counted = before - lent.out();
+        lent.told = match self.config.faults.has(Fault::ReviveLapsed) {
+            true => left,
+            false => left.min(counted),
+        };
         let after = lent.out();
         let mut spent = ask.spent.saturating_sub(lent.spent);
         let mut back = before.saturating_sub(after);
