@@ -304,6 +304,12 @@ impl Core {
         &self.forwarding.gate
     }
 
+    /// Does anything of a host that has gone wait for a limit (R9)?
+    #[must_use]
+    pub fn holds_for_gone_hosts(&self) -> bool {
+        self.forwarding.gate.fronts().any(|front| self.fronts.has_ended(front))
+    }
+
     /// Rules of leases that are switched off.
     pub fn plant_in_leases(&mut self, faults: amita_qos::Faults) {
         (self.forwarding.gate.lease_faults, self.lender.faults) = (faults, faults);

@@ -404,6 +404,12 @@ impl Fronts {
         self.sessions.contains_key(&front.0)
     }
 
+    /// Has the front ended, and does whoever asks [`Fronts::take_left`] know?
+    #[must_use]
+    pub fn has_ended(&self, front: FrontId) -> bool {
+        !self.has(front) && !self.left.contains(&front)
+    }
+
     /// How many fronts of hosts that other gateways serve as well have ended.
     #[must_use]
     pub fn ended(&self) -> u64 {

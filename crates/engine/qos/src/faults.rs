@@ -29,6 +29,8 @@ amita_reactor::fault_switches! {
     HearOldAsks,
     /// Lease: what a holder gives back counts though its lease has ended, and was taken for spent.
     TakeBackLate,
+    /// Lease: an ask that is heard after its lease has ended revives what was taken for spent.
+    ReviveLapsed,
     /// Lease: a new grantor begins with a full bucket.
     BeginFull,
     /// Lease: a new grantor does not wait until its predecessor's leases have ended.

@@ -19,7 +19,8 @@
 //! then, tokens do not.
 //!
 //! **Asks are statements.** Each tells all that the holder was ever lent, spent and let go under this grantor, so it matters to nobody
-//! which one was lost. It has a number, and an older one is not heard. Grants are numbered, too: a holder takes only newer ones, so a
+//! which one was lost. It has a number, and an older one is not heard. One that is heard after the lease of what it tells of has ended revives
+//! nothing: what a holder is counted to have only ever falls by what it says. Grants are numbered, too: a holder takes only newer ones, so a
 //! grant that is older than one it has taken is void, and the grantor, told which was taken last, has its tokens back at once.
 //! What it holds beyond need the holder gives back with its next ask.
 //!

@@ -159,6 +159,16 @@ impl Cluster {
 
     /// A core has ended a pass: what has it let pass?
     pub(super) fn watch_limits(&mut self, member: Member, core: usize) -> Result<(), String> {
+        if self.limits.volumes.is_empty() {
+            return Ok(());
+        }
+        let of = self.nodes[member].each_core().nth(core);
+        if of.is_some_and(amita_node::Core::holds_for_gone_hosts) {
+            return Err(format!(
+                "I/O of a host that has gone waits for a limit at node {} core {core}",
+                member + 1
+            ));
+        }
         for volume in 0..self.limits.volumes.len() as u64 {
             self.watch_limit(member, core, volume)?;
         }

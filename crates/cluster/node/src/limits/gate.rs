@@ -280,25 +280,28 @@ impl Gate {
         let Some(held) = self.volumes.get_mut(&volume) else {
             return;
         };
-        let asked = held.asked.take();
         match result {
             Ok(answer) => {
                 for holder in held.holders.iter_mut().flatten() {
                     holder.adopt(answer.epoch);
+                    holder.answered(answer.sent);
                 }
                 for (place, grant) in &answer.grants {
                     if let Some(holder) = &mut held.holders[*place] {
                         holder.grant(now, grant);
                     }
                 }
-                // Like tokens: from the ask on, so that a late answer says nothing.
-                let lease = if held.is_long { LONG_LEASE } else { LEASE };
-                let until = asked.map_or(now, |asked| asked.plus(lease * 4 / 5));
+                // Like tokens: from the ask on, and no longer than a short lease, so that a late answer says nothing: when the owner has heard of
+                // the limit it lends the first token a lease later.
                 for place in &answer.open {
-                    held.open[*place] = until;
+                    held.open[*place] = held.open[*place].max(answer.sent.min(now).plus(LEASE * 4 / 5));
                 }
                 held.epoch = held.epoch.max(answer.epoch);
-                let took = asked.map(|asked| now.since(asked));
+                // Of one that was given up it says nothing, nor that the newest has ended.
+                let took = held
+                    .asked
+                    .take_if(|asked| *asked == answer.sent)
+                    .map(|asked| now.since(asked));
                 let says_something = held.is_long || !answer.grants.is_empty();
                 match took.is_some_and(|took| says_something && held.is_out_of_step(took)) {
                     true => {
@@ -309,6 +312,7 @@ impl Gate {
                 }
             }
             Err(IoError::Unavailable) => {
+                let asked = held.asked.take();
                 // As I/O ends that finds no owner for as long: what came later has its own time.
                 let since = asked.unwrap_or(now);
                 for lane in &mut held.lanes {
@@ -319,7 +323,10 @@ impl Gate {
                 }
                 self.look_again(volume, now.plus(PAUSE));
             }
-            Err(_) => self.look_again(volume, now.plus(PAUSE)),
+            Err(_) => {
+                held.asked = None;
+                self.look_again(volume, now.plus(PAUSE));
+            }
         }
     }
 
@@ -374,6 +381,12 @@ impl Gate {
     pub fn waits(&self, volume: VolumeId) -> bool {
         let held = self.volumes.get(&volume);
         held.is_some_and(|held| held.lanes.iter().any(|lane| !lane.queue.is_empty()))
+    }
+
+    /// Whose I/O waits.
+    pub fn fronts(&self) -> impl Iterator<Item = FrontId> {
+        let lanes = self.volumes.values().flat_map(|held| &held.lanes);
+        lanes.flat_map(|lane| lane.queue.iter().map(|passage| passage.origin.front))
     }
 
     /// What a volume's owner is to be asked.
@@ -489,7 +502,7 @@ impl Held {
     fn change_leases(&mut self, now: Time) {
         (self.is_long, self.contrary) = (!self.is_long, 0);
         for (place, holder) in self.holders.iter_mut().enumerate() {
-            let last = holder.take().and_then(|mut holder| holder.give_back(now));
+            let last = holder.take().and_then(|holder| holder.give_back(now));
             self.farewells.extend(last.map(|ask| (place, ask)));
         }
     }
@@ -579,6 +592,8 @@ impl Held {
                 next = Some(next.map_or(at, |next| next.min(at)));
             }
         }
+        // By that the answer is known to be one to these.
+        asks.iter_mut().for_each(|(_, ask)| ask.sent = now);
         (asks, next)
     }
 

@@ -88,7 +88,12 @@ impl Lender {
             open = asks.iter().map(|(place, _)| *place).filter(is_open).collect();
         }
         let epoch = LeaseEpoch(generation.0.into());
-        Answer { epoch, grants, open }
+        Answer {
+            epoch,
+            sent: asks.iter().map(|(_, ask)| ask.sent).max().unwrap_or(Time(0)),
+            grants,
+            open,
+        }
     }
 
     /// The volume's record has changed. Where nobody asks, because it is not limited, nothing is to be saved for when it is again.

@@ -174,6 +174,48 @@ fn over_a_slow_way_what_waits_passes_by_long_leases() {
     }
 }
 
+/// A quarter of a second would be too long to wait for what others give back meanwhile.
+#[test]
+fn long_leases_are_asked_for_again_when_there_is_none() {
+    let mut rig = Rig::new(1, iops(1_000, 202));
+    rig.way = Duration::from_millis(30);
+    for tag in 0..1_000 {
+        rig.hold(0, tag, read(4096));
+    }
+    rig.run(ms(2_500));
+    assert!(rig.gates[0].is_long(VOLUME) && rig.gates[0].waits(VOLUME));
+    let (at, gate, mut answer) = rig.answers.pop_front().expect("it asks all the time");
+    answer.grants.clear();
+    rig.gates[gate].answered(at, VOLUME, Ok(answer));
+    let again = rig.gates[gate].next_asks().is_some();
+    assert!(again, "at {:?}, after {at:?}", rig.gates[gate].deadline());
+}
+
+/// The owner had not heard of the limit when it answered, long ago: it may have since, and lends what the burst has.
+#[test]
+fn an_answer_to_what_was_given_up_opens_nothing() {
+    let limits = iops(10, 3);
+    let mut gate = Gate::new(1, 5, Faults::NONE);
+    gate.set(ms(0), VOLUME, Some(&limits), Generation(3));
+    for tag in 0..9 {
+        gate.hold(ms(0), origin(1, tag, ms(0)), VOLUME, read(512), Slice::default());
+    }
+    let (_, first) = gate.next_asks().unwrap();
+    gate.forget_asks(ms(1));
+    gate.tick(ms(100));
+    let (_, second) = gate.next_asks().expect("it asks again");
+    let knows_nothing = |asks: &Asks| {
+        let mut lender = Lender::default();
+        let of = (VOLUME, Generation(3));
+        lender.ask(ms(1), of, true, &Limits::default(), asks)
+    };
+    gate.answered(ms(101), VOLUME, Ok(knows_nothing(&first)));
+    assert!(gate.next_passed().is_none());
+    assert!(gate.next_asks().is_none(), "the newer one is under way");
+    gate.answered(ms(102), VOLUME, Ok(knows_nothing(&second)));
+    assert_eq!(std::iter::from_fn(|| gate.next_passed()).count(), 9);
+}
+
 #[test]
 fn what_is_within_the_burst_passes_at_once_and_the_rest_by_the_rate() {
     let mut rig = Rig::new(1, iops(100, 21));

@@ -41,6 +41,7 @@ struct WireGrant {
 #[derive(Serialize, Deserialize)]
 struct WireAnswer {
     epoch: u64,
+    sent: u64,
     grants: Vec<WireGrant>,
     open: Vec<u8>,
 }
@@ -50,6 +51,9 @@ struct WireAnswer {
 pub struct Answer {
     /// The lender's: what older ones have lent is void.
     pub epoch: LeaseEpoch,
+    /// From the asks that are answered: an ask is given up when it is lost or its link ends, and the answer may come all the same. What it lends
+    /// counts from then on whatever was asked since; that the owner knows nothing of a limit must not be taken for what it says now.
+    pub sent: Time,
     pub grants: Grants,
     /// Limits that the owner knows nothing of: it has not heard of them yet, or the gate has not heard that they are gone.
     pub open: Vec<usize>,
@@ -128,6 +132,7 @@ pub fn write_answer(answer: &Answer) -> Slice {
     };
     let raw = WireAnswer {
         epoch: answer.epoch.0,
+        sent: answer.sent.0,
         grants: answer.grants.iter().map(raw).collect(),
         open: answer.open.iter().map(|limit| *limit as u8).collect(),
     };
@@ -156,5 +161,10 @@ pub fn read_answer(payload: &Slice) -> Option<Answer> {
     let grants = raw.grants.into_iter().map(grant).collect::<Option<Grants>>()?;
     let open: Vec<usize> = raw.open.into_iter().map(usize::from).collect();
     let fits = open.iter().all(|limit| *limit < BUCKETS);
-    fits.then_some(Answer { epoch, grants, open })
+    fits.then_some(Answer {
+        epoch,
+        sent: Time(raw.sent),
+        grants,
+        open,
+    })
 }

@@ -65,6 +65,8 @@ struct Lent {
     holder: HolderId,
     is_long: bool,
     asked: Time,
+    /// How far apart its last two asks were.
+    apart: Duration,
     number: u64,
     sent: Time,
     spent: u128,
@@ -83,6 +85,16 @@ struct Lent {
 }
 
 impl Lent {
+    /// It is silent for half of the lease: a grant would have lapsed when it comes. Half of a long one is long, and it has its turn meanwhile, which
+    /// others wait for: there it is twice as long as its asks are apart.
+    fn is_stale(&self, now: Time, config: &GrantorConfig) -> bool {
+        let most = match self.is_long {
+            true => (2 * self.apart).max(config.lease).min(config.long_lease / 2),
+            false => config.lease / 2,
+        };
+        now.since(self.asked) > most
+    }
+
     fn out(&self) -> u128 {
         self.told + self.untold.iter().map(|&(_, tokens)| u128::from(tokens)).sum::<u128>()
     }
@@ -300,7 +312,13 @@ impl Grantor {
         // A holder may owe; what it says is no more than it was given: it is one of ours, and what it says binds nobody else.
         let left = ask.taken.saturating_sub(ask.spent).saturating_sub(ask.gone);
         lent.untold.retain(|(number, _)| *number > ask.heard);
-        lent.told = left;
+        // It may be heard after the lease of what it tells of has ended, and that was taken for spent: by a statement nothing gets more.
+        lent.told = 0;
+        let counted = before - lent.out();
+        lent.told = match self.config.faults.has(Fault::ReviveLapsed) {
+            true => left,
+            false => left.min(counted),
+        };
         let after = lent.out();
         let mut spent = ask.spent.saturating_sub(lent.spent);
         let mut back = before.saturating_sub(after);
@@ -309,6 +327,9 @@ impl Grantor {
         }
         spent = spent.min(back);
         back -= spent;
+        if lent.number > 0 {
+            lent.apart = now.since(lent.asked);
+        }
         (lent.spent, lent.number, lent.sent, lent.asked) = (ask.spent, ask.number, ask.sent, now);
         (lent.want, lent.least) = (ask.want, ask.least.min(ask.want));
         if lent.want > 0 {
@@ -350,6 +371,8 @@ impl Grantor {
             holder: ask.holder,
             is_long: ask.is_long,
             asked: now,
+            // The second one comes when the first had its answer.
+            apart: self.config.lease_of(ask.is_long),
             number: 0,
             sent: ask.sent,
             spent: ask.spent,
@@ -382,8 +405,7 @@ impl Grantor {
                 self.order.remove(place);
                 continue;
             };
-            let is_stale = now.since(lent.asked) > self.config.lease_of(lent.is_long) / 2;
-            if is_stale || lent.untold.is_full() {
+            if lent.is_stale(now, &self.config) || lent.untold.is_full() {
                 // It asks again; a grant would have lapsed when it comes, or could not be counted.
                 self.order.remove(place);
                 continue;

@@ -6,7 +6,7 @@ use super::{
     Standing,
 };
 use crate::bucket::Limit;
-use crate::faults::Faults;
+use crate::faults::{Fault, Faults};
 use amita_reactor::Time;
 use std::time::Duration;
 
@@ -135,6 +135,43 @@ fn an_ask_that_comes_twice_or_late_is_heard_once() {
     assert!(one.grant(ms(15), &grants[0]));
     assert!(!one.grant(ms(15), &grants[0]));
     assert_eq!(one.tokens(ms(15)), 300);
+}
+
+/// An ask with tokens in hand is held up until its lease has ended, and what was taken for spent has come in again and is used. That
+/// the rest lapsed, as the next one tells, must not bring it back: it would be there twice.
+#[test]
+fn what_was_taken_for_spent_is_not_revived_by_an_ask_that_was_held_up() {
+    let spent_at_once = |faults: Faults| {
+        let config = GrantorConfig { faults, ..config(1) };
+        let mut grantor = Grantor::first(ms(0), limit(), config).unwrap();
+        grantor.mandate(Time(u64::MAX));
+        let (mut one, mut other) = (holder(1), holder(2));
+        lend(&mut grantor, &mut one, ms(0), 1_000);
+        assert!(one.spend(ms(13), 32));
+        let late = one.ask(ms(13), 1_000, 1).expect("it wants what it has spent");
+        assert_eq!(late.taken - late.spent - late.gone, 968);
+        let next = one.ask(ms(60), 1, 1).expect("all has lapsed");
+        assert_eq!(next.gone, 968);
+        // Since 50 ms there is room again, and by now the bucket is full.
+        let mut spent = 0;
+        for at in [300, 313, 326] {
+            if at == 326 {
+                grantor.ask(ms(325), &late);
+                grantor.ask(ms(325), &next);
+            }
+            let ask = other.ask(ms(at), 5_000, 1).expect("it is time to ask");
+            grantor.ask(ms(at), &ask);
+            for grant in poll(&mut grantor, ms(at)) {
+                other.grant(ms(at), &grant);
+            }
+            spent += other.tokens(ms(at));
+            while other.spend(ms(at), 1) {}
+        }
+        spent
+    };
+    let most = BURST + 26 * RATE / 1_000;
+    assert!(spent_at_once(Faults::NONE) <= most);
+    assert!(spent_at_once(Faults::NONE.with(Fault::ReviveLapsed)) > most);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Long leases: what those who are slow to hear hold, and grantors that follow one another meanwhile.
 
 use super::{BURST, LARGEST, config, grantor, holder, limit, ms, poll};
+use crate::bucket::Limit;
 use crate::faults::{Fault, Faults};
-use crate::lease::{Grantor, Holder, HolderConfig, HolderId, LONG_LEASE, LeaseEpoch};
+use crate::lease::{Grantor, Holder, HolderConfig, HolderId, LEASE, LONG_LEASE, LeaseEpoch};
 use amita_reactor::Time;
 use std::time::Duration;
 
@@ -112,5 +113,78 @@ fn a_holder_that_is_not_needed_gives_all_back() {
     assert_eq!((ask.gone, ask.want), (u128::from(BURST / 2), 0));
     grantor.ask(ms(1), &ask);
     assert_eq!(grantor.lent_out().0, 0);
-    assert_eq!(one.give_back(ms(2)), None);
+    assert_eq!(slow(2).give_back(ms(2)), None);
+}
+
+/// What it has spent, and a grant that it will never take, would be counted as out for the rest of a second.
+#[test]
+fn a_holder_with_nothing_left_says_so_when_it_is_not_needed() {
+    let (mut grantor, mut one) = (grantor(), slow(1));
+    borrow(&mut grantor, &mut one, ms(0));
+    while one.spend(ms(1), 1) {}
+    assert_eq!(one.tokens(ms(1)), 0);
+    let ask = one.give_back(ms(1)).expect("what it has spent");
+    grantor.ask(ms(1), &ask);
+    assert_eq!(grantor.lent_out().0, 0);
+    // The rest of the burst, and what came in since.
+    let mut fast = holder(3);
+    assert_eq!(borrow(&mut grantor, &mut fast, ms(11)), BURST / 2 + 100);
+    let ask = fast.give_back(ms(12)).unwrap();
+    grantor.ask(ms(12), &ask);
+    let mut other = slow(2);
+    let ask = other.ask(ms(20), 100, 1).unwrap();
+    grantor.ask(ms(20), &ask);
+    assert!(!poll(&mut grantor, ms(20)).is_empty());
+    let ask = other.give_back(ms(21)).expect("a grant is under way");
+    grantor.ask(ms(21), &ask);
+    assert_eq!(grantor.lent_out().0, 0);
+}
+
+#[test]
+fn an_answer_without_a_grant_is_one() {
+    let mut one = slow(1);
+    assert!(one.ask(ms(0), 10, 1).is_some());
+    assert_eq!(one.ask_at(1), ms(250));
+    one.answered(ms(1));
+    assert_eq!(one.ask_at(1), ms(250), "of another ask");
+    one.answered(ms(0));
+    assert_eq!(one.ask_at(1), ms(20));
+    assert!(one.ask(ms(20), 10, 1).is_some());
+    assert_eq!(one.ask_at(1), ms(270), "to this one there is none yet");
+    let mut fast = holder(2);
+    assert!(fast.ask(ms(0), 10, 1).is_some());
+    fast.answered(ms(0));
+    assert_eq!(fast.ask_at(1), Time(12_500_000));
+}
+
+/// One with a long lease wants a large request, and is heard no more. It asked every 40 ms: who is silent for twice as long has lost its turn,
+/// and a small request of another does not wait until half of a second is over.
+#[test]
+fn a_long_lease_that_is_silent_holds_nobody_up() {
+    let small = Limit::new(50, Grantor::least_burst(50, LEASE, LARGEST)).unwrap();
+    let mut grantor = Grantor::first(ms(0), small, config(1)).unwrap();
+    grantor.mandate(Time(u64::MAX));
+    let (mut one, mut fast) = (slow(1), holder(2));
+    // All is spent.
+    borrow(&mut grantor, &mut fast, ms(0));
+    while fast.spend(ms(0), 1) {}
+    for at in [20, 60] {
+        let ask = one.ask(ms(at), 1_000, LARGEST).unwrap();
+        grantor.ask(ms(at), &ask);
+        assert!(poll(&mut grantor, ms(at)).is_empty());
+        one.answered(ms(at));
+    }
+    // The first one is of its own turn.
+    let mut passed = 0;
+    let third = (61..1_000).find(|&at| {
+        if let Some(ask) = fast.ask(ms(at), 1, 1) {
+            grantor.ask(ms(at), &ask);
+        }
+        for grant in poll(&mut grantor, ms(at)) {
+            fast.grant(ms(at), &grant);
+        }
+        passed += u32::from(fast.spend(ms(at), 1));
+        passed == 3
+    });
+    assert!(third.is_some_and(|at| (100..200).contains(&at)), "{third:?}");
 }

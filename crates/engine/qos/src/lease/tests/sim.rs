@@ -19,6 +19,8 @@ const MANDATE: u64 = 100_000_000;
 const PLAY: u64 = 480_000_000;
 /// The long lease, so short that much of it happens in a run.
 const LONG: Duration = Duration::from_millis(200);
+/// Asks are held up for so long at most: longer than the lease of which they tell.
+const HELD_UP: u64 = 300_000_000;
 /// Requests that wait at a gateway.
 const QUEUE: usize = 600;
 
@@ -77,6 +79,10 @@ enum Act {
     Load(u64),
     /// One gateway has requests of a burst, and stands still, when it has asked for them, until then.
     Demand(usize, u64),
+    /// One gateway has a load that it can have.
+    Work(usize),
+    /// What one gateway asks from then on is held up until then; its hosts go when it has asked.
+    HoldUp(usize, u64),
     /// Another grantor is wanted.
     Replace,
 }
@@ -92,6 +98,10 @@ struct Gateway {
     way: u64,
     /// When it has asked next it is stopped until then.
     stops_after_ask: Option<u64>,
+    /// When it has asked next its hosts go.
+    rests_after_ask: bool,
+    /// Its asks arrive no sooner.
+    held_up: u64,
     /// Stopped, or cut off from grantors, until then.
     stopped: u64,
     cut: u64,
@@ -183,6 +193,8 @@ impl World {
                 load: 0,
                 way: if is_long { random.below(60_000_000) } else { 0 },
                 stops_after_ask: None,
+                rests_after_ask: false,
+                held_up: 0,
                 stopped: 0,
                 cut: 0,
                 passed: 0,
@@ -320,6 +332,7 @@ impl World {
                 }
             }
             16 => self.play(real, at),
+            17 => self.gateways[at].held_up = real + self.random.below(HELD_UP),
             19 => {
                 let last = self.lenders.len() - 1;
                 self.lenders[last].cut = real + self.random.below(300_000_000);
@@ -333,9 +346,26 @@ impl World {
         }
     }
 
+    /// One works, and has tokens in hand; what it asks is held up for longer than their lease, in which it has no use for them, and the bucket
+    /// fills. Just before that comes the others have a burst.
+    fn play_held_up(&mut self, real: u64, at: usize) {
+        let ms = 1_000_000;
+        self.put(real, Message::Do(Act::Load(0)));
+        let begins = real + self.random.within(20, 60) * ms;
+        self.put(begins, Message::Do(Act::Work(at)));
+        let held_up = begins + self.random.within(20, 40) * ms;
+        let comes = held_up + self.random.within(60, HELD_UP / ms) * ms;
+        self.put(held_up, Message::Do(Act::HoldUp(at, comes)));
+        let busy = comes - self.random.within(1, 20) * ms;
+        self.put(busy, Message::Do(Act::Load(4_000)));
+    }
+
     /// The bucket fills; one is lent much of it, stands still for about a lease, and spends it when the others have a burst as well.
     /// Or a grantor is replaced around that time.
     fn play(&mut self, real: u64, at: usize) {
+        if self.random.percent(25) {
+            return self.play_held_up(real, at);
+        }
         let ms = 1_000_000;
         self.put(real, Message::Do(Act::Load(0)));
         let mut demand = real + self.random.within(50, 150) * ms;
@@ -367,6 +397,15 @@ impl World {
                 let gateway = &mut self.gateways[at];
                 gateway.waiting.extend(std::iter::repeat_n(LARGEST, 200));
                 gateway.stops_after_ask = Some(until);
+            }
+            Act::Work(at) => {
+                // A request is of half the largest, in the mean.
+                let a_step = self.limit.rate() * STEP / 1_000_000_000;
+                self.gateways[at].load = a_step * 100 / LARGEST;
+            }
+            Act::HoldUp(at, until) => {
+                let gateway = &mut self.gateways[at];
+                (gateway.held_up, gateway.rests_after_ask) = (until, true);
             }
             Act::Replace if self.replace.is_none() => self.replace = Some(real),
             Act::Replace => {}
@@ -463,8 +502,13 @@ impl World {
         if let Some(ask) = gateway.holder.ask(now, all, next.unwrap_or(0)) {
             let stops = gateway.stops_after_ask.take();
             gateway.stopped = stops.unwrap_or(0).max(gateway.stopped);
+            if std::mem::take(&mut gateway.rests_after_ask) {
+                gateway.waiting.clear();
+                gateway.load = 0;
+            }
+            let held_up = gateway.held_up;
             for at in self.ways(real, at) {
-                self.put(at, Message::Ask(ask));
+                self.put(at.max(held_up), Message::Ask(ask));
             }
         }
         Ok(())
@@ -613,6 +657,7 @@ fn each_rule_that_is_switched_off_is_found() {
         Fault::AcceptTwice,
         Fault::HearOldAsks,
         Fault::TakeBackLate,
+        Fault::ReviveLapsed,
         Fault::BeginFull,
         Fault::BeginAtOnce,
         Fault::LendWithoutMandate,
