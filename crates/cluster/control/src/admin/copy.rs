@@ -115,6 +115,7 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
         limit_bytes_per_s: wish.limit_bytes_per_s,
         asked_at: wish.now.as_secs(),
         cancelled: false,
+        whole: false,
         paused: None,
         ails: None,
         place,
@@ -151,8 +152,11 @@ pub fn copy_of(meta: &dyn Transact, volume: VolumeId) -> Result<Option<Copying>>
 }
 
 /// Fails where the volume is to be a copy, and is none yet. The record comes with the volume, so that what finds none here finds none later.
-pub(super) fn none_copies(meta: &dyn Transact, volume: &Volume) -> Result<()> {
-    match copy_of(meta, volume.id)? {
+///
+/// # Errors
+/// It is none yet; the metadata is away, or the record is not readable.
+pub fn none_copies(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    match copy_of(meta, volume.id)?.filter(|found| !found.whole) {
         None => Ok(()),
         Some(found) => Err(refused(&found)),
     }
@@ -168,7 +172,7 @@ fn refused(copying: &Copying) -> AdminError {
 
 /// A volume that is to be a copy goes only by that being taken back.
 pub(super) fn may_end(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<()> {
-    match copy_of(meta, volume.id)? {
+    match copy_of(meta, volume.id)?.filter(|found| !found.whole) {
         Some(found) if !(found.cancelled && matches!(fate, Fate::Purge { snapshots: true, .. })) => {
             Err(refused(&found))
         }
@@ -176,12 +180,13 @@ pub(super) fn may_end(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Resu
     }
 }
 
-/// Takes a copy back: `false`: there is none. Whoever is at it removes the target.
+/// Takes a copy back: `false`: there is none, or it is whole, and stays. Whoever is at it removes the target.
 ///
 /// # Errors
 /// The metadata is away or refuses.
 pub fn cancel_copy(meta: &dyn Transact, volume: VolumeId) -> Result<bool> {
-    change(meta, volume, None, &|record| record.cancelled = true).map(|found| found.is_some())
+    let changed = change(meta, volume, None, &|record| record.cancelled = !record.whole)?;
+    Ok(changed.is_some_and(|found| found.cancelled))
 }
 
 /// Has a copy stand still, or go on; `false`: there is none that can.
@@ -190,7 +195,7 @@ pub fn cancel_copy(meta: &dyn Transact, volume: VolumeId) -> Result<bool> {
 /// The metadata is away or refuses.
 pub fn pause_copy(meta: &dyn Transact, volume: VolumeId, paused: Option<&Paused>) -> Result<bool> {
     let changed = change(meta, volume, None, &|record| record.paused = paused.cloned())?;
-    Ok(changed.is_some_and(|found| !found.cancelled))
+    Ok(changed.is_some_and(|found| !found.cancelled && !found.whole))
 }
 
 /// Notes something by a claim; none: the claim is lost, or there is no such copy any more.
@@ -238,7 +243,94 @@ fn change(
     Err(AdminError::TooManyRaces { key })
 }
 
-/// The copy is made, or all of it is removed: its record goes. `false`: the claim is lost.
+/// What became of a copy whose passes are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// It is whole, and used as any volume from now on.
+    Whole,
+    /// Something of it has changed: what is next is asked anew.
+    Anew,
+    /// The claim is lost.
+    Lost,
+}
+
+/// The passes are done: the target is whole, if nobody but who made it has had it, and the record says nothing else.
+///
+/// It is said in one transaction that compares the claim, the record and the target's: so nothing that somebody has written into the target
+/// passes for the source's, and what is taken back in this moment is taken back. Where others have had the target, that is noted, and its
+/// next pass writes all of it.
+///
+/// # Errors
+/// It is of another size than what it is a copy of; the metadata is away or refuses.
+pub fn complete_copy(meta: &dyn Transact, volume: VolumeId, claim: u64) -> Result<Completion> {
+    let key = map::copying_key(volume);
+    for _ in 0..RACES {
+        let Some((mut record, revision)) = get::<Copying>(meta, &key)? else {
+            return Ok(Completion::Lost);
+        };
+        if record.whole {
+            return Ok(Completion::Whole);
+        }
+        let target_key = map::volume_key(&record.name);
+        let target = get::<Volume>(meta, &target_key)?.filter(|(found, _)| found.id == volume);
+        let (Some((target, target_revision)), Pass::Done, true) = (
+            target,
+            next_pass(meta, &record)?,
+            !record.cancelled && record.paused.is_none(),
+        ) else {
+            return Ok(Completion::Anew);
+        };
+        let is_ours = target.generation <= record.place.generation;
+        match is_ours {
+            true => {
+                is_of_its_size(meta, &record, &target)?;
+                (record.whole, record.ails) = (true, None);
+            }
+            false => (record.place.mixed, record.place.pass_bytes) = (true, 0),
+        }
+        let copier = map::copier_key(volume);
+        let call = Call {
+            compares: vec![
+                unchanged(&copier, claim),
+                unchanged(&key, revision),
+                unchanged(&target_key, target_revision),
+            ],
+            then: vec![put(key.clone(), &record)],
+            otherwise: vec![Op::Get { key: copier }],
+        };
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(if is_ours { Completion::Whole } else { Completion::Anew });
+        }
+        if reply.value(0).map(|found| found.mod_revision) != Some(claim) {
+            return Ok(Completion::Lost);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Is the target as large as what it is a copy of? Where that is gone by now, nobody can tell.
+fn is_of_its_size(meta: &dyn Transact, copying: &Copying, target: &Volume) -> Result<()> {
+    let Some(source) = copy_source(meta, copying)? else {
+        return Ok(());
+    };
+    let all = of_chain(meta, &source)?;
+    let last = all.iter().find(|found| Some(found.number) == copying.place.last);
+    match last.filter(|last| last.size_bytes != target.size_bytes) {
+        None => Ok(()),
+        Some(last) => Err(AdminError::BadSetting {
+            what: "volume",
+            name: target.name.clone(),
+            why: format!(
+                "it has {} bytes, and {}, of which it is to be a copy, has {}: take the copy back (`amita job cancel copy-{}`), and make \
+                 another one",
+                target.size_bytes, copying.of, last.size_bytes, copying.volume
+            ),
+        }),
+    }
+}
+
+/// The copy is whole, and nothing was left of what was taken for it; or all of it is removed: its record goes. `false`: the claim is lost.
 ///
 /// # Errors
 /// The metadata is away or refuses.

@@ -161,8 +161,9 @@ fn make(
             limits: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
-        // written last, so that nobody who is told one by one sees it before its volume.
-        let mut then = vec![put(key.clone(), &volume)];
+        // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.
+        let mut then = more(&volume);
+        then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {
             let about = map::About {
                 volume: volume.id,
@@ -170,7 +171,6 @@ fn make(
             };
             put(map::about_key(volume.id), &about)
         }));
-        then.extend(more(&volume));
         then.push(put(counter.clone(), &volume.id.0));
         let mut call = Call {
             compares: vec![unchanged(&counter, revision), unchanged(&key, 0), pool_stays],

@@ -5,7 +5,7 @@ use crate::admin::Described;
 use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone, runs};
 use crate::commands::volume::diff;
 use amita_client::{Config, Extent};
-use amita_control::admin::{self, Deletion, Fate, Pass};
+use amita_control::admin::{self, Completion, Deletion, Fate, Pass};
 use amita_metadata::{Call, Client, Op};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::map::{self, CopyPlace, Copying, Snapshot};
@@ -231,6 +231,10 @@ impl Work {
         let Some(record) = admin::copy_of(&self.client, self.volume).described()? else {
             return Ok(Step::Ended);
         };
+        if record.whole {
+            self.close();
+            return self.end(&record);
+        }
         if record.cancelled || admin::copy_target(&self.client, &record).described()?.is_none() {
             return self.remove(&record);
         }
@@ -246,10 +250,20 @@ impl Work {
             Pass::To { of, snapshot, base } => self.pass(&record, &of, &snapshot, base.as_deref()).map(|()| Step::More),
             Pass::Done => {
                 self.close();
-                admin::remove_copy_snapshot(&self.client, &record).described()?;
-                admin::end_copy(&self.client, self.volume, self.claim).described()?;
-                Ok(Step::Ended)
+                match admin::complete_copy(&self.client, self.volume, self.claim).described()? {
+                    Completion::Whole | Completion::Anew => Ok(Step::More),
+                    Completion::Lost => Err(self.wanted.lose()),
+                }
             }
+        }
+    }
+
+    /// What was taken for it goes, and its record.
+    fn end(&self, record: &Copying) -> Result<Step> {
+        admin::remove_copy_snapshot(&self.client, record).described()?;
+        match admin::end_copy(&self.client, self.volume, self.claim).described()? {
+            true => Ok(Step::Ended),
+            false => Err(self.wanted.lose()),
         }
     }
 
@@ -268,9 +282,7 @@ impl Work {
             };
             admin::carry_out(&self.client, Deletion::of(&record.name, true, fate), &mut pause).described()?;
         }
-        admin::remove_copy_snapshot(&self.client, record).described()?;
-        admin::end_copy(&self.client, self.volume, self.claim).described()?;
-        Ok(Step::Ended)
+        self.end(record)
     }
 
     /// Takes the snapshot that the copy is to be.

@@ -182,6 +182,82 @@ fn only_who_holds_the_claim_notes_and_ends() {
     assert!(!cancel_copy(&meta, volume).unwrap());
 }
 
+/// Somebody opens the volume of that name.
+fn open(meta: &dyn Transact, name: &str) {
+    let mut found = volume(meta, name).unwrap();
+    found.generation = found.generation.next().unwrap();
+    meta.txn(&Call::put(map::volume_key(name), json(&found))).unwrap();
+}
+
+#[test]
+fn a_copy_is_whole_only_where_nobody_else_had_it_and_nobody_takes_it_back() {
+    let meta = two_pools();
+    snap(&meta, "one", 1, 64 * MIB);
+    let volume = copy_volume(&meta, &wish("db@one", false)).unwrap().volume;
+    let held = claim(&meta, volume);
+    assert_eq!(
+        complete_copy(&meta, volume, held).unwrap(),
+        Completion::Anew,
+        "no pass is done"
+    );
+    place(&meta, volume, |place| {
+        (place.base, place.generation) = (SnapshotId(1), amita_types::Generation(1));
+    });
+    open(&meta, "new");
+    // Others write into it behind the last pass.
+    open(&meta, "new");
+    assert_eq!(complete_copy(&meta, volume, held).unwrap(), Completion::Anew);
+    assert!(
+        record(&meta, volume).place.mixed,
+        "nothing that others wrote is blessed"
+    );
+    assert_eq!(pass(&meta, volume), (1, None), "all of it is written anew");
+    place(&meta, volume, |place| {
+        (place.mixed, place.generation) = (false, amita_types::Generation(2));
+    });
+    assert_eq!(complete_copy(&meta, volume, held - 1).unwrap(), Completion::Lost);
+    // It stands still, or is taken back, in the moment between the last pass and its end.
+    let paused = map::Paused {
+        by: "ann".to_owned(),
+        at: 1,
+    };
+    assert!(pause_copy(&meta, volume, Some(&paused)).unwrap());
+    assert_eq!(complete_copy(&meta, volume, held).unwrap(), Completion::Anew);
+    assert!(pause_copy(&meta, volume, None).unwrap());
+    let before = record(&meta, volume);
+    assert!(cancel_copy(&meta, volume).unwrap());
+    assert_eq!(complete_copy(&meta, volume, held).unwrap(), Completion::Anew);
+    assert!(record(&meta, volume).cancelled);
+    meta.txn(&Call::put(map::copying_key(volume), json(&before))).unwrap();
+    // Of another size it is no copy.
+    let mut found = super::volume(&meta, "new").unwrap();
+    found.size_bytes = 128 * MIB;
+    meta.txn(&Call::put(map::volume_key("new"), json(&found))).unwrap();
+    let why = complete_copy(&meta, volume, held).unwrap_err().to_string();
+    assert!(
+        why.contains("it has 134217728 bytes") && why.contains("job cancel copy-2"),
+        "{why}"
+    );
+    found.size_bytes = 64 * MIB;
+    meta.txn(&Call::put(map::volume_key("new"), json(&found))).unwrap();
+    assert_eq!(complete_copy(&meta, volume, held).unwrap(), Completion::Whole);
+    // From now on it is a volume as any.
+    assert!(!cancel_copy(&meta, volume).unwrap() && !record(&meta, volume).cancelled);
+    let why = cancel_job(&meta, &job(&meta, "copy-2", NOW).unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("is a copy by now"), "{why}");
+    let spec = ExportSpec {
+        any_client: true,
+        ..ExportSpec::default()
+    };
+    export_volume(&meta, "new", &spec).unwrap();
+    open(&meta, "new");
+    assert_eq!(complete_copy(&meta, volume, held).unwrap(), Completion::Whole);
+    assert!(record(&meta, volume).is_due(), "what was taken for it goes still");
+    assert!(end_copy(&meta, volume, held).unwrap());
+}
+
 #[test]
 fn the_snapshot_for_it_is_taken_once_protected_and_goes() {
     let meta = two_pools();
