@@ -267,6 +267,15 @@ pub fn volume(meta: &dyn Transact, name: &str) -> Result<Volume> {
     find_volume(meta, name).map(|(volume, _)| volume)
 }
 
+/// The same, also one that is deleted and kept for a time, by the name that it has meanwhile.
+pub(super) fn find_kept(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
+    get::<Volume>(meta, &map::volume_key(name))?.ok_or_else(|| AdminError::NoSuch {
+        what: "volume",
+        name: name.to_owned(),
+        there: Vec::new(),
+    })
+}
+
 pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
     match get::<Volume>(meta, &map::volume_key(name))?.filter(|_| !map::is_hidden(name)) {
         Some(found) => Ok(found),
