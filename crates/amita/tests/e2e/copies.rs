@@ -185,6 +185,8 @@ fn who_makes_a_copy_may_die_and_what_is_taken_back_leaves_nothing() {
     let id = copy(COPY, "6M");
     let refused = world.amita(&["nbd", "export", COPY, "--any-client"]);
     assert!(refused.text.contains("is being made a copy"), "{}", refused.text);
+    let refused = amita(&world, &["volume", "export", COPY, "-"]);
+    assert!(refused.text.contains("is being made a copy"), "{}", refused.text);
     let first = copier(&world, id).expect("somebody has taken the snapshot");
     let index = world
         .cluster

@@ -56,8 +56,9 @@ pub use client::{client_number, forget_client, forget_dead_clients, register_cli
 pub use clone::{MAX_CLONES, clone_volume, clone_volume_with, clones};
 pub use code::Code;
 pub use copy::{
-    COPY_LABEL, CopyWish, LEAST_LIMIT, POINT_LABEL, Pass, cancel_copy, copies, copy_of, copy_source, copy_target,
-    copy_volume, end_copy, next_pass, note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_point,
+    COPY_LABEL, Completion, CopyWish, LEAST_LIMIT, POINT_LABEL, Pass, cancel_copy, complete_copy, copies, copy_of,
+    copy_source, copy_target, copy_volume, drop_point_wish, drop_points, end_copy, fit_copy, next_pass, none_copies,
+    note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_point,
 };
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;

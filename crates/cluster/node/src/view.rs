@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
+mod copies;
 mod iscsi;
 mod members;
 
@@ -55,6 +56,8 @@ pub struct View {
     sets: BTreeMap<SetId, (map::SnapshotSet, u64)>,
     /// Clones that are to be flattened, with their modification revision.
     flattens: BTreeMap<VolumeId, (map::Flatten, u64)>,
+    /// Volumes that are to be copies, and are not whole.
+    copying: BTreeSet<VolumeId>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// The operator's wishes that owners close volumes, with their modification revision.
@@ -209,6 +212,7 @@ impl View {
             "sets" => self.apply_set(rest, record),
             "flattening" => self.apply_flatten(rest, record),
             "closing" => self.apply_closing(rest, record),
+            "copies" => self.apply_copying(rest, record),
             "nvme" => self.apply_nvme(rest, record),
             "iscsi" => self.apply_iscsi(rest, record),
             "condition" => self.apply_space(rest, record),

@@ -124,13 +124,16 @@ fn wait(asked: &Copying, only_settled: bool, metadata: &Admin, bar: &ProgressBar
             .advice("Give the command again where it is wanted after all.")
     };
     let mut ails = None;
+    let mut whole = false;
     loop {
         let Some(now) = admin::copy_of(&reader, asked.volume).described()? else {
-            return match admin::copy_target(&reader, asked).described()? {
-                Some(_) => Ok(true),
-                None => Err(taken_back()),
+            // From when it is whole on it may get another name.
+            return match whole || admin::copy_target(&reader, asked).described()?.is_some() {
+                true => Ok(true),
+                false => Err(taken_back()),
             };
         };
+        whole = now.whole;
         if now.cancelled {
             return Err(taken_back());
         }

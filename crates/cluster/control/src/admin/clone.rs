@@ -3,6 +3,7 @@
 //! A clone is a record. In the same transaction the snapshot's record counts one more: whoever deletes the snapshot compares that record,
 //! and whoever deletes the volume for good compares what the transaction writes beside it. So neither passes the other unseen.
 
+use super::copy::none_copies;
 use super::keys::{DataKeys, NewKey};
 use super::quota::{Wanted, charge};
 use super::snapshot::snapshot as find_snapshot;
@@ -22,8 +23,8 @@ pub const MAX_CLONES: u64 = 65_536;
 /// Makes a volume that begins as a snapshot of another one: in its pool, of the snapshot's size. No data is copied.
 ///
 /// # Errors
-/// No such volume or snapshot, a name that cannot be or is taken, labels that cannot be, too many levels, clones or volumes, more than the pool's quota has left, a cluster whose
-/// version does not know clones; the metadata is suspected, away or refuses.
+/// No such volume or snapshot, one of a volume that is to be a copy and is none yet, a name that cannot be or is taken, labels that cannot be,
+/// too many levels, clones or volumes, more than the pool's quota has left, a cluster whose version does not know clones; the metadata is suspected, away or refuses.
 pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &str, about: &About) -> Result<Volume> {
     clone_volume_with(meta, None, (volume, snapshot), name, about)
 }
@@ -67,6 +68,7 @@ pub fn clone_volume_with(
             volume: data, number, ..
         } = find_snapshot(meta, volume, snapshot)?;
         let (named, named_revision) = find_volume(meta, volume)?;
+        none_copies(meta, &named)?;
         let Some((origin, origin_revision)) = data_of(meta, (&named, named_revision), data)? else {
             continue;
         };

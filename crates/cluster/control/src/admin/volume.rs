@@ -161,8 +161,9 @@ fn make(
             limits: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
-        // written last, so that nobody who is told one by one sees it before its volume.
-        let mut then = vec![put(key.clone(), &volume)];
+        // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.
+        let mut then = more(&volume);
+        then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {
             let about = map::About {
                 volume: volume.id,
@@ -170,7 +171,6 @@ fn make(
             };
             put(map::about_key(volume.id), &about)
         }));
-        then.extend(more(&volume));
         then.push(put(counter.clone(), &volume.id.0));
         let mut call = Call {
             compares: vec![unchanged(&counter, revision), unchanged(&key, 0), pool_stays],
@@ -265,6 +265,15 @@ pub(super) fn check_size(name: &str, size_bytes: u64) -> Result<()> {
 /// There is none of that name; the metadata is away.
 pub fn volume(meta: &dyn Transact, name: &str) -> Result<Volume> {
     find_volume(meta, name).map(|(volume, _)| volume)
+}
+
+/// The same, also one that is deleted and kept for a time, by the name that it has meanwhile.
+pub(super) fn find_kept(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
+    get::<Volume>(meta, &map::volume_key(name))?.ok_or_else(|| AdminError::NoSuch {
+        what: "volume",
+        name: name.to_owned(),
+        there: Vec::new(),
+    })
 }
 
 pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {

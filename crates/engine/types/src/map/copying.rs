@@ -4,7 +4,8 @@ use super::{PREFIX, Paused, is_false};
 use crate::id::{Generation, SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-/// `/amita/copies/to/VOLUME_ID`: the volume of this number, the *target*, is to be a copy, and is not one yet. Nobody uses it meanwhile.
+/// `/amita/copies/to/VOLUME_ID`: the volume of this number, the *target*, is to be a copy, and is not one yet. Nobody uses it
+/// before it is [`whole`](Copying::whole).
 ///
 /// It is made what snapshots of the source are, one *pass* after the other. Whoever is at it holds the key [`copier_key`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub struct Copying {
     /// It is taken back: whoever is at it removes the target, the snapshot that was taken, and this record.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cancelled: bool,
+    /// The target is a copy, and used as any volume. What is left is the snapshot that was taken for it: whoever is at it removes that, and
+    /// this record. It is never [`cancelled`](Self::cancelled) as well.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub whole: bool,
     /// It stands still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
@@ -73,7 +78,7 @@ impl Copying {
     /// Is somebody to be at it now?
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.cancelled || self.paused.is_none()
+        self.cancelled || self.whole || self.paused.is_none()
     }
 }
 

@@ -78,21 +78,21 @@ impl Claim {
         let (lost, ended) = (Arc::clone(&self.lost), Arc::clone(&self.ended));
         let thread = std::thread::Builder::new().name("amita-copier".to_owned());
         thread.spawn(move || {
-            let mut renewed = granted;
-            while !ended.load(Ordering::Relaxed) {
+            let (mut renewed, mut tried) = (granted, granted);
+            while !ended.load(Ordering::Relaxed) && !lost.load(Ordering::Relaxed) {
                 std::thread::sleep(LOOK);
-                if renewed.elapsed() < RENEWAL {
-                    continue;
-                }
-                let asked = Instant::now();
-                match client.lease_keepalive(lease) {
-                    Ok(_) => renewed = asked,
-                    Err(Error::Refused {
-                        reason: Refusal::LeaseNotFound(_),
-                    }) => lost.store(true, Ordering::Relaxed),
-                    // Away: what is left of it is ours.
-                    Err(_) if renewed.elapsed() >= ttl => lost.store(true, Ordering::Relaxed),
-                    Err(_) => {}
+                if renewed.elapsed() >= ttl {
+                    // Away: what was left of it was ours.
+                    lost.store(true, Ordering::Relaxed);
+                } else if tried.elapsed() >= RENEWAL {
+                    tried = Instant::now();
+                    match client.lease_keepalive(lease) {
+                        Ok(_) => renewed = tried,
+                        Err(Error::Refused {
+                            reason: Refusal::LeaseNotFound(_),
+                        }) => lost.store(true, Ordering::Relaxed),
+                        Err(_) => {}
+                    }
                 }
             }
         })

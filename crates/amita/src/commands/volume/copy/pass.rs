@@ -5,10 +5,10 @@ use crate::admin::Described;
 use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone, runs};
 use crate::commands::volume::diff;
 use amita_client::{Config, Extent};
-use amita_control::admin::{self, Deletion, Fate, Pass};
+use amita_control::admin::{self, AdminError, Completion, Deletion, Fate, Pass};
 use amita_metadata::{Call, Client, Op};
 use amita_terminal::error::{Failure, Kind, Result};
-use amita_types::map::{self, CopyPlace, Copying, Snapshot};
+use amita_types::map::{self, CopyPlace, Copying, Snapshot, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -231,6 +231,10 @@ impl Work {
         let Some(record) = admin::copy_of(&self.client, self.volume).described()? else {
             return Ok(Step::Ended);
         };
+        if record.whole {
+            self.close();
+            return self.end(&record);
+        }
         if record.cancelled || admin::copy_target(&self.client, &record).described()?.is_none() {
             return self.remove(&record);
         }
@@ -246,10 +250,20 @@ impl Work {
             Pass::To { of, snapshot, base } => self.pass(&record, &of, &snapshot, base.as_deref()).map(|()| Step::More),
             Pass::Done => {
                 self.close();
-                admin::remove_copy_snapshot(&self.client, &record).described()?;
-                admin::end_copy(&self.client, self.volume, self.claim).described()?;
-                Ok(Step::Ended)
+                match admin::complete_copy(&self.client, self.volume, self.claim).described()? {
+                    Completion::Whole | Completion::Anew => Ok(Step::More),
+                    Completion::Lost => Err(self.wanted.lose()),
+                }
             }
+        }
+    }
+
+    /// What was taken for it goes, and its record.
+    fn end(&self, record: &Copying) -> Result<Step> {
+        admin::remove_copy_snapshot(&self.client, record).described()?;
+        match admin::end_copy(&self.client, self.volume, self.claim).described()? {
+            true => Ok(Step::Ended),
+            false => Err(self.wanted.lose()),
         }
     }
 
@@ -268,16 +282,15 @@ impl Work {
             };
             admin::carry_out(&self.client, Deletion::of(&record.name, true, fate), &mut pause).described()?;
         }
-        admin::remove_copy_snapshot(&self.client, record).described()?;
-        admin::end_copy(&self.client, self.volume, self.claim).described()?;
-        Ok(Step::Ended)
+        self.end(record)
     }
 
     /// Takes the snapshot that the copy is to be.
     fn settle(&mut self, record: &Copying) -> Result<()> {
         let until = Instant::now() + TAKING_FOR;
         let taken = loop {
-            if let Some(taken) = admin::take_copy_snapshot(&self.client, record, now()).described()? {
+            let taken = admin::take_copy_snapshot(&self.client, record, self.claim, now());
+            if let Some(taken) = taken.described()? {
                 break taken;
             }
             self.untaken(until, &record.of, &record.snapshot)?;
@@ -333,10 +346,11 @@ impl Work {
         }
     }
 
-    /// Opens the target as its one owner, of at least that size.
+    /// Opens the target as its one owner, and of that size. What was left of passes that were not done goes.
     fn open(&mut self, record: &Copying, place: &mut CopyPlace, size_bytes: u64) -> Result<Data> {
+        let name = &record.name;
         if let Some(target) = self.target.take() {
-            if target.size_bytes() < size_bytes {
+            if target.size_bytes() != size_bytes {
                 target.close();
             } else if let Err(why) = self.note_place(place) {
                 target.close();
@@ -345,11 +359,10 @@ impl Work {
                 return Ok(target);
             }
         }
-        let name = &record.name;
-        let mut before = admin::volume(&self.client, name).described()?;
-        if before.size_bytes < size_bytes {
-            before = admin::resize_volume(&self.client, name, size_bytes).described()?;
-        }
+        // Before it is opened: what was begun of it is void then.
+        self.held(admin::drop_point_wish(&self.client, record, self.claim))?;
+        let fitted = admin::fit_copy(&self.client, record, self.claim, size_bytes).described()?;
+        let before = fitted.ok_or_else(|| self.wanted.lose())?;
         if before.generation > place.generation {
             // Others may have had it: what it holds is not known (P1).
             (place.mixed, place.pass_bytes) = (true, 0);
@@ -359,16 +372,52 @@ impl Work {
         self.note_place(place)?;
         let target = self.way().open(name)?;
         let alone = admin::volume(&self.client, name).described();
-        match alone {
-            Ok(now) if now.id == record.volume && is_alone(&target, &before, &now) => Ok(target),
-            Ok(_) => {
-                target.close();
-                Err(not_alone(name, "more is copied"))
-            }
+        let ready = alone.and_then(
+            |now| match now.id == record.volume && is_alone(&target, &before, &now) {
+                true => self.held(admin::drop_points(&self.client, record, self.claim)),
+                false => Err(not_alone(name, "more is copied")),
+            },
+        );
+        match ready {
+            Ok(()) => Ok(target),
             Err(why) => {
                 target.close();
                 Err(why)
             }
+        }
+    }
+
+    /// What was done by the claim.
+    fn held(&self, done: std::result::Result<bool, AdminError>) -> Result<()> {
+        match done.described()? {
+            true => Ok(()),
+            false => Err(self.wanted.lose()),
+        }
+    }
+
+    /// Has the target been ours alone since it was opened?
+    fn is_ours_still(&self, record: &Copying, place: &CopyPlace) -> Result<()> {
+        let now = admin::volume(&self.client, &record.name).described()?;
+        match now.id == record.volume && now.generation == place.generation {
+            true => Ok(()),
+            false => Err(not_alone(&record.name, "of this pass counts")),
+        }
+    }
+
+    /// Takes the target's snapshot behind a pass. It counts where it was sealed under the generation by which the pass was made: else others
+    /// may have written in between, and it goes with the next opening.
+    fn take_point(&self, record: &Copying, place: &CopyPlace, of: &Snapshot) -> Result<()> {
+        let until = Instant::now() + TAKING_FOR;
+        let point = loop {
+            let taken = admin::take_point(&self.client, record, of, self.claim, now());
+            if let Some(taken) = taken.described()? {
+                break taken;
+            }
+            self.untaken(until, &record.name, &of.name)?;
+        };
+        match point.state == SnapshotState::Sealed(place.generation) || of.number <= place.base {
+            true => Ok(()),
+            false => Err(not_alone(&record.name, "of this pass counts")),
         }
     }
 
@@ -393,11 +442,9 @@ impl Work {
         place.pass_bytes = snapshot.size_bytes;
         self.note_place(&place)?;
         if record.snapshots && !(record.takes && record.place.last == Some(snapshot.number)) {
-            let until = Instant::now() + TAKING_FOR;
-            while !admin::take_point(&self.client, &record.name, snapshot, now()).described()? {
-                self.untaken(until, &record.name, &snapshot.name)?;
-            }
+            self.take_point(record, &place, snapshot)?;
         }
+        self.is_ours_still(record, &place)?;
         place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
         (place.base, place.mixed) = (snapshot.number, false);
         (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
@@ -479,20 +526,26 @@ impl Work {
             for extent in extents {
                 self.extent(source, target, place, extent, zeros)?;
             }
-            place.pass_bytes = until;
-            if self.noted.elapsed() > NOTE_EVERY {
-                let durable = CopyPlace {
-                    pass_bytes: target.place().unwrap_or(until).min(until),
-                    ..*place
-                };
-                self.note_place(&durable)?;
-            }
+            self.reached(target, place, until)?;
         }
         if zeros {
             // It may have been larger.
             target.clear(size_bytes)?;
         }
         target.finish()
+    }
+
+    /// Everything before is begun. What of it is durable is noted, at times.
+    fn reached(&mut self, target: &Data, place: &mut CopyPlace, at: u64) -> Result<()> {
+        place.pass_bytes = at;
+        if self.noted.elapsed() <= NOTE_EVERY {
+            return Ok(());
+        }
+        let durable = CopyPlace {
+            pass_bytes: target.place().unwrap_or(at).min(at),
+            ..*place
+        };
+        self.note_place(&durable)
     }
 
     /// Copies one, in parts that keep to the rate.
@@ -527,6 +580,8 @@ impl Work {
                 }
             })?;
             at = until;
+            // What is compared may be long, and slow by the rate.
+            self.reached(target, place, at)?;
         }
         Ok(())
     }

@@ -5,12 +5,15 @@
 use super::claim::Claim;
 use super::pass::{Work, Worked};
 use crate::commands::volume::gateway::Gateways;
+use amita_api::panics::Unwinding;
 use amita_client::Config;
+use amita_control::admin;
 use amita_metadata::{Call, Client, Error, Waited};
 use amita_node::serve::ServeConfig;
 use amita_types::VolumeId;
 use amita_types::map::{self, Copying};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +50,7 @@ impl Copies {
     /// The system gives no thread.
     pub fn start(client: Client, node: &ServeConfig, identity: Option<&Path>) -> std::io::Result<Option<Copies>> {
         let Some(config) = Gateways::config(node, identity) else {
+            log::info!("this node reaches the metadata by a password, and so makes no copies of volumes: others do");
             return Ok(None);
         };
         let stop: Arc<AtomicBool> = Arc::default();
@@ -167,14 +171,20 @@ impl Node {
             Err(_) => return None,
         };
         let (client, config, stop) = (self.client.clone(), self.config.clone(), Arc::clone(&self.stop));
+        let name = self.name.clone();
         let thread = std::thread::Builder::new().name("amita-copy".to_owned());
         let thread = thread.spawn(move || {
-            let mut work = Work::new(client, config, volume, &claim, stop);
-            match work.run() {
-                Worked::Ended => log::info!("copy {volume} is done with here"),
-                Worked::Left(why) => log::info!("copy {volume} does not go on here: {why}"),
+            let (meta, by) = (client.clone(), claim.revision);
+            // It has no part in the way of I/O: what it comes over ends no node, and is told as all else that ails it.
+            let _unwinding = Unwinding::begin();
+            let made = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                Work::new(client, config, volume, &claim, stop).run()
+            }));
+            match made {
+                Ok(Worked::Ended) => log::info!("copy {volume} is done with here"),
+                Ok(Worked::Left(why)) => log::info!("copy {volume} does not go on here: {why}"),
+                Err(_) => panicked(&meta, volume, by, &name),
             }
-            drop(work);
             drop(claim);
         });
         thread
@@ -201,6 +211,15 @@ impl Node {
         while !self.stops() && began.elapsed() < pause {
             std::thread::sleep(LOOK.min(pause));
         }
+    }
+}
+
+/// Whoever takes it up next does so after a while.
+fn panicked(meta: &Client, volume: VolumeId, claim: u64, node: &str) {
+    log::error!("making copy {volume} has panicked here");
+    let why = format!("making it has panicked on node {node}: see that node's log");
+    if let Err(more) = admin::note_copy(meta, volume, claim, &|record| record.ails = Some(why.clone())) {
+        log::debug!("why copy {volume} does not go on is not noted: {more}");
     }
 }
 
