@@ -18,9 +18,9 @@ use amita_crypt::{
 };
 use amita_keys::{SealKey, system_random};
 use std::fmt;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -254,7 +254,11 @@ impl Rewrap for KeyFile {
 
 /// Reads it, of the open file's facts: it cannot be exchanged in between.
 fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let file = File::open(path)?;
+    // A FIFO that nobody writes would not be opened: it is refused below, as all that is no file.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open(path)?;
     let facts = file.metadata()?;
     if !facts.is_file() {
         return Err(KeyFileError::NoKeys("it is no regular file"));
@@ -279,6 +283,13 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
 
 fn parse(text: &str) -> Result<Vec<Box<dyn Provider>>, KeyFileError> {
     let mut providers: Vec<Box<dyn Provider>> = Vec::new();
+    // Half of a passphrase is a passphrase.
+    if !text.is_empty() && !text.ends_with('\n') {
+        return Err(KeyFileError::NoKeys(
+            "its last line has no end: it was not written to its end, or by an editor that leaves that out; see that it is whole, and end it with \
+             a newline",
+        ));
+    }
     // All keys are one provider, at the place of the first.
     let (mut keys, mut keys_at): (Vec<&str>, usize) = (Vec::new(), 0);
     for (index, line) in text.lines().enumerate() {

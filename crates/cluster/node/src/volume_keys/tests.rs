@@ -71,6 +71,7 @@ fn the_file_is_of_its_owner_alone_and_says_nothing_of_what_it_holds() {
         ("amita-seal-1:AAAA:\n", "line 1"),
         (format!("{key}{secret}\n").as_str(), "line 2"),
         ("passphrase:short\n", "characters"),
+        ("passphrase:correct horse battery stap", "newline"),
     ] {
         write(&path, text);
         let said = refused(&path);
@@ -79,6 +80,13 @@ fn the_file_is_of_its_owner_alone_and_says_nothing_of_what_it_holds() {
     write(&path, &"#".repeat(20_000));
     assert!(refused(&path).contains("too long"));
     assert!(refused(folder.0.path()).contains("regular file"));
+    let pipe = folder.path("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(
+        refused(&pipe).contains("regular file"),
+        "and nobody waits for who writes it"
+    );
     write(&path, &format!("passphrase:{secret}\n"));
     let file = KeyFile::at(&path);
     file.check().unwrap();
