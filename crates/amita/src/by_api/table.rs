@@ -129,6 +129,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("volume label", Way::Node(Change, &[])),
     ("volume key init", Way::Here(WRAPS)),
     ("volume key list", Way::Node(Look, &[])),
+    ("volume key status", Way::Node(Look, &["volume_keys"])),
     ("volume key rewrap", Way::Node(Change, &["volume_keys"])),
     ("volume limit set", Way::Node(Change, &[])),
     ("volume limit show", Way::Node(Look, &[])),

@@ -81,7 +81,7 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, copy_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
-pub use keys::{DataKeys, KeyStatus, Rewrap, Rewrapped, rewrap_keys, volume_keys};
+pub use keys::{DataKeys, KeyStatus, Rewrap, Rewrapped, rewrap_keys, volume_keys, wrapping_key};
 pub use limit::{limits, set_limits};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{

@@ -224,7 +224,13 @@ impl SealKey {
             .open(path)
             .map_err(wrong)?;
         file.write_all(text.as_bytes()).map_err(wrong)?;
-        file.sync_all().map_err(wrong)
+        file.sync_all().map_err(wrong)?;
+        // And its name: what is sealed by it meanwhile is lost with it.
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(wrong)
     }
 
     /// Reads a file of sealing keys. It must be of this user alone.

@@ -12,6 +12,7 @@ mod file;
 
 pub use file::{KeyFile, KeyFileError};
 
+use amita_control::admin;
 use amita_crypt::{Binding, Keychain, Keys, NotNow, WrappedKey};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{KeyName, KeyRing, secret_key};
@@ -130,6 +131,13 @@ impl Keys for VolumeKeys {
 }
 
 fn fetch_all(file: &KeyFile, meta: &dyn Transact, known: &Mutex<Known>, asked: &Receiver<KeyRing>) {
+    // One that is not there yet was told of, and says with each volume what it lacks.
+    if file.check().is_ok()
+        && let Ok((Some(by), _)) = admin::wrapping_key(meta)
+        && let Err(why) = file.is_of(&by)
+    {
+        log::warn!("--volume-keys: {why}; encrypted volumes stay closed here, and none are made");
+    }
     let mut is_idle = true;
     loop {
         let ring = match is_idle {

@@ -26,6 +26,7 @@ mod keychain;
 mod provider;
 mod rewrite;
 mod wrapped;
+mod wrapping;
 mod xts;
 
 pub use amita_types::map::{BadRing, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS};
@@ -39,6 +40,7 @@ pub use provider::transit::{BadTransit, Transit, TransitError};
 pub use provider::{HttpRequest, HttpResponse, Next, Provider, Question, Random};
 pub use rewrite::Rewrite;
 pub use wrapped::{Algorithm, Binding, KeyError, MAX_RECORD_BYTES, WrappedKey};
+pub use wrapping::WrappingKey;
 pub use zeroize::Zeroizing;
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::hex::Hex;
 use crate::key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
 use crate::provider::passphrase::{BadPassphrase, Cost};
 use crate::provider::transit::{self, TransitError};
+use crate::wrapping::WrappingKey;
 use amita_types::VolumeId;
 use amita_types::capability::MAX_TENANT_BYTES;
 use amita_types::map::{KeyName, KeyNumber};
@@ -112,6 +113,16 @@ pub enum KeyError {
         key: KeyName,
         /// What the key-encryption key is called, in hexadecimal digits.
         kek: String,
+    },
+    /// It was to be wrapped with a key-encryption key that is not there.
+    #[error("data key {key} is to be wrapped by {by}, which {given} does not have")]
+    NotHere {
+        /// The key.
+        key: KeyName,
+        /// The key-encryption key.
+        by: WrappingKey,
+        /// Who does not have it.
+        given: &'static str,
     },
     /// The passphrase is another one.
     #[error(

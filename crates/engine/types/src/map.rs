@@ -39,7 +39,10 @@ pub use iscsi::{
     iscsi_gateway_key, iscsi_gateways_prefix, iscsi_initiator_key, iscsi_initiators_prefix, iscsi_target_key,
     iscsi_targets_prefix, naa, naa_text,
 };
-pub use keys::{BadRing, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, secret_key, secrets_prefix};
+pub use keys::{
+    BadRing, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, all_secrets_prefix, secret_key,
+    secrets_prefix, wrapping_key,
+};
 pub use limits::{LIMITS_SINCE, Limit, Limits, Measures, Peak};
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,

@@ -6,7 +6,7 @@
 use crate::random::Random;
 use crate::stamp;
 use amita_control::admin::DataKeys;
-use amita_crypt::{Binding, DataKey, Keychain, Keys, NotNow, Provider, SealedFile, WrappedKey, Zeroizing};
+use amita_crypt::{Binding, DataKey, Keychain, Keys, NotNow, Provider, SealedFile, WrappedKey, WrappingKey, Zeroizing};
 use amita_fabric::Message;
 use amita_types::layout::mix;
 use amita_types::map::{KeyName, KeyNumber, KeyRing};
@@ -215,7 +215,7 @@ impl Keys for Sealed {
 }
 
 impl DataKeys for Sealed {
-    fn make(&self, binding: &Binding) -> Result<WrappedKey, String> {
+    fn make(&self, _: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
         let mut kek = Zeroizing::new([0; 32]);
         kek[..8].copy_from_slice(&self.seed.to_le_bytes());
         let mut file = SealedFile::new(vec![kek]).ok_or("there is a key")?;

@@ -57,14 +57,37 @@ pub struct Arguments {
     /// Write over a file that exists
     #[arg(long, conflicts_with = "to")]
     pub force: bool,
-    /// Where the volume is made now: encrypted at rest
+    /// Where the volume is made now: encrypted at rest, also where it was not when it was backed up
     #[arg(long, conflicts_with_all = ["resume", "to_file"])]
     pub encrypted: bool,
+    /// Where the volume is made now: not encrypted at rest, also where it was when it was backed up
+    #[arg(long, conflicts_with_all = ["encrypted", "resume", "to_file"])]
+    pub plain: bool,
     #[command(flatten)]
     pub access: Access,
     /// Say what was done as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl Arguments {
+    /// Is a volume that is made now encrypted at rest? Without a word as it `was` when it was backed up.
+    fn makes_encrypted(&self, was: bool) -> bool {
+        self.encrypted || (was && !self.plain)
+    }
+
+    /// Why it cannot be encrypted, where nobody has asked for that.
+    fn or_plain(&self, why: Failure) -> Failure {
+        if self.encrypted {
+            return why;
+        }
+        let what = format!(
+            "the volume was encrypted at rest when it was backed up, and so is what is restored: {}",
+            why.what
+        );
+        let advice = format!("{} Or --plain makes a volume that is not encrypted.", why.advice);
+        Failure { what, ..why }.advice(advice.trim_start().to_owned())
+    }
 }
 
 #[derive(Serialize)]
@@ -74,6 +97,8 @@ struct Summary {
     volume: String,
     /// The new volume, or the file.
     to: String,
+    /// What was made is encrypted at rest; a file never is.
+    encrypted: bool,
     size_bytes: u64,
     /// Of those, what was written: not zeros.
     written_bytes: u64,
@@ -89,6 +114,8 @@ struct What {
     index: usize,
     name: String,
     bytes: u64,
+    /// It was encrypted at rest.
+    encrypted: bool,
     mark: Import,
 }
 
@@ -96,12 +123,12 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
     let start = Instant::now();
     let mut vault = arguments.target.open(endpoints.insecure_network())?;
     let what = find(arguments, &vault)?;
-    let (to, written_bytes, resumed_at_bytes) = match (&arguments.to_file, &arguments.to) {
+    let (to, encrypted, written_bytes, resumed_at_bytes) = match (&arguments.to_file, &arguments.to) {
         (Some(file), _) => {
             check_file(file, arguments.force)?;
             interrupt::catch();
             let written = held(&mut vault, |vault| into_file(vault, &what, file))?;
-            (file.display().to_string(), written, 0)
+            (file.display().to_string(), false, written, 0)
         }
         (None, to) => {
             let name = to.as_deref().unwrap_or_default();
@@ -117,13 +144,17 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
             let written = held(&mut vault, |vault| {
                 into_volume(vault, &what, (&volume, import), &way, &admin)
             })?;
-            (name.to_owned(), written, from)
+            (name.to_owned(), volume.keys.is_some(), written, from)
         }
     };
+    if what.encrypted && !encrypted {
+        log::warn!("volume {} was encrypted at rest, and {to} is not", what.name);
+    }
     let summary = Summary {
         point: what.point,
         volume: what.name,
         to,
+        encrypted,
         size_bytes: what.bytes,
         written_bytes,
         resumed_at_bytes,
@@ -131,10 +162,14 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
     };
     print(arguments.json, &summary, || {
         format!(
-            "Volume {} as it was at point {} is in {}: {} of data in {}, {:.1} s.\n",
+            "Volume {} as it was at point {} is in {}, {}: {} of data in {}, {:.1} s.\n",
             summary.volume,
             summary.point,
             summary.to,
+            match summary.encrypted {
+                true => "encrypted at rest",
+                false => "not encrypted at rest",
+            },
             size::show(summary.written_bytes),
             size::show(summary.size_bytes),
             summary.seconds
@@ -167,6 +202,7 @@ fn find(arguments: &Arguments, vault: &Vault) -> Result<What> {
         index,
         name: volume.identity.name.clone(),
         bytes: volume.bytes,
+        encrypted: volume.encrypted,
         mark: Import {
             format: format!("backup {} point {point} volume {index}", vault.id()),
             image_bytes: volume.bytes,
@@ -331,8 +367,14 @@ fn prepare(
                 import: Some(what.mark.clone()),
                 ..now()
             };
-            let keys = match arguments.encrypted {
-                true => Some(arguments.access.keys.needed(endpoints)?),
+            let keys = match arguments.makes_encrypted(what.encrypted) {
+                true => Some(
+                    arguments
+                        .access
+                        .keys
+                        .needed(endpoints)
+                        .map_err(|why| arguments.or_plain(why))?,
+                ),
                 false => None,
             };
             let made = admin.act(Action::VolumeImport, name, |meta| match &keys {
@@ -489,6 +531,43 @@ fn into_volume(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{self, Command};
+    use crate::commands::backup;
+    use std::ffi::OsString;
+
+    fn arguments(more: &str) -> std::result::Result<Arguments, cli::Unread> {
+        let line = format!("amita backup restore latest --repository r --key-file k --to v --pool p{more}");
+        match cli::read(line.split(' ').map(OsString::from))?.0.command {
+            Command::Backup(command) => match *command {
+                backup::Command::Restore(arguments) => Ok(arguments),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_encrypted_is_so_again_unless_somebody_says_otherwise() {
+        for (more, was, is) in [
+            ("", false, false),
+            ("", true, true),
+            (" --plain", true, false),
+            (" --plain", false, false),
+            (" --encrypted", false, true),
+            (" --encrypted", true, true),
+        ] {
+            assert_eq!(arguments(more).unwrap().makes_encrypted(was), is, "{more:?} {was}");
+        }
+        arguments(" --plain --encrypted").unwrap_err();
+        let no_keys = || Failure::new("no volume keys").advice("Pass --volume-keys FILE.");
+        let told = arguments("").unwrap().or_plain(no_keys());
+        assert!(told.what.contains("encrypted at rest when"), "{told}");
+        assert!(
+            told.advice.contains("--volume-keys") && told.advice.contains("--plain"),
+            "{told}"
+        );
+        assert_eq!(arguments(" --encrypted").unwrap().or_plain(no_keys()), no_keys());
+    }
 
     #[test]
     fn of_two_restores_to_one_file_one_is_refused() {

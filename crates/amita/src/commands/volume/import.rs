@@ -57,7 +57,7 @@ pub struct Arguments {
     /// Read also the files that the image names (backing files): for images whose maker you trust
     #[arg(long)]
     pub follow: bool,
-    /// Where the volume is made now: encrypted at rest
+    /// Where the volume is made now: encrypted at rest. An image does not say whether what it was made of is; without this the volume is not
     #[arg(long, conflicts_with_all = ["force", "resume"])]
     pub encrypted: bool,
     #[command(flatten)]
@@ -71,6 +71,8 @@ pub struct Arguments {
 struct Summary {
     volume: String,
     id: u64,
+    /// At rest; an image does not say whether what it was made of is.
+    encrypted: bool,
     size_bytes: u64,
     format: &'static str,
     image_bytes: u64,
@@ -123,6 +125,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     let summary = Summary {
         volume: target.volume.name.clone(),
         id: target.volume.id.0,
+        encrypted: target.volume.keys.is_some(),
         size_bytes: target.volume.size_bytes,
         format: format.name(),
         image_bytes,
@@ -165,8 +168,12 @@ fn open(arguments: &Arguments) -> Result<(Source, Format, u64)> {
 fn tell(arguments: &Arguments, summary: &Summary) -> Result<()> {
     print(arguments.json, summary, || {
         format!(
-            "Volume {} has {}: {} of data were written in {:.1} s, all else is zeros and takes no space.\n",
+            "Volume {}, which is {}, has {}: {} of data were written in {:.1} s, all else is zeros and takes no space.\n",
             summary.volume,
+            match summary.encrypted {
+                true => "encrypted at rest",
+                false => "not encrypted at rest",
+            },
             size::show(summary.size_bytes),
             size::show(summary.written_bytes),
             summary.seconds

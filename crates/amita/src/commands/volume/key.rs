@@ -8,6 +8,7 @@ use amita_keys::SealKey;
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// What to do with the keys of encrypted volumes.
@@ -20,10 +21,16 @@ pub enum Command {
     Init(InitArguments),
     /// List the data keys by which a volume is read, and what has wrapped each
     List(ListArguments),
+    /// Say which key wraps the data keys of the cluster, and whether a file of volume keys has it
+    ///
+    /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Exit code 1: the file is not the cluster's,
+    /// so that nothing is made with it.
+    Status(StatusArguments),
     /// Wrap all data keys of the cluster again, by the first line of the file
     ///
-    /// For a new wrapping key: put its line in front of the others of the file, give the file to all nodes, and give this command. The old line
-    /// may go when it says that all are wrapped by the new one. Data keys stay as they are, and no block is written.
+    /// For a new wrapping key: put its line behind the others of the file, give that to all nodes, put it in front, and give this command. The old
+    /// line may go when it says that all are wrapped by the new one. Data keys stay as they are, and no block is written. Copies of the metadata
+    /// from before (of etcd, of stores) need the old line: without it nobody reads an encrypted volume by them.
     Rewrap(RewrapArguments),
 }
 
@@ -92,6 +99,16 @@ pub struct ListArguments {
     pub json: bool,
 }
 
+/// `amita volume key status`.
+#[derive(Debug, clap::Args)]
+pub struct StatusArguments {
+    #[command(flatten)]
+    pub keys: FileArgument,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `amita volume key rewrap`.
 #[derive(Debug, clap::Args)]
 pub struct RewrapArguments {
@@ -130,6 +147,7 @@ pub(super) fn run(command: &Command, endpoints: &Endpoints, metadata: &Admin) ->
     match command {
         Command::Init(arguments) => init(arguments),
         Command::List(arguments) => list(arguments, metadata),
+        Command::Status(arguments) => status(arguments, endpoints, metadata),
         Command::Rewrap(arguments) => rewrap(arguments, endpoints, metadata),
     }
 }
@@ -160,11 +178,48 @@ fn table(keys: &[KeyStatus]) -> Table {
     table
 }
 
+#[derive(Serialize)]
+struct Status {
+    /// What data keys are wrapped with; none: nothing was wrapped yet.
+    wrapped_by: Option<String>,
+    /// The file has it: data keys are opened and made with it.
+    is_of_cluster: bool,
+    /// It is the file's first line: there is nothing to wrap again.
+    is_first: bool,
+    /// What is wrong with the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ails: Option<String>,
+}
+
+fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
+    let file = arguments.keys.needed(endpoints)?;
+    let (by, _) = admin::wrapping_key(&metadata.reader()).described()?;
+    let is_of = by.as_ref().map_or(Ok(true), |by| file.is_of(by));
+    let status = Status {
+        wrapped_by: by.map(|by| by.to_string()),
+        is_of_cluster: is_of.is_ok(),
+        is_first: is_of.as_ref().is_ok_and(|is_first| *is_first),
+        ails: is_of.as_ref().err().cloned(),
+    };
+    print(arguments.json, &status, || match (&status.wrapped_by, &is_of) {
+        (None, _) => {
+            "Nothing is wrapped in this cluster yet: the first encrypted volume is, by the file's first line.\n"
+                .to_owned()
+        }
+        (Some(by), Ok(true)) => format!("Data keys are wrapped by {by}, the file's first line.\n"),
+        (Some(by), Ok(false)) => format!(
+            "Data keys are wrapped by {by}, which is in the file, and not its first line: `amita volume key rewrap` wraps them by that.\n"
+        ),
+        (Some(by), Err(_)) => format!("Data keys are wrapped by {by}.\n"),
+    })?;
+    is_of.map(drop).map_err(|why| {
+        Failure::new(why).advice("Nothing is made with it, and what it does not open stays closed. Is it another cluster's, or one of before?")
+    })
+}
+
 fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     let file = arguments.keys.needed(endpoints)?;
-    let done = metadata.act(Action::KeysRewrap, "all", |meta| {
-        admin::rewrap_keys(meta, &|binding, wrapped| file.rewrap(binding, wrapped))
-    });
+    let done = metadata.act(Action::KeysRewrap, "all", |meta| admin::rewrap_keys(meta, &file));
     let done = done.described()?;
     if !done.failed.is_empty() {
         let (count, first) = (done.failed.len(), &done.failed[0]);
@@ -178,8 +233,9 @@ fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) 
     }
     print(arguments.json, &done, || {
         format!(
-            "All data keys are wrapped by the file's first line: {} now, {} were before. What wrapped them before opens none of them, but \
-             copies of the metadata from before are worth as much as it: destroy the old line everywhere.\n",
+            "All data keys are wrapped by the file's first line: {} now, {} were before. What wrapped them before opens none of them any more, \
+             and wraps none. But copies of the metadata from before (of etcd, of a store) are read by it alone: as long as one of them may have to be \
+             put back, keep the old line apart from the cluster; once it is destroyed everywhere, nobody reads an encrypted volume by them.\n",
             done.wrapped, done.same
         )
     })

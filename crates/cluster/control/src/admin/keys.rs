@@ -2,11 +2,11 @@
 //! record; who deletes the last image that can read by a key removes it, in that transaction (S14,
 //! `docs/decisions/078-blocks-are-encrypted-by-place-and-version.md`).
 
-use super::subsystem::unchanged;
+use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
-use super::{Result, get, list};
-use amita_crypt::{Binding, WrappedKey};
-use amita_metadata::{Call, Op, Transact};
+use super::{AdminError, RACES, Result, get, list};
+use amita_crypt::{Binding, WrappedKey, WrappingKey};
+use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, ENCRYPTION_SINCE, KeyName, KeyNumber, KeyRing, Volume};
 use amita_types::{Generation, VolumeId};
 use serde::Serialize;
@@ -14,40 +14,75 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// What is said where a key is needed, and nobody is there who makes one.
-const NO_MAKER: &str = "it is encrypted, and nothing here makes the key that it needs: give the command the cluster's volume keys                         (`--volume-keys FILE`), or ask a node that has them (`--by-api`)";
+const NO_MAKER: &str = "it is encrypted, and nothing here makes the key that it needs: give the command the cluster's volume keys \
+                        (`--volume-keys FILE`), or ask a node that has them (`--by-api`)";
 
 /// Makes data keys, and wraps them for the metadata.
 pub trait DataKeys: fmt::Debug {
-    /// A new one for exactly this. Nobody has it but by this record.
+    /// A new one for exactly this, wrapped with what the cluster wraps `by`, or where nothing was wrapped yet with what comes first here.
+    /// Nobody has it but by this record.
     ///
     /// # Errors
-    /// It cannot be wrapped: why, for people.
-    fn make(&self, binding: &Binding) -> std::result::Result<WrappedKey, String>;
+    /// It cannot be wrapped, or not by this: why, for people.
+    fn make(&self, by: Option<&WrappingKey>, binding: &Binding) -> std::result::Result<WrappedKey, String>;
+}
+
+/// What data keys are wrapped with, and the revision of the record; 0: there is none, and who makes the first key makes it.
+///
+/// # Errors
+/// The metadata is away, or the record cannot be read.
+pub fn wrapping_key(meta: &dyn Transact) -> Result<(Option<WrappingKey>, u64)> {
+    Ok(match get::<WrappingKey>(meta, &map::wrapping_key())? {
+        Some((by, revision)) => (Some(by), revision),
+        None => (None, 0),
+    })
+}
+
+/// Why a key is not made.
+pub(super) enum NoKey {
+    /// For people.
+    Refused(String),
+    /// The metadata is away.
+    Admin(AdminError),
+}
+
+impl NoKey {
+    /// As what was wished is refused.
+    pub fn refused(self, refuse: impl FnOnce(String) -> AdminError) -> AdminError {
+        match self {
+            NoKey::Refused(why) => refuse(why),
+            NoKey::Admin(why) => why,
+        }
+    }
 }
 
 /// The first key of an image, which nobody has made yet.
 pub(super) struct NewKey {
     name: KeyName,
     record: WrappedKey,
+    /// The revision of what says by which key all are wrapped.
+    wrapping: u64,
 }
 
 impl NewKey {
     /// For an image of the volume that hosts know by this number.
     ///
     /// # Errors
-    /// The cluster's version does not know of it; nobody here makes keys; it cannot be wrapped.
+    /// The cluster's version does not know of it; nobody here makes keys; it cannot be wrapped as the cluster's are; the metadata is away.
     pub fn make(
+        meta: &dyn Transact,
         keys: Option<&dyn DataKeys>,
         (volume, image): (VolumeId, VolumeId),
         version: u32,
-    ) -> std::result::Result<NewKey, String> {
+    ) -> std::result::Result<NewKey, NoKey> {
         if version < ENCRYPTION_SINCE {
-            return Err(format!(
+            return Err(NoKey::Refused(format!(
                 "the cluster's version is {version}, and encrypted volumes need {ENCRYPTION_SINCE}: all its programs must know of them \
                  first (`amita cluster finalize`)"
-            ));
+            )));
         }
-        let keys = keys.ok_or(NO_MAKER)?;
+        let keys = maker(keys).map_err(NoKey::Refused)?;
+        let (by, wrapping) = wrapping_key(meta).map_err(NoKey::Admin)?;
         let name = KeyName {
             volume,
             image,
@@ -57,13 +92,19 @@ impl NewKey {
             tenant: None,
             key: name,
         };
-        let record = keys.make(&binding)?;
-        match *record.binding() == binding {
-            true => Ok(NewKey { name, record }),
-            false => Err(format!(
-                "what was made as data key {name} is that of {}",
-                record.binding().key
-            )),
+        let record = keys.make(by.as_ref(), &binding).map_err(NoKey::Refused)?;
+        if *record.binding() != binding {
+            let found = record.binding().key;
+            return Err(NoKey::Refused(format!(
+                "what was made as data key {name} is that of {found}"
+            )));
+        }
+        match by {
+            Some(by) if by != record.wrapping_key() => Err(NoKey::Refused(format!(
+                "data key {name} was wrapped by {}, and the cluster's are by {by}",
+                record.wrapping_key()
+            ))),
+            _ => Ok(NewKey { name, record, wrapping }),
         }
     }
 
@@ -83,10 +124,16 @@ impl NewKey {
         origin.cloned(sealed, from, self.name).map_err(|why| why.to_string())
     }
 
-    /// Its record is made with the image's.
+    /// Its record is made with the image's, if all keys are still wrapped by the same: who wraps them anew has changed that first, and does
+    /// not see this one otherwise.
     pub fn into_call(self, call: &mut Call) {
         let key = map::secret_key(self.name);
-        call.compares.push(unchanged(&key, 0));
+        let wrapping = map::wrapping_key();
+        call.compares
+            .extend([unchanged(&key, 0), unchanged(&wrapping, self.wrapping)]);
+        if self.wrapping == 0 {
+            call.then.push(put(wrapping, &self.record.wrapping_key()));
+        }
         call.then.push(Op::Put {
             key,
             value: self.record.to_text().into_bytes(),
@@ -179,52 +226,142 @@ pub struct Rewrapped {
     pub failed: Vec<String>,
 }
 
-/// Wraps a data key again.
-pub type Rewrap<'a> = &'a dyn Fn(&Binding, &WrappedKey) -> std::result::Result<WrappedKey, String>;
+/// Who wraps data keys again.
+pub trait Rewrap {
+    /// What all are to be wrapped with; `now`: what they are by now, if anything was.
+    ///
+    /// # Errors
+    /// Why there is nothing, for people.
+    fn to(&self, now: Option<&WrappingKey>) -> std::result::Result<WrappingKey, String>;
+
+    /// Wraps a data key with it, and has seen that it opens by it.
+    ///
+    /// # Errors
+    /// It does not open, or cannot be wrapped: why, for people.
+    fn rewrap(&self, to: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<WrappedKey, String>;
+}
 
 /// Wraps all data keys of the cluster again, each by a compare-and-set of its record: the keys stay, and with them every block.
 ///
+/// First the cluster's wrapping key is changed: from then on no transaction makes a key by the old one ([`NewKey::into_call`]). What was made
+/// before is seen by a pass behind that; there are passes until one finds nothing to do.
+///
 /// # Errors
-/// The metadata is away or refuses. What was done until then stays.
-pub fn rewrap_keys(meta: &dyn Transact, rewrap: Rewrap<'_>) -> Result<Rewrapped> {
-    let reply = meta.txn(&Call::prefix(format!("{}secrets/", map::PREFIX)))?;
-    let mut all = Rewrapped::default();
+/// The metadata is away or refuses; nothing wraps; somebody else changes the wrapping key meanwhile. What was done until then stays.
+pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
+    let refuse = |why: String| AdminError::BadSetting {
+        what: "cluster",
+        name: "volume keys".to_owned(),
+        why,
+    };
+    let (now, revision) = wrapping_key(meta)?;
+    let to = by.to(now.as_ref()).map_err(refuse)?;
+    let key = map::wrapping_key();
+    if now.as_ref() != Some(&to) {
+        let version = super::cluster(meta)?.version;
+        if version < ENCRYPTION_SINCE {
+            return Err(refuse(format!(
+                "the cluster's version is {version}, and has none before {ENCRYPTION_SINCE}"
+            )));
+        }
+        can_rewrap(meta, by, &to)?.map_err(refuse)?;
+        let call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![put(key.clone(), &to)],
+            otherwise: Vec::new(),
+        };
+        if !meta.txn(&call)?.succeeded {
+            return Err(refuse(OTHER_REWRAP.to_owned()));
+        }
+    }
+    let (now, revision) = wrapping_key(meta)?;
+    if now.as_ref() != Some(&to) {
+        return Err(refuse(OTHER_REWRAP.to_owned()));
+    }
+    let mut wrapped = 0;
+    for _ in 0..RACES {
+        let (mut pass, raced) = pass(meta, by, (&to, unchanged(&key, revision)))?;
+        wrapped += pass.wrapped;
+        if wrapping_key(meta)?.1 != revision {
+            return Err(refuse(OTHER_REWRAP.to_owned()));
+        }
+        if pass.wrapped == 0 && !raced {
+            // What this call has wrapped is the same by now.
+            pass.same = pass.same.saturating_sub(wrapped);
+            pass.wrapped = wrapped;
+            return Ok(pass);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped with: see that all have the same file, and give the command again";
+
+/// Does any key open by what is given? Else it is another cluster's, and would be made this one's.
+fn can_rewrap(meta: &dyn Transact, by: &dyn Rewrap, to: &WrappingKey) -> Result<std::result::Result<(), String>> {
+    let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
+    let mut refused = None;
     for found in reply.values(0) {
-        let again = read_key(&found.value).and_then(|old| {
-            let binding = old.binding().clone();
-            match map::secret_key(binding.key) == found.key {
-                true => Ok((rewrap(&binding, &old)?, old)),
-                false => Err(format!(
-                    "it is the record of data key {}, and was moved here",
-                    binding.key
-                )),
+        match read_key(&found.value).and_then(|old| by.rewrap(to, &old)) {
+            Ok(_) => return Ok(Ok(())),
+            Err(why) => refused = refused.or(Some(why)),
+        }
+    }
+    Ok(refused.map_or(Ok(()), |why| {
+        Err(format!(
+            "none of its data keys can be wrapped anew, so nothing was changed: {why}"
+        ))
+    }))
+}
+
+/// Looks at each key once. Was one changed meanwhile by somebody else?
+fn pass(meta: &dyn Transact, by: &dyn Rewrap, (to, stays): (&WrappingKey, Compare)) -> Result<(Rewrapped, bool)> {
+    let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
+    let (mut all, mut raced) = (Rewrapped::default(), false);
+    for found in reply.values(0) {
+        let old = match read_key(&found.value) {
+            Ok(old) if map::secret_key(old.binding().key) == found.key => old,
+            Ok(old) => {
+                let key = old.binding().key;
+                all.failed.push(format!(
+                    "{}: it is the record of data key {key}, and was moved here",
+                    found.key
+                ));
+                continue;
             }
-        });
-        let (new, old) = match again {
-            Ok(again) => again,
             Err(why) => {
                 all.failed.push(format!("{}: {why}", found.key));
                 continue;
             }
         };
-        if new.wrapped_by() == old.wrapped_by() {
+        if old.wrapping_key() == *to {
             all.same += 1;
             continue;
         }
-        let call = Call::put_if(found.key.clone(), found.mod_revision, new.to_text().into_bytes());
+        let new = match by.rewrap(to, &old) {
+            Ok(new) if new.wrapping_key() == *to && new.check_value() == old.check_value() => new,
+            Ok(new) => {
+                let (other, key) = (new.wrapping_key(), old.binding().key);
+                all.failed.push(format!(
+                    "{}: what came of data key {key} is another one, or wrapped by {other}",
+                    found.key
+                ));
+                continue;
+            }
+            Err(why) => {
+                all.failed.push(format!("{}: {why}", found.key));
+                continue;
+            }
+        };
+        let mut call = Call::put_if(found.key.clone(), found.mod_revision, new.to_text().into_bytes());
+        call.compares.push(stays.clone());
         match meta.txn(&call)?.succeeded {
             true => all.wrapped += 1,
             // Its volume went meanwhile, or somebody else has wrapped it.
-            false => match get::<serde_json::Value>(meta, &found.key)? {
-                None => {}
-                Some(_) => {
-                    let why = "it was changed meanwhile; wrap again";
-                    all.failed.push(format!("{}: {why}", found.key));
-                }
-            },
+            false => raced = true,
         }
     }
-    Ok(all)
+    Ok((all, raced))
 }
 
 /// The records of those of a volume's keys that no other volume can read by, when it goes for good. Whoever makes a clone raises what the

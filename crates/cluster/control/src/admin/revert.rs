@@ -179,7 +179,9 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         let mut own = None;
         if let Some(ring) = &origin.keys {
             let refuse = |why: String| bad(&old.name, why);
-            let key = NewKey::make(revert.keys, (new.host(), new.id), cluster(meta)?.version).map_err(refuse)?;
+            let version = cluster(meta)?.version;
+            let key =
+                NewKey::make(meta, revert.keys, (new.host(), new.id), version).map_err(|why| why.refused(refuse))?;
             new.keys = Some(key.ring_of(ring, sealed, new.generation).map_err(refuse)?);
             own = Some(key);
         }

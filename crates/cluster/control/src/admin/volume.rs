@@ -144,7 +144,10 @@ fn make(
         has_room(meta, last)?;
         let id = VolumeId(last + 1);
         let new_key = match keys {
-            Some(keys) => Some(NewKey::make(Some(keys), (id, id), cluster(meta)?.version).map_err(bad)?),
+            Some(keys) => {
+                let key = NewKey::make(meta, Some(keys), (id, id), cluster(meta)?.version);
+                Some(key.map_err(|why| why.refused(bad))?)
+            }
             None => None,
         };
         let volume = Volume {

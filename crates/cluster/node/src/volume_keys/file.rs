@@ -6,19 +6,21 @@
 //! passphrase:TEXT               a passphrase: all that stands behind the colon
 //! ```
 //!
-//! The first line wraps, all of them open: so what wraps is changed by putting a new line in front, giving the file to all nodes, wrapping
-//! all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode 0600), and is read
-//! again each time that it is needed.
+//! All lines open. The cluster's first data key is wrapped by the first line, and from then on all are by that one, wherever it stands: what
+//! it is stands in the metadata ([`WrappingKey`]), and a file without it makes none. It is changed by giving the new line to all nodes, putting
+//! it in front, wrapping all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode
+//! 0600), and is read again each time that it is needed.
 
-use amita_control::admin::DataKeys;
+use amita_control::admin::{DataKeys, Rewrap};
 use amita_crypt::{
-    Binding, Cost, DataKey, KeyError, Next, PURPOSE, Passphrase, Provider, SealedFile, WrappedKey, Zeroizing,
+    Binding, Cost, DataKey, KeyError, Next, PURPOSE, Passphrase, Provider, SealedFile, WrappedKey, WrappingKey,
+    Zeroizing,
 };
 use amita_keys::{SealKey, system_random};
 use std::fmt;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -138,42 +140,70 @@ impl KeyFile {
     pub fn unwrap(&self, binding: &Binding, wrapped: &WrappedKey) -> Result<DataKey, String> {
         let mut loaded = self.lock();
         let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
-        let mut refused: Option<KeyError> = None;
-        for provider in &mut found.providers {
-            match provider.unwrap(binding, wrapped) {
-                Ok(Next::Done(key)) => return Ok(key),
-                Ok(Next::Ask(_)) => return Err(format!("{} is asked by no line of the file", provider.kind())),
-                // What is of its kind says more than what is not.
-                Err(why) if refused.is_none() || !matches!(why, KeyError::OtherProvider { .. }) => refused = Some(why),
-                Err(_) => {}
-            }
-        }
-        Err(refused.map_or_else(String::new, |why| why.to_string()))
+        unwrap(&mut found.providers, binding, wrapped)
     }
 
-    /// Wraps a data key by the file's first line that was wrapped by another.
+    /// Is what the cluster wraps data keys with in the file, so that it is the cluster's? `true`: its first line is it.
     ///
     /// # Errors
-    /// It does not open, or cannot be wrapped: why, for people.
-    pub fn rewrap(&self, binding: &Binding, wrapped: &WrappedKey) -> Result<WrappedKey, String> {
-        let key = self.unwrap(binding, wrapped)?;
-        let again = self.wrap(binding, &key)?;
-        match again.check_value() == wrapped.check_value() {
-            true => Ok(again),
-            false => Err(format!("what was wrapped again is not data key {}", binding.key)),
-        }
-    }
-
-    fn wrap(&self, binding: &Binding, key: &DataKey) -> Result<WrappedKey, String> {
+    /// Nothing in the file is: why, for people.
+    pub fn is_of(&self, by: &WrappingKey) -> Result<bool, String> {
         let mut loaded = self.lock();
         let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
-        let first = found.providers.first_mut().expect("it is never empty");
-        let wrapped = first.wrap(binding, key, &mut system_random);
-        let wrapped = wrapped.map_err(|why| why.to_string())?;
-        let kind = first.kind();
-        wrapped
-            .done()
-            .ok_or_else(|| format!("{kind} is asked by no line of the file"))
+        found.with(by).map(drop)?;
+        found.first(Some(by)).map(|first| first == *by)
+    }
+}
+
+fn unwrap(providers: &mut [Box<dyn Provider>], binding: &Binding, wrapped: &WrappedKey) -> Result<DataKey, String> {
+    let mut refused: Option<KeyError> = None;
+    for provider in providers {
+        match provider.unwrap(binding, wrapped) {
+            Ok(Next::Done(key)) => return Ok(key),
+            Ok(Next::Ask(_)) => return Err(format!("{} is asked by no line of the file", provider.kind())),
+            // What is of its kind says more than what is not.
+            Err(why) if refused.is_none() || !matches!(why, KeyError::OtherProvider { .. }) => refused = Some(why),
+            Err(_) => {}
+        }
+    }
+    Err(refused.map_or_else(String::new, |why| why.to_string()))
+}
+
+fn wrap(provider: &mut dyn Provider, by: &WrappingKey, binding: &Binding, key: &DataKey) -> Result<WrappedKey, String> {
+    let wrapped = provider.wrap_by(by, binding, key, &mut system_random);
+    let kind = provider.kind();
+    let wrapped = wrapped.map_err(|why| why.to_string())?.done();
+    wrapped.ok_or_else(|| format!("{kind} is asked by no line of the file"))
+}
+
+impl Loaded {
+    /// The first line's key. A passphrase has as many as there are salts: the one that the cluster has now, where it is of that.
+    fn first(&mut self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
+        let first = self.providers.first_mut().expect("it is never empty");
+        if let Some(now) = now.filter(|now| now.is_of_passphrase())
+            && first.has(now).map_err(|why| why.to_string())?
+        {
+            return Ok(now.clone());
+        }
+        first.first().map_err(|why| why.to_string())
+    }
+
+    /// Who has this one.
+    fn with(&mut self, by: &WrappingKey) -> Result<&mut dyn Provider, String> {
+        let mut place = None;
+        for (at, provider) in self.providers.iter_mut().enumerate() {
+            if provider.has(by).map_err(|why| why.to_string())? {
+                place = Some(at);
+                break;
+            }
+        }
+        let place = place.ok_or_else(|| {
+            format!(
+                "the file of volume keys is not the cluster's: no line of it is what data keys are wrapped with ({by}); give it the \
+                 cluster's file (`amita volume key status` compares them)"
+            )
+        })?;
+        Ok(&mut *self.providers[place])
     }
 }
 
@@ -183,14 +213,52 @@ fn of_node(why: &KeyFileError) -> String {
 }
 
 impl DataKeys for KeyFile {
-    fn make(&self, binding: &Binding) -> Result<WrappedKey, String> {
-        self.wrap(binding, &DataKey::generate(&mut system_random))
+    fn make(&self, by: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
+        let mut loaded = self.lock();
+        let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
+        let by = match by {
+            Some(by) => by.clone(),
+            None => found.first(None)?,
+        };
+        wrap(found.with(&by)?, &by, binding, &DataKey::generate(&mut system_random))
+    }
+}
+
+/// By the first line.
+impl Rewrap for KeyFile {
+    fn to(&self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
+        let mut loaded = self.lock();
+        self.look(&mut loaded).map_err(|why| of_node(&why))?.first(now)
+    }
+
+    fn rewrap(&self, to: &WrappingKey, wrapped: &WrappedKey) -> Result<WrappedKey, String> {
+        let mut loaded = self.lock();
+        let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
+        let binding = wrapped.binding();
+        let key = unwrap(&mut found.providers, binding, wrapped)?;
+        let again = wrap(
+            &mut **found.providers.first_mut().expect("it is never empty"),
+            to,
+            binding,
+            &key,
+        )?;
+        // As it will be read, and by nothing but that line: the one that wraps it now may be destroyed then.
+        let read = WrappedKey::parse(&again.to_text()).map_err(|why| why.to_string())?;
+        let opened = unwrap(&mut found.providers[..1], binding, &read)?;
+        match opened.check_value() == wrapped.check_value() && read == again {
+            true => Ok(again),
+            false => Err(format!("what was wrapped again is not data key {}", binding.key)),
+        }
     }
 }
 
 /// Reads it, of the open file's facts: it cannot be exchanged in between.
 fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    let file = File::open(path)?;
+    // A FIFO that nobody writes would not be opened: it is refused below, as all that is no file.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open(path)?;
     let facts = file.metadata()?;
     if !facts.is_file() {
         return Err(KeyFileError::NoKeys("it is no regular file"));
@@ -215,6 +283,13 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
 
 fn parse(text: &str) -> Result<Vec<Box<dyn Provider>>, KeyFileError> {
     let mut providers: Vec<Box<dyn Provider>> = Vec::new();
+    // Half of a passphrase is a passphrase.
+    if !text.is_empty() && !text.ends_with('\n') {
+        return Err(KeyFileError::NoKeys(
+            "its last line has no end: it was not written to its end, or by an editor that leaves that out; see that it is whole, and end it with \
+             a newline",
+        ));
+    }
     // All keys are one provider, at the place of the first.
     let (mut keys, mut keys_at): (Vec<&str>, usize) = (Vec::new(), 0);
     for (index, line) in text.lines().enumerate() {

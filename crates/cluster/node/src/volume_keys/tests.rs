@@ -1,7 +1,7 @@
 //! The file of volume keys, and the keys that are fetched by it.
 
 use super::*;
-use amita_control::admin::DataKeys;
+use amita_control::admin::{DataKeys, Rewrap};
 use amita_keys::SealKey;
 use amita_metadata::model::State;
 use amita_types::map::{KeyNumber, KeyRing};
@@ -71,6 +71,7 @@ fn the_file_is_of_its_owner_alone_and_says_nothing_of_what_it_holds() {
         ("amita-seal-1:AAAA:\n", "line 1"),
         (format!("{key}{secret}\n").as_str(), "line 2"),
         ("passphrase:short\n", "characters"),
+        ("passphrase:correct horse battery stap", "newline"),
     ] {
         write(&path, text);
         let said = refused(&path);
@@ -79,6 +80,13 @@ fn the_file_is_of_its_owner_alone_and_says_nothing_of_what_it_holds() {
     write(&path, &"#".repeat(20_000));
     assert!(refused(&path).contains("too long"));
     assert!(refused(folder.0.path()).contains("regular file"));
+    let pipe = folder.path("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(
+        refused(&pipe).contains("regular file"),
+        "and nobody waits for who writes it"
+    );
     write(&path, &format!("passphrase:{secret}\n"));
     let file = KeyFile::at(&path);
     file.check().unwrap();
@@ -92,7 +100,7 @@ fn the_first_line_wraps_and_all_of_them_open() {
     let (old, new) = (folder.key("old"), folder.key("new"));
     let file = KeyFile::at(&path);
     write(&path, &old);
-    let wrapped = file.make(&binding(name(1, 1))).unwrap();
+    let wrapped = file.make(None, &binding(name(1, 1))).unwrap();
     let check = wrapped.check_value();
     // In front of the old one, while it is in use; a passphrase behind does not matter.
     write(
@@ -103,11 +111,26 @@ fn the_first_line_wraps_and_all_of_them_open() {
         file.unwrap(&binding(name(1, 1)), &wrapped).unwrap().check_value(),
         check
     );
-    let again = file.rewrap(&binding(name(1, 1)), &wrapped).unwrap();
+    // Keys are made as the cluster's are, wherever the line stands, until all are wrapped again.
+    let before = wrapped.wrapping_key();
+    assert_eq!(file.is_of(&before), Ok(false));
+    let made = file.make(Some(&before), &binding(name(2, 1))).unwrap();
+    assert_eq!(made.wrapping_key(), before);
+    let to = file.to(Some(&before)).unwrap();
+    assert_ne!(to, before);
+    let again = file.rewrap(&to, &wrapped).unwrap();
+    assert_eq!(again.wrapping_key(), to);
     assert_eq!(again.check_value(), check, "the data key stays");
     assert_ne!(again.wrapped_by(), wrapped.wrapped_by());
     write(&path, &new);
     assert!(file.unwrap(&binding(name(1, 1)), &again).is_ok());
+    assert_eq!(file.is_of(&to), Ok(true));
+    for refused in [
+        file.is_of(&before).map(drop),
+        file.make(Some(&before), &binding(name(2, 1))).map(drop),
+    ] {
+        assert!(refused.unwrap_err().contains("not the cluster's"));
+    }
     let gone = file.unwrap(&binding(name(1, 1)), &wrapped).unwrap_err();
     assert!(gone.contains("not in this node's file"), "{gone}");
     // Of another volume it does not open.
@@ -122,8 +145,13 @@ fn a_passphrase_wraps_what_another_process_opens_by_it() {
     let folder = Folder::new();
     let path = folder.path("volume.keys");
     write(&path, "passphrase:correct horse battery staple\n");
-    let wrapped = KeyFile::at(&path).make(&binding(name(1, 1))).unwrap();
-    assert!(KeyFile::at(&path).unwrap(&binding(name(1, 1)), &wrapped).is_ok());
+    let wrapped = KeyFile::at(&path).make(None, &binding(name(1, 1))).unwrap();
+    let file = KeyFile::at(&path);
+    assert!(file.unwrap(&binding(name(1, 1)), &wrapped).is_ok());
+    // By the cluster's salt, and not by one of its own: so it is stretched once.
+    let by = wrapped.wrapping_key();
+    let made = file.make(Some(&by), &binding(name(2, 1))).unwrap();
+    assert_eq!((made.wrapping_key(), file.to(Some(&by))), (by.clone(), Ok(by)));
     write(&path, "passphrase:another horse, another staple\n");
     let other = KeyFile::at(&path).unwrap(&binding(name(1, 1)), &wrapped).unwrap_err();
     assert!(other.contains("passphrase is not the one"), "{other}");
@@ -173,8 +201,8 @@ fn a_key_that_comes_opens_what_waits_for_it() {
     write(&path, &folder.key("one"));
     let meta = Arc::new(Mutex::new(State::new()));
     let maker = KeyFile::at(&path);
-    keep(&meta, &maker.make(&binding(name(1, 1))).unwrap());
-    keep(&meta, &maker.make(&binding(name(2, 1))).unwrap());
+    keep(&meta, &maker.make(None, &binding(name(1, 1))).unwrap());
+    keep(&meta, &maker.make(None, &binding(name(2, 1))).unwrap());
     let keys = VolumeKeys::start(KeyFile::at(&path), meta.clone()).unwrap();
     let ring = KeyRing::new(name(1, 1));
     assert_eq!(keys.keychain(&ring).unwrap_err(), NotNow::Coming, "nobody waits");

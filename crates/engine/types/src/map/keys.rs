@@ -207,10 +207,21 @@ impl KeyRing {
 pub fn secret_key(key: KeyName) -> String {
     format!("{}{}", secrets_prefix(key.image), key.number.0)
 }
+/// The key of the record that says which key-encryption key data keys are wrapped with (`amita-crypt`, `WrappingKey`). Whoever makes a data
+/// key compares it in the transaction, and whoever wraps them anew changes it first: behind that nobody who has the old one alone makes any.
+#[must_use]
+pub fn wrapping_key() -> String {
+    format!("{PREFIX}wrapping-key")
+}
+/// The prefix of all data keys.
+#[must_use]
+pub fn all_secrets_prefix() -> String {
+    format!("{PREFIX}secrets/")
+}
 /// The prefix of an image's data keys.
 #[must_use]
 pub fn secrets_prefix(image: VolumeId) -> String {
-    format!("{PREFIX}secrets/{image}/")
+    format!("{}{image}/", all_secrets_prefix())
 }
 
 impl<'de> Deserialize<'de> for KeyRing {

@@ -2,7 +2,7 @@
 
 use super::world::{Said, World, volume};
 use amita_control::admin::{self, DataKeys};
-use amita_crypt::{Binding, DataKey, Provider, SealedFile, WrappedKey, Zeroizing};
+use amita_crypt::{Binding, DataKey, Provider, SealedFile, WrappedKey, WrappingKey, Zeroizing};
 use amita_identity::OperatorRole;
 use amita_metadata::{Call, Transact};
 use axum::body::Body;
@@ -43,7 +43,7 @@ async fn a_volume_is_limited_and_what_cannot_be_kept_is_refused() {
 struct Maker;
 
 impl DataKeys for Maker {
-    fn make(&self, binding: &Binding) -> Result<WrappedKey, String> {
+    fn make(&self, _: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
         let random = &mut amita_keys::system_random;
         let mut file = SealedFile::new(vec![Zeroizing::new([7; 32])]).ok_or("there is a key")?;
         let wrapped = file.wrap(binding, &DataKey::generate(random), random);

@@ -27,6 +27,9 @@ struct Volume {
     id: u64,
     pool: String,
     size_bytes: u64,
+    /// Nodes of before have none.
+    #[serde(default)]
+    encrypted: bool,
     importing: bool,
 }
 
@@ -92,6 +95,7 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     let summary = Summary {
         volume: volume.name,
         id: volume.id,
+        encrypted: volume.encrypted,
         size_bytes: done.size_bytes,
         format: format.name(),
         image_bytes,
@@ -291,6 +295,7 @@ mod tests {
             id: 1,
             pool: "fast".to_owned(),
             size_bytes: 1 << 30,
+            encrypted: false,
             importing: false,
         };
         let full = || {

@@ -1,7 +1,7 @@
 //! Keys of encrypted volumes, in the transactions that make and delete images.
 
 use super::*;
-use amita_crypt::{Binding, DataKey, Next, Provider, SealedFile, WrappedKey, Zeroizing};
+use amita_crypt::{Binding, DataKey, Next, Provider, SealedFile, WrappedKey, WrappingKey, Zeroizing};
 use amita_types::map::{
     About, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, Snapshot, SnapshotName, SnapshotState,
 };
@@ -18,7 +18,7 @@ fn file() -> SealedFile {
 }
 
 impl DataKeys for Maker {
-    fn make(&self, binding: &Binding) -> std::result::Result<WrappedKey, String> {
+    fn make(&self, _: Option<&WrappingKey>, binding: &Binding) -> std::result::Result<WrappedKey, String> {
         let mut random = |bytes: &mut [u8]| bytes.fill_with(|| self.0.fetch_add(1, Ordering::Relaxed));
         let key = DataKey::generate(&mut random);
         match file().wrap(binding, &key, &mut random) {
@@ -33,7 +33,7 @@ impl DataKeys for Maker {
 struct Unable;
 
 impl DataKeys for Unable {
-    fn make(&self, _: &Binding) -> std::result::Result<WrappedKey, String> {
+    fn make(&self, _: Option<&WrappingKey>, _: &Binding) -> std::result::Result<WrappedKey, String> {
         Err("Vault is sealed".to_owned())
     }
 }
@@ -240,10 +240,13 @@ fn the_longest_ring_goes_at_once() {
     let count = u32::try_from(MAX_ERAS).unwrap();
     let eras: Vec<Era> = (0..count).map(era).collect();
     for era in &eras {
-        let record = Maker::default().make(&Binding {
-            tenant: None,
-            key: era.key,
-        });
+        let record = Maker::default().make(
+            None,
+            &Binding {
+                tenant: None,
+                key: era.key,
+            },
+        );
         let record = record.unwrap().to_text().into_bytes();
         meta.txn(&Call::put(map::secret_key(era.key), record)).unwrap();
     }
@@ -303,6 +306,120 @@ fn a_copy_of_an_encrypted_volume_is_encrypted() {
     assert!(volume(&meta, "sealed").unwrap().keys.is_some());
 }
 
+/// Wraps by a new key, and opens what the old one has wrapped.
+#[derive(Default)]
+struct Newer<'a> {
+    /// Where somebody who still has the old one alone makes volume `late` while the first key is wrapped.
+    meanwhile: Option<&'a Mutex<State>>,
+    refused: std::cell::RefCell<Option<String>>,
+}
+
+impl Newer<'_> {
+    fn file() -> SealedFile {
+        SealedFile::new(vec![Zeroizing::new([8; 32]), Zeroizing::new([7; 32])]).unwrap()
+    }
+}
+
+impl Rewrap for Newer<'_> {
+    fn to(&self, _: Option<&WrappingKey>) -> std::result::Result<WrappingKey, String> {
+        Newer::file().first().map_err(|why| why.to_string())
+    }
+
+    fn rewrap(&self, to: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<WrappedKey, String> {
+        if let Some(meta) = self.meanwhile
+            && wrapping_key(meta).unwrap().0.as_ref() == Some(to)
+            && self.refused.borrow().is_none()
+        {
+            let made = make_encrypted_volume(meta, "late", "main", 1 << 30, None, &Maker::default());
+            *self.refused.borrow_mut() = Some(made.unwrap_err().to_string());
+        }
+        let binding = wrapped.binding();
+        let key = Newer::file().unwrap(binding, wrapped).map_err(|why| why.to_string())?;
+        let key = key.done().ok_or("nobody is asked")?;
+        let again = Newer::file().wrap_by(to, binding, &key, &mut |bytes| bytes.fill(1));
+        again
+            .map_err(|why| why.to_string())?
+            .done()
+            .ok_or_else(|| "nobody is asked".to_owned())
+    }
+}
+
+/// Who has the old wrapping key alone makes no data key once all are wrapped anew: else the one who destroys it loses that volume.
+#[test]
+fn nothing_is_wrapped_by_what_was_given_up() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    let (old, _) = wrapping_key(&meta).unwrap();
+    assert!(old.is_some(), "the first key says what wraps");
+    let newer = Newer {
+        meanwhile: Some(&meta),
+        ..Newer::default()
+    };
+    let done = rewrap_keys(&meta, &newer).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (1, 0, 0));
+    let why = newer.refused.borrow().clone().unwrap();
+    assert!(why.contains("the cluster's are by"), "{why}");
+    assert!(volume(&meta, "late").is_err());
+    assert_ne!(wrapping_key(&meta).unwrap().0, old);
+}
+
+/// Opens nothing of this cluster's.
+struct Foreign;
+
+impl Rewrap for Foreign {
+    fn to(&self, _: Option<&WrappingKey>) -> std::result::Result<WrappingKey, String> {
+        Newer::default().to(None)
+    }
+
+    fn rewrap(&self, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<WrappedKey, String> {
+        Err("it does not open".to_owned())
+    }
+}
+
+#[test]
+fn the_file_of_another_cluster_does_not_become_this_ones() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    let before = wrapping_key(&meta).unwrap();
+    let why = rewrap_keys(&meta, &Foreign).unwrap_err().to_string();
+    assert!(why.contains("it does not open"), "{why}");
+    assert_eq!(wrapping_key(&meta).unwrap(), before);
+}
+
+/// All keys are wrapped anew between what somebody reads and the transaction that makes a key.
+struct Rewrapped<'a> {
+    meta: &'a Mutex<State>,
+    done: std::cell::Cell<bool>,
+}
+
+impl Transact for Rewrapped<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        if !call.is_read_only() && !self.done.replace(true) {
+            rewrap_keys(self.meta, &Newer::default()).unwrap();
+        }
+        self.meta.txn(call)
+    }
+}
+
+#[test]
+fn who_had_looked_before_all_was_wrapped_anew_makes_no_key() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    let late = Rewrapped {
+        meta: &meta,
+        done: false.into(),
+    };
+    let why = make_encrypted_volume(&late, "late", "main", 1 << 30, None, &Maker::default()).unwrap_err();
+    assert!(
+        late.done.get() && why.to_string().contains("the cluster's are by"),
+        "{why}"
+    );
+    assert!(volume(&meta, "late").is_err());
+    let by = wrapping_key(&meta).unwrap().0.unwrap().to_string();
+    let keys = volume_keys(&meta, "db").unwrap();
+    assert!(keys.iter().all(|key| key.wrapped_by.as_ref() == Some(&by)), "{keys:?}");
+}
+
 #[test]
 fn keys_are_listed_and_wrapped_again() {
     let meta = cluster_with_pool();
@@ -314,20 +431,7 @@ fn keys_are_listed_and_wrapped_again() {
     let before = volume_keys(&meta, "copy").unwrap();
     let of: Vec<_> = before.iter().map(|key| (key.image.0, key.from.0, key.newest)).collect();
     assert_eq!(of, [(1, 0, false), (3, 5, true)]);
-    let newer = SealedFile::new(vec![Zeroizing::new([8; 32]), Zeroizing::new([7; 32])]).unwrap();
-    let newer = std::cell::RefCell::new(newer);
-    let rewrap = |binding: &Binding, wrapped: &WrappedKey| {
-        let key = newer
-            .borrow_mut()
-            .unwrap(binding, wrapped)
-            .map_err(|why| why.to_string())?;
-        let key = key.done().ok_or("nobody is asked")?;
-        let again = newer
-            .borrow_mut()
-            .wrap(binding, &key, &mut |bytes| bytes.fill(1))
-            .map_err(|why| why.to_string())?;
-        again.done().ok_or_else(|| "nobody is asked".to_owned())
-    };
+    let rewrap = Newer::default();
     let done = rewrap_keys(&meta, &rewrap).unwrap();
     assert_eq!((done.wrapped, done.same, done.failed.len()), (2, 0, 0));
     let after = volume_keys(&meta, "copy").unwrap();
