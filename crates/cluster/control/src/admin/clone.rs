@@ -103,7 +103,7 @@ pub fn clone_volume_with(
         let id = VolumeId(last + 1);
         let own = match &origin.keys {
             Some(ring) => {
-                let key = NewKey::make(meta, keys, (id, id), version).map_err(|why| why.refused(bad))?;
+                let key = NewKey::make(meta, keys, (id, id), version).map_err(|why| why.of(name))?;
                 let ring = key.ring_of(ring, generation, origin.generation).map_err(bad)?;
                 Some((key, ring))
             }

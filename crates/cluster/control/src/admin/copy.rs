@@ -125,7 +125,7 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
         ..About::of(VolumeId(0))
     };
     let keys = match wish.encrypted || source.keys.is_some() {
-        true => Some(maker(wish.keys).map_err(bad)?),
+        true => Some(maker(wish.keys).map_err(|why| why.of(wish.name))?),
         false => None,
     };
     let made = make_volume_and(meta, wish.name, wish.pool, sizes[0], Some(&about), keys, &|volume| {

@@ -40,17 +40,25 @@ pub fn wrapping_key(meta: &dyn Transact) -> Result<(Option<WrappingKey>, u64)> {
 
 /// Why a key is not made.
 pub(super) enum NoKey {
-    /// For people.
+    /// The cluster has none: for people.
+    Older(String),
+    /// None is made here: for people.
     Refused(String),
     /// The metadata is away.
     Admin(AdminError),
 }
 
 impl NoKey {
-    /// As what was wished is refused.
-    pub fn refused(self, refuse: impl FnOnce(String) -> AdminError) -> AdminError {
+    /// As the volume is refused that it is for.
+    pub fn of(self, volume: &str) -> AdminError {
+        let name = volume.to_owned();
         match self {
-            NoKey::Refused(why) => refuse(why),
+            NoKey::Older(why) => AdminError::BadSetting {
+                what: "volume",
+                name,
+                why,
+            },
+            NoKey::Refused(why) => AdminError::NoKeys { name, why },
             NoKey::Admin(why) => why,
         }
     }
@@ -76,12 +84,12 @@ impl NewKey {
         version: u32,
     ) -> std::result::Result<NewKey, NoKey> {
         if version < ENCRYPTION_SINCE {
-            return Err(NoKey::Refused(format!(
+            return Err(NoKey::Older(format!(
                 "the cluster's version is {version}, and encrypted volumes need {ENCRYPTION_SINCE}: all its programs must know of them \
                  first (`amita cluster finalize`)"
             )));
         }
-        let keys = maker(keys).map_err(NoKey::Refused)?;
+        let keys = maker(keys)?;
         let (by, wrapping) = wrapping_key(meta).map_err(NoKey::Admin)?;
         let name = KeyName {
             volume,
@@ -146,8 +154,8 @@ impl NewKey {
 ///
 /// # Errors
 /// Nothing does.
-pub(super) fn maker(keys: Option<&dyn DataKeys>) -> std::result::Result<&dyn DataKeys, String> {
-    keys.ok_or_else(|| NO_MAKER.to_owned())
+pub(super) fn maker(keys: Option<&dyn DataKeys>) -> std::result::Result<&dyn DataKeys, NoKey> {
+    keys.ok_or_else(|| NoKey::Refused(NO_MAKER.to_owned()))
 }
 
 /// A data key that a volume is read by, for people. What it is stands nowhere.

@@ -181,7 +181,7 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
             let refuse = |why: String| bad(&old.name, why);
             let version = cluster(meta)?.version;
             let key =
-                NewKey::make(meta, revert.keys, (new.host(), new.id), version).map_err(|why| why.refused(refuse))?;
+                NewKey::make(meta, revert.keys, (new.host(), new.id), version).map_err(|why| why.of(&old.name))?;
             new.keys = Some(key.ring_of(ring, sealed, new.generation).map_err(refuse)?);
             own = Some(key);
         }

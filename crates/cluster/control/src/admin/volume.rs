@@ -146,7 +146,7 @@ fn make(
         let new_key = match keys {
             Some(keys) => {
                 let key = NewKey::make(meta, Some(keys), (id, id), cluster(meta)?.version);
-                Some(key.map_err(|why| why.refused(bad))?)
+                Some(key.map_err(|why| why.of(name))?)
             }
             None => None,
         };

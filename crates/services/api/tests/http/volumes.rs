@@ -90,6 +90,47 @@ async fn a_node_that_has_volume_keys_makes_encrypted_volumes_and_their_copies() 
     }
 }
 
+/// A file of another cluster's.
+#[derive(Debug)]
+struct Foreign;
+
+impl DataKeys for Foreign {
+    fn make(&self, _: Option<&WrappingKey>, _: &Binding) -> Result<WrappedKey, String> {
+        Err("the file of volume keys is not the cluster's".to_owned())
+    }
+}
+
+/// What lacks is the node's, and not in the request: at another node the same is done.
+#[tokio::test]
+async fn a_node_without_the_clusters_volume_keys_says_so_and_makes_nothing() {
+    let world = World::new().wrapping(Arc::new(Maker));
+    let mut wanted = volume("a");
+    wanted["encrypted"] = true.into();
+    let made = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted.clone()));
+    made.await.done(201);
+    let meta = Arc::clone(&world.meta) as Arc<dyn Transact + Send + Sync>;
+    let world = world.through(meta);
+    let copy = json!({ "name": "b", "pool": "main", "encrypted": false });
+    let path = "/api/v1/volumes/a/copies";
+    let refused = world.ask(Operator, "POST", path, Some(copy.clone())).await;
+    assert!(
+        refused.body["detail"].to_string().contains("--volume-keys"),
+        "{refused:?}"
+    );
+    refused.is(409, "wrong-state");
+    let world = world.wrapping(Arc::new(Foreign));
+    world
+        .ask(Operator, "POST", path, Some(copy))
+        .await
+        .is(409, "wrong-state");
+    wanted["name"] = "b".into();
+    let refused = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted)).await;
+    assert!(refused.body["detail"].to_string().contains("not the cluster's"));
+    refused.is(409, "wrong-state");
+    let none = world.ask(Viewer, "GET", "/api/v1/volumes/b", None).await;
+    none.is(404, "not-found");
+}
+
 #[tokio::test]
 async fn a_volume_is_made_shown_changed_and_listed() {
     let world = World::new();

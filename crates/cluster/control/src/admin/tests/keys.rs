@@ -120,6 +120,7 @@ fn a_volume_is_made_with_its_key() {
     // No key, no volume.
     let refused = make_encrypted_volume(&meta, "more", "main", 1 << 30, None, &Unable).unwrap_err();
     assert!(refused.to_string().contains("Vault is sealed"), "{refused}");
+    assert_eq!(refused.code().name(), "no-volume-keys");
     assert!(volume(&meta, "more").is_err());
 }
 
@@ -133,6 +134,7 @@ fn an_older_cluster_has_no_encrypted_volumes() {
     meta.txn(&Call::put(map::cluster_key(), json(&older))).unwrap();
     let refused = make_encrypted_volume(&meta, "db", "main", 1 << 30, None, &Maker::default()).unwrap_err();
     assert!(refused.to_string().contains("finalize"), "{refused}");
+    assert_eq!(refused.code().name(), "bad-setting", "here as anywhere");
 }
 
 #[test]
@@ -279,6 +281,7 @@ fn a_copy_of_an_encrypted_volume_is_encrypted() {
     };
     let refused = copy_volume(&meta, &wish).unwrap_err();
     assert!(refused.to_string().contains("--volume-keys"), "{refused}");
+    assert_eq!(refused.code().name(), "no-volume-keys", "elsewhere it can be made");
     assert!(
         volume(&meta, "copy").is_err(),
         "what it holds is never kept in the clear"
