@@ -6,7 +6,11 @@
 //!
 //! **What is kept.** The keys of a volume for as long as it is open: whoever has it open holds them, and here only their place is known.
 //! Where nobody takes them they are wiped after [`HELD`]. The file is looked at each time: a key that comes opens what waits for it, and one
-//! that was taken away opens nothing any more.
+//! that was taken away opens nothing any more. What was read of it is wiped when it was used; of a passphrase, which costs a third of a second, when
+//! nothing was fetched for [`HELD`].
+//!
+//! **Many at once.** Whoever asks while others are served waits for one call of the metadata with them, and not for one of each: a node that opens
+//! a thousand volumes reads their keys by a dozen calls, and stretches a passphrase once. Openers wait for keys only so long.
 
 mod file;
 
@@ -16,7 +20,7 @@ use amita_control::admin;
 use amita_crypt::{Binding, Keychain, Keys, NotNow, WrappedKey};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{KeyName, KeyRing, secret_key};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,6 +33,8 @@ pub const HELD: Duration = Duration::from_secs(15);
 const FAILED_FOR: Duration = Duration::from_secs(1);
 /// How often it is looked what may be forgotten, while there is anything.
 const LOOK: Duration = Duration::from_secs(1);
+/// So many records are read by one call ([`amita_metadata::MAX_OPS`] are the most).
+const AT_ONCE: usize = 96;
 
 /// How it stands with the keys of a ring.
 enum Held {
@@ -138,7 +144,8 @@ fn fetch_all(file: &KeyFile, meta: &dyn Transact, known: &Mutex<Known>, asked: &
     {
         log::warn!("--volume-keys: {why}; encrypted volumes stay closed here, and none are made");
     }
-    let mut is_idle = true;
+    // What was read of the file just now is let go as all else.
+    let mut is_idle = false;
     loop {
         let ring = match is_idle {
             true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -146,49 +153,83 @@ fn fetch_all(file: &KeyFile, meta: &dyn Transact, known: &Mutex<Known>, asked: &
         };
         match ring {
             Ok(ring) => {
-                let fetched = fetch(file, meta, &ring);
-                let now = Instant::now();
-                let held = match fetched {
-                    Ok(keys) => {
-                        let keys = Arc::new(keys);
-                        Held::Here {
-                            used: Arc::downgrade(&keys),
-                            fetched: Some((keys, now)),
+                let rings: Vec<KeyRing> = std::iter::once(ring).chain(asked.try_iter()).collect();
+                let records = read(meta, &rings);
+                for ring in &rings {
+                    let fetched = unwrap(file, &records, ring);
+                    let now = Instant::now();
+                    let held = match fetched {
+                        Ok(keys) => {
+                            let keys = Arc::new(keys);
+                            Held::Here {
+                                used: Arc::downgrade(&keys),
+                                fetched: Some((keys, now)),
+                            }
                         }
+                        Err(why) => Held::Failed { why, at: now },
+                    };
+                    let mut known = lock(known);
+                    // Another ring of the image may have been asked for meanwhile.
+                    if let Some(entry) = known.0.get_mut(&ring.newest().key)
+                        && entry.0 == *ring
+                    {
+                        entry.1 = held;
                     }
-                    Err(why) => Held::Failed { why, at: now },
-                };
-                let mut known = lock(known);
-                // Another ring of the image may have been asked for meanwhile.
-                if let Some(entry) = known.0.get_mut(&ring.newest().key)
-                    && entry.0 == ring
-                {
-                    entry.1 = held;
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         is_idle = !lock(known).forget(Instant::now());
+        if is_idle {
+            file.forget();
+        }
     }
 }
 
-/// Reads the records of a ring's keys, and unwraps them.
-fn fetch(file: &KeyFile, meta: &dyn Transact, ring: &KeyRing) -> Result<Keychain, String> {
-    let names: Vec<KeyName> = ring.eras().iter().map(|era| era.key).collect();
-    let call = Call {
-        then: names.iter().map(|name| Op::Get { key: secret_key(*name) }).collect(),
-        ..Call::default()
-    };
-    let reply = meta.txn(&call).map_err(|why| why.to_string())?;
-    let mut keys = Vec::with_capacity(names.len());
-    for (at, key) in names.into_iter().enumerate() {
-        let Some(found) = reply.value(at) else {
+/// The records of data keys: none, or why it is not known.
+type Records = BTreeMap<KeyName, Result<Option<Vec<u8>>, String>>;
+
+/// Reads the records of all keys of these rings.
+fn read(meta: &dyn Transact, rings: &[KeyRing]) -> Records {
+    let eras = rings.iter().flat_map(KeyRing::eras);
+    let names: BTreeSet<KeyName> = eras.map(|era| era.key).collect();
+    let names: Vec<KeyName> = names.into_iter().collect();
+    let mut records = Records::new();
+    let mut away: Option<String> = None;
+    for names in names.chunks(AT_ONCE) {
+        let call = Call {
+            then: names.iter().map(|name| Op::Get { key: secret_key(*name) }).collect(),
+            ..Call::default()
+        };
+        // What is away is not waited for again.
+        let reply = match &away {
+            Some(why) => Err(why.clone()),
+            None => meta.txn(&call).map_err(|why| why.to_string()),
+        };
+        for (at, name) in names.iter().enumerate() {
+            let record = match &reply {
+                Ok(reply) => Ok(reply.value(at).map(|found| found.value.clone())),
+                Err(why) => Err(why.clone()),
+            };
+            records.insert(*name, record);
+        }
+        away = reply.err();
+    }
+    records
+}
+
+/// Unwraps the keys of a ring.
+fn unwrap(file: &KeyFile, records: &Records, ring: &KeyRing) -> Result<Keychain, String> {
+    let mut keys = Vec::with_capacity(ring.eras().len());
+    for key in ring.eras().iter().map(|era| era.key) {
+        let record = records.get(&key).cloned().unwrap_or(Ok(None))?;
+        let Some(record) = record else {
             return Err(format!(
                 "data key {key} is not in the metadata: it was erased, and what was written with it cannot be read by anybody"
             ));
         };
-        let text = std::str::from_utf8(&found.value).map_err(|_| format!("the record of data key {key} is no text"))?;
+        let text = std::str::from_utf8(&record).map_err(|_| format!("the record of data key {key} is no text"))?;
         let wrapped = WrappedKey::parse(text).map_err(|why| why.to_string())?;
         let binding = Binding { tenant: None, key };
         keys.push((key, file.unwrap(&binding, &wrapped)?));

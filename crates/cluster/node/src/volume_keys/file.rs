@@ -80,6 +80,15 @@ struct Loaded {
     text: Zeroizing<String>,
     /// Never empty; the first one wraps.
     providers: Vec<Box<dyn Provider>>,
+    /// There is a passphrase in it, which is stretched again whenever it is read again.
+    is_costly: bool,
+}
+
+/// Wipes what may be had again for nothing.
+fn let_go(loaded: &mut Option<Loaded>) {
+    if loaded.as_ref().is_some_and(|loaded| !loaded.is_costly) {
+        *loaded = None;
+    }
 }
 
 /// See the module.
@@ -115,7 +124,32 @@ impl KeyFile {
     /// # Errors
     /// There is nothing in it that wraps.
     pub fn check(&self) -> Result<(), KeyFileError> {
-        self.look(&mut self.lock()).map(drop)
+        let mut loaded = self.lock();
+        let found = self.look(&mut loaded).map(drop);
+        let_go(&mut loaded);
+        found
+    }
+
+    /// Wipes what is kept of it: it is read again when it is needed.
+    pub(super) fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    /// Is anything kept of it?
+    #[cfg(test)]
+    pub(super) fn keeps(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// What it gives, and that it is wiped behind it.
+    fn given<T>(&self, work: impl FnOnce(&mut Loaded) -> Result<T, String>) -> Result<T, String> {
+        let mut loaded = self.lock();
+        let done = match self.look(&mut loaded) {
+            Ok(found) => work(found),
+            Err(why) => Err(of_node(&why)),
+        };
+        let_go(&mut loaded);
+        done
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Loaded>> {
@@ -128,7 +162,12 @@ impl KeyFile {
         if loaded.as_ref().is_none_or(|before| *before.text != *text) {
             *loaded = None;
             let providers = parse(&text)?;
-            *loaded = Some(Loaded { text, providers });
+            let is_costly = text.lines().any(|line| line.starts_with(PASSPHRASE));
+            *loaded = Some(Loaded {
+                text,
+                providers,
+                is_costly,
+            });
         }
         Ok(loaded.as_mut().expect("it was put there"))
     }
@@ -138,9 +177,7 @@ impl KeyFile {
     /// # Errors
     /// Nothing in the file opens it: why, for people.
     pub fn unwrap(&self, binding: &Binding, wrapped: &WrappedKey) -> Result<DataKey, String> {
-        let mut loaded = self.lock();
-        let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
-        unwrap(&mut found.providers, binding, wrapped)
+        self.given(|found| unwrap(&mut found.providers, binding, wrapped))
     }
 
     /// Is what the cluster wraps data keys with in the file, so that it is the cluster's? `true`: its first line is it.
@@ -148,10 +185,10 @@ impl KeyFile {
     /// # Errors
     /// Nothing in the file is: why, for people.
     pub fn is_of(&self, by: &WrappingKey) -> Result<bool, String> {
-        let mut loaded = self.lock();
-        let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
-        found.with(by).map(drop)?;
-        found.first(Some(by)).map(|first| first == *by)
+        self.given(|found| {
+            found.with(by).map(drop)?;
+            found.first(Some(by)).map(|first| first == *by)
+        })
     }
 }
 
@@ -214,41 +251,40 @@ fn of_node(why: &KeyFileError) -> String {
 
 impl DataKeys for KeyFile {
     fn make(&self, by: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
-        let mut loaded = self.lock();
-        let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
-        let by = match by {
-            Some(by) => by.clone(),
-            None => found.first(None)?,
-        };
-        wrap(found.with(&by)?, &by, binding, &DataKey::generate(&mut system_random))
+        self.given(|found| {
+            let by = match by {
+                Some(by) => by.clone(),
+                None => found.first(None)?,
+            };
+            wrap(found.with(&by)?, &by, binding, &DataKey::generate(&mut system_random))
+        })
     }
 }
 
 /// By the first line.
 impl Rewrap for KeyFile {
     fn to(&self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
-        let mut loaded = self.lock();
-        self.look(&mut loaded).map_err(|why| of_node(&why))?.first(now)
+        self.given(|found| found.first(now))
     }
 
     fn rewrap(&self, to: &WrappingKey, wrapped: &WrappedKey) -> Result<WrappedKey, String> {
-        let mut loaded = self.lock();
-        let found = self.look(&mut loaded).map_err(|why| of_node(&why))?;
-        let binding = wrapped.binding();
-        let key = unwrap(&mut found.providers, binding, wrapped)?;
-        let again = wrap(
-            &mut **found.providers.first_mut().expect("it is never empty"),
-            to,
-            binding,
-            &key,
-        )?;
-        // As it will be read, and by nothing but that line: the one that wraps it now may be destroyed then.
-        let read = WrappedKey::parse(&again.to_text()).map_err(|why| why.to_string())?;
-        let opened = unwrap(&mut found.providers[..1], binding, &read)?;
-        match opened.check_value() == wrapped.check_value() && read == again {
-            true => Ok(again),
-            false => Err(format!("what was wrapped again is not data key {}", binding.key)),
-        }
+        self.given(|found| {
+            let binding = wrapped.binding();
+            let key = unwrap(&mut found.providers, binding, wrapped)?;
+            let again = wrap(
+                &mut **found.providers.first_mut().expect("it is never empty"),
+                to,
+                binding,
+                &key,
+            )?;
+            // As it will be read, and by nothing but that line: the one that wraps it now may be destroyed then.
+            let read = WrappedKey::parse(&again.to_text()).map_err(|why| why.to_string())?;
+            let opened = unwrap(&mut found.providers[..1], binding, &read)?;
+            match opened.check_value() == wrapped.check_value() && read == again {
+                true => Ok(again),
+                false => Err(format!("what was wrapped again is not data key {}", binding.key)),
+            }
+        })
     }
 }
 

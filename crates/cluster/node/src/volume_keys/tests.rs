@@ -4,10 +4,12 @@ use super::*;
 use amita_control::admin::{DataKeys, Rewrap};
 use amita_keys::SealKey;
 use amita_metadata::model::State;
+use amita_metadata::{Error, Reply};
 use amita_types::map::{KeyNumber, KeyRing};
 use amita_types::{Generation, VolumeId};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 /// What is waited for comes within this, whatever else the machine does.
@@ -224,6 +226,85 @@ fn a_key_that_comes_opens_what_waits_for_it() {
     let lost = KeyRing::new(name(3, 1));
     let why = settled(&keys, &lost).unwrap_err();
     assert!(why.contains("erased") && why.contains("image 3"), "{why}");
+}
+
+/// The metadata, and how often they were asked.
+struct Counted {
+    state: Mutex<State>,
+    calls: AtomicUsize,
+    away: AtomicBool,
+}
+
+impl Transact for Counted {
+    fn txn(&self, call: &Call) -> Result<Reply, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.away.load(Ordering::Relaxed) {
+            return Err(Error::Unavailable {
+                what: "it is away".to_owned(),
+                endpoints: "nowhere".to_owned(),
+            });
+        }
+        self.state.txn(call)
+    }
+}
+
+#[test]
+fn the_keys_of_many_volumes_are_read_by_few_calls() {
+    let meta = Counted {
+        state: Mutex::new(State::new()),
+        calls: AtomicUsize::new(0),
+        away: AtomicBool::new(false),
+    };
+    for image in (1..=200).filter(|image| *image != 7) {
+        let call = Call::put(secret_key(name(image, 1)), image.to_string());
+        meta.state.txn(&call).unwrap();
+    }
+    // Clones share what they came from: it is read once.
+    let parent = KeyRing::new(name(1, 1));
+    let rings: Vec<KeyRing> = (2..=200)
+        .map(|image| parent.cloned(Generation(3), Generation(4), name(image, 1)).unwrap())
+        .collect();
+    let records = read(&meta, &rings);
+    assert_eq!((records.len(), meta.calls.load(Ordering::Relaxed)), (200, 3));
+    for (key, record) in &records {
+        let expected = Some(key.image.0.to_string().into_bytes()).filter(|_| key.image != VolumeId(7));
+        assert_eq!(*record, Ok(expected), "{key}");
+    }
+    // Nobody waits for what is away more than once.
+    meta.away.store(true, Ordering::Relaxed);
+    let records = read(&meta, &rings);
+    assert_eq!((records.len(), meta.calls.load(Ordering::Relaxed)), (200, 4));
+    assert!(
+        records
+            .values()
+            .all(|record| record.as_ref().is_err_and(|why| why.contains("away")))
+    );
+}
+
+/// What costs nothing to be had again is not kept at all, a passphrase until nothing was fetched for a while.
+#[test]
+fn nothing_of_the_file_is_kept_that_can_be_read_again() {
+    let folder = Folder::new();
+    let path = folder.path("volume.keys");
+    let key = folder.key("one");
+    write(&path, &key);
+    let file = KeyFile::at(&path);
+    file.check().unwrap();
+    let wrapped = file.make(None, &binding(name(1, 1))).unwrap();
+    file.unwrap(&binding(name(1, 1)), &wrapped).unwrap();
+    assert!(file.unwrap(&binding(name(2, 1)), &wrapped).is_err());
+    assert_eq!(file.is_of(&wrapped.wrapping_key()), Ok(true));
+    let to = file.to(None).unwrap();
+    file.rewrap(&to, &wrapped).unwrap();
+    assert!(!file.keeps());
+    write(&path, &format!("{key}passphrase:correct horse battery staple\n"));
+    file.unwrap(&binding(name(1, 1)), &wrapped).unwrap();
+    assert!(file.keeps(), "it is stretched once");
+    file.forget();
+    assert!(!file.keeps());
+    file.check().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(file.check().is_err() && !file.keeps());
 }
 
 #[test]
