@@ -345,6 +345,12 @@ impl Arguments {
             config.seal_key = Some(path.clone());
         }
         config.volume_keys = self.volume_keys()?;
+        if config.volume_keys.is_some() && (config.identity.is_none() || config.protection != Protection::Secret) {
+            log::warn!(
+                "--volume-keys: the links to other nodes are none that nobody can read (an identity, and --links secret at all nodes): no data of \
+                 encrypted volumes goes over them, so that hosts use each such volume by the one node that owns it"
+            );
+        }
         config.nvme_config.auth_groups = self.nvme_dh_group.group().up_to();
         config.nvme_config.auth_groups.push(Group::Null);
         config.metrics = self.metrics.0;

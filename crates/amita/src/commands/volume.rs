@@ -235,9 +235,16 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                     ),
                     false => String::new(),
                 };
-                let how = if volume.keys.is_some() { ", encrypted" } else { "" };
+                let (how, links) = match volume.keys {
+                    Some(_) => (
+                        ", encrypted",
+                        "Its data goes from gateway to gateway by secret links alone (`amita serve --links secret`): where nodes have others, \
+                         hosts use it by the one that owns it.\n",
+                    ),
+                    None => ("", ""),
+                };
                 format!(
-                    "Volume {} has {} in pool {}{how}.\n{much}",
+                    "Volume {} has {} in pool {}{how}.\n{links}{much}",
                     volume.name,
                     size::show(volume.size_bytes),
                     volume.pool

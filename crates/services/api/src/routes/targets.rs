@@ -170,7 +170,7 @@ pub struct NewLun {
     /// Its number, 0 to 16383 (0 to 254 for Windows); null: the one after the highest.
     pub lun: Option<u16>,
     /// Bytes of a logical block: 512, as most initiators want it, or 4096; where it is not said 512, and 4096 of an encrypted volume.
-    #[schema(default = 512)]
+    // No `default` in the schema: a client that fills it in would wish 512 of an encrypted volume.
     pub block_bytes: Option<u32>,
     /// Also while the volume is a namespace of a subsystem, or exported by NBD.
     #[serde(default)]
