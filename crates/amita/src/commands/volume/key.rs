@@ -3,13 +3,16 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, KeyStatus};
+use amita_control::admin::{self, KeyStatus, Rewrapped};
 use amita_keys::SealKey;
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use serde::Serialize;
 use std::path::PathBuf;
+
+/// Keys that could not be wrapped, of which people are told why.
+const FAILED_TOLD: usize = 10;
 
 /// What to do with the keys of encrypted volumes.
 #[derive(Debug, clap::Subcommand)]
@@ -30,7 +33,8 @@ pub enum Command {
     ///
     /// For a new wrapping key: put its line behind the others of the file, give that to all nodes, put it in front, and give this command. The old
     /// line may go when it says that all are wrapped by the new one. Data keys stay as they are, and no block is written. Copies of the metadata
-    /// from before (of etcd, of stores) need the old line: without it nobody reads an encrypted volume by them.
+    /// from before (of etcd, of stores) need the old line: without it nobody reads an encrypted volume by them. Exit code 1: some are not wrapped by
+    /// it, and it is said of each why (`failed`).
     Rewrap(RewrapArguments),
 }
 
@@ -221,22 +225,40 @@ fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) 
     let file = arguments.keys.needed(endpoints)?;
     let done = metadata.act(Action::KeysRewrap, "all", |meta| admin::rewrap_keys(meta, &file));
     let done = done.described()?;
-    if !done.failed.is_empty() {
-        let (count, first) = (done.failed.len(), &done.failed[0]);
-        let what = format!(
-            "{} data keys are wrapped by the file's first line now, {} were before, and {count} are not: {first}",
-            done.wrapped, done.same
-        );
-        return Err(Failure::new(what).advice(
-            "Keep the old line in the file. Those are to be opened by a line that is not in it: put that there, and give the command again.",
-        ));
+    print(arguments.json, &done, || told(&done))?;
+    match done.failed.len() {
+        0 => Ok(()),
+        count => {
+            let what = format!(
+                "{} data keys are wrapped by the file's first line now, {} were before, and {count} are not",
+                done.wrapped, done.same
+            );
+            Err(Failure::new(what).advice(
+                "Keep the old line in the file. Those are to be opened by a line that is not in it: put that there, and give the command again.",
+            ))
+        }
     }
-    print(arguments.json, &done, || {
-        format!(
+}
+
+/// For people. Of many that have failed one says as much as all.
+fn told(done: &Rewrapped) -> String {
+    match done.failed.len() {
+        0 => format!(
             "All data keys are wrapped by the file's first line: {} now, {} were before. What wrapped them before opens none of them any more, \
              and wraps none. But copies of the metadata from before (of etcd, of a store) are read by it alone: as long as one of them may have to be \
              put back, keep the old line apart from the cluster; once it is destroyed everywhere, nobody reads an encrypted volume by them.\n",
             done.wrapped, done.same
-        )
-    })
+        ),
+        count => {
+            let more = format!("and {} more (--json has all)", count.saturating_sub(FAILED_TOLD));
+            let mut lines: Vec<&str> = done.failed.iter().take(FAILED_TOLD).map(String::as_str).collect();
+            if count > FAILED_TOLD {
+                lines.push(&more);
+            }
+            format!("Not wrapped:\n  {}\n", lines.join("\n  "))
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

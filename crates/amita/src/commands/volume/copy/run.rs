@@ -8,10 +8,10 @@ use crate::commands::volume::gateway::Gateways;
 use amita_api::panics::Unwinding;
 use amita_client::Config;
 use amita_control::admin;
-use amita_metadata::{Call, Client, Error, Waited};
+use amita_metadata::{Call, Client, Error, Op, Waited};
 use amita_node::serve::ServeConfig;
 use amita_types::VolumeId;
-use amita_types::map::{self, Copying};
+use amita_types::map::{self, Copying, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -32,6 +32,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 const SPREAD: Duration = Duration::from_millis(400);
 /// What has failed is tried again after this, by whichever node.
 const RETRY: Duration = Duration::from_secs(5);
+/// What is encrypted is left so long to nodes that have volume keys by one that has none. Then it tries, and it is told what lacks.
+const KEYLESS: Duration = Duration::from_secs(30);
+/// So many records are read by one call.
+const AT_ONCE: usize = 96;
 /// How often it is looked without a word of a change.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
@@ -91,7 +95,19 @@ struct Node {
 struct Found {
     /// Those that somebody is to be at and nobody is, and the revisions of their records.
     free: Vec<(Copying, u64)>,
+    /// Those of them that this node has no volume keys for.
+    keyless: BTreeSet<VolumeId>,
     revision: u64,
+}
+
+/// How long a copy that nobody is at is still left to others, if that is so since then.
+fn left(ails: bool, is_keyless: bool, since: Duration) -> Duration {
+    let rest = match (is_keyless, ails) {
+        (true, _) => KEYLESS,
+        (false, true) => RETRY,
+        (false, false) => Duration::ZERO,
+    };
+    rest.saturating_sub(since)
 }
 
 impl Node {
@@ -116,10 +132,8 @@ impl Node {
             let mut due = Vec::new();
             for (copying, revision) in &found.free {
                 let since = failed.entry(key(copying, *revision)).or_insert_with(Instant::now);
-                let left = match copying.ails {
-                    Some(_) => RETRY.saturating_sub(since.elapsed()),
-                    None => Duration::ZERO,
-                };
+                let is_keyless = found.keyless.contains(&copying.volume);
+                let left = left(copying.ails.is_some(), is_keyless, since.elapsed());
                 if at.len() + due.len() >= MOST || at.contains_key(&copying.volume) {
                     waits = waits.min(AGAIN);
                 } else if left.is_zero() {
@@ -154,13 +168,41 @@ impl Node {
             .iter()
             .filter(|found| found.key.starts_with(&map::copying_prefix()))
             .filter_map(|found| Some((found.json::<Copying>().ok()?, found.mod_revision)));
-        let free = records
+        let free: Vec<(Copying, u64)> = records
             .filter(|(copying, _)| copying.is_due() && !keys.contains(map::copier_key(copying.volume).as_str()))
             .collect();
         Ok(Found {
+            keyless: self.keyless(&free)?,
             free,
             revision: reply.revision,
         })
+    }
+
+    /// Which of these are encrypted, where this node was given no volume keys. What is encrypted has encrypted copies; and what is only to be
+    /// tidied up needs no key.
+    fn keyless(&self, free: &[(Copying, u64)]) -> Result<BTreeSet<VolumeId>, Error> {
+        let mut keyless = BTreeSet::new();
+        if self.config.volume_keys.is_some() {
+            return Ok(keyless);
+        }
+        let copied = free.iter().map(|(copying, _)| copying);
+        let copied: Vec<&Copying> = copied.filter(|copying| !copying.cancelled && !copying.whole).collect();
+        for some in copied.chunks(AT_ONCE) {
+            let targets = some.iter().map(|copying| Op::Get {
+                key: map::volume_key(&copying.name),
+            });
+            let reply = self.client.txn(&Call {
+                then: targets.collect(),
+                ..Call::default()
+            })?;
+            for (at, copying) in some.iter().enumerate() {
+                let target: Option<Volume> = reply.value(at).and_then(|found| found.json().ok());
+                if target.is_some_and(|target| target.id == copying.volume && target.keys.is_some()) {
+                    keyless.insert(copying.volume);
+                }
+            }
+        }
+        Ok(keyless)
     }
 
     /// Begins to make a copy, if nobody else does.
@@ -229,3 +271,6 @@ fn spread() -> Duration {
     amita_keys::system_random(&mut random);
     SPREAD * u32::from(random[0]) / 255
 }
+
+#[cfg(test)]
+mod tests;
