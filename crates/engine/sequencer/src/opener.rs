@@ -35,6 +35,8 @@ use std::time::Duration;
 
 /// Races that are lost to other gateways before one gives up: two that take turns would go on for ever.
 const MAX_ROUNDS: u32 = 8;
+/// Keys that are being fetched are asked for this often at least, and each time the record is read: by as many openers as there are volumes.
+const KEYS_PAUSE: Duration = Duration::from_millis(250);
 
 /// How a living owner is dealt with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -590,7 +592,10 @@ impl Opener {
         }
         self.rounds = 0;
         self.step = Step::Volume;
-        self.retry = Some(self.now.plus(self.config.meta_pause));
+        // What has taken long takes longer.
+        let waited = self.config.keys_timeout.saturating_sub(until.since(self.now));
+        let pause = (waited / 4).min(KEYS_PAUSE).max(self.config.meta_pause);
+        self.retry = Some(self.now.plus(pause));
     }
 
     fn volume_read(&mut self, value: Option<&KeyValue>) {

@@ -117,7 +117,8 @@ fn keys_that_are_fetched_are_waited_for_before_anybody_is_asked() {
     }
     assert_eq!(rig.volume().generation, Generation(4), "nobody is deposed meanwhile");
     // They never come.
-    let mut rig = open(encrypted(None, ring(1)), fetches(u32::MAX));
+    let never = Arc::new(Fetches(Has(ring(1)), AtomicU32::new(u32::MAX)));
+    let mut rig = open(encrypted(None, ring(1)), Some(never.clone()));
     rig.run();
     while rig.result.is_none() {
         assert!(rig.opener.deadline().is_some(), "it is asked for again");
@@ -125,6 +126,11 @@ fn keys_that_are_fetched_are_waited_for_before_anybody_is_asked() {
         rig.run();
     }
     assert!(matches!(rig.error(), OpenError::Locked { .. }), "{:?}", rig.error());
+    let asked = u32::MAX - never.1.load(Ordering::Relaxed);
+    assert!(
+        (10..100).contains(&asked),
+        "{asked} times in ten seconds, and the metadata each time"
+    );
 }
 
 #[test]
