@@ -29,6 +29,9 @@ const HEALTH_PAUSE: Duration = Duration::from_secs(5);
 const CONDITION_PAUSE: Duration = Duration::from_secs(5);
 /// What hosts met with counts so long after the last time.
 const TROUBLE_LASTS: Duration = Duration::from_secs(30);
+/// Of so much that hosts meet with a core tells at most: a node without keys has as much as there are encrypted volumes, and the metadata take
+/// no record of 1 MiB.
+const MAX_TROUBLES: usize = 256;
 /// After the first word of something new: short work needs no record.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -137,6 +140,18 @@ impl Reporter {
         ended
     }
 
+    /// What is told of it: what fails before what waits for its keys, which is one cause for all of them.
+    fn told_troubles(&self) -> Vec<(VolumeId, Failing)> {
+        let (locked, others): (Vec<_>, Vec<_>) = self
+            .troubles
+            .keys()
+            .copied()
+            .partition(|(_, failing)| *failing == Failing::Locked);
+        let mut told: Vec<_> = others.into_iter().chain(locked).take(MAX_TROUBLES).collect();
+        told.sort_unstable();
+        told
+    }
+
     /// What is to be written now.
     pub fn tick(&mut self, now: Time, shards: &mut Shards, view: &View, stores: &Stores) -> Option<(CallId, Call)> {
         if self.deadline().is_none_or(|due| due > now) {
@@ -215,7 +230,7 @@ impl Reporter {
             .collect();
         let now_told: Findings = (
             spaces.iter().map(|space| (space.store, space.used_percent())).collect(),
-            self.troubles.keys().copied().collect(),
+            self.told_troubles(),
         );
         if self.condition_told.as_ref() == Some(&now_told) {
             return;
@@ -230,10 +245,10 @@ impl Reporter {
         if now_told == Findings::default() {
             call.then.push(Op::Delete { key });
         } else {
-            let troubles = self.troubles.iter().map(|(&(volume, what), (_, why))| Trouble {
+            let troubles = now_told.1.iter().map(|&(volume, what)| Trouble {
                 volume,
                 what,
-                why: why.clone(),
+                why: self.troubles[&(volume, what)].1.clone(),
             });
             let condition = Condition {
                 stores: spaces,
@@ -283,3 +298,6 @@ impl Reporter {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
