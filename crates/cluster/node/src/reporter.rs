@@ -56,6 +56,8 @@ pub struct Reporter {
     /// process before us.
     condition_told: Option<Findings>,
     condition_due: Time,
+    /// The same of what fails.
+    urgent_due: Time,
     /// What hosts meet with, when last, and why.
     troubles: BTreeMap<(VolumeId, Failing), (Time, String)>,
 }
@@ -79,6 +81,7 @@ impl Reporter {
             beat: 0,
             condition_told: None,
             condition_due: Time(0),
+            urgent_due: Time(0),
             troubles: BTreeMap::new(),
         }
     }
@@ -235,12 +238,13 @@ impl Reporter {
         if self.condition_told.as_ref() == Some(&now_told) {
             return;
         }
-        // What fails is said at once.
+        // What fails is said at once, and what fails soon behind it together: each time all of it is written.
         let urgent = self.condition_told.as_ref().map(|told| &told.1) != Some(&now_told.1);
-        if !urgent && now < self.condition_due {
-            return self.space_due_at(self.condition_due);
+        let due = if urgent { self.urgent_due } else { self.condition_due };
+        if now < due {
+            return self.space_due_at(due);
         }
-        self.condition_due = now.plus(CONDITION_PAUSE);
+        (self.urgent_due, self.condition_due) = (now.plus(FIRST_PAUSE), now.plus(CONDITION_PAUSE));
         let key = condition_key(self.node, self.core);
         if now_told == Findings::default() {
             call.then.push(Op::Delete { key });
