@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 mod copies;
 mod iscsi;
+mod locked;
 mod members;
 
 /// The cluster as last seen.
@@ -66,6 +67,8 @@ pub struct View {
     deleted: Vec<VolumeId>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
+    /// Encrypted volumes whose keys a core of a node lacks.
+    locked: BTreeMap<String, (NodeId, BTreeSet<VolumeId>)>,
 }
 
 /// What matters of a pool here.
@@ -119,8 +122,11 @@ pub enum Change {
     Hosts,
     /// Something that initiators of iSCSI see.
     Initiators,
-    /// How full a core's stores are.
-    Space,
+    /// How full a core's stores are, and perhaps whose keys it lacks.
+    Space {
+        /// Of these it says something else than before.
+        keys: bool,
+    },
     /// Who may use a volume by NBD.
     Export,
     /// What is reserved of a volume, by this revision of its record.

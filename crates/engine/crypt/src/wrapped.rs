@@ -106,7 +106,7 @@ pub enum KeyError {
     },
     /// It was wrapped with a key-encryption key that is not there.
     #[error(
-        "data key {key} was wrapped with key-encryption key {kek}, which is not in this node's file: give it the cluster's sealing key"
+        "data key {key} was wrapped with key-encryption key {kek}, which is not in this node's file: give it the cluster's, with that line"
     )]
     OtherKek {
         /// The key.

@@ -227,6 +227,8 @@ pub struct Opener {
     now: Time,
     /// Keys that are being fetched are waited for until then.
     keys_until: Option<Time>,
+    /// Those of this ring, when they were asked for last.
+    awaited: Option<map::KeyRing>,
     /// An owner that lives is waited for until then.
     owner_until: Option<Time>,
     rounds: u32,
@@ -257,6 +259,7 @@ impl Opener {
             give_up: now.plus(config.meta_timeout),
             now,
             keys_until: None,
+            awaited: None,
             owner_until: (config.consent == Consent::Asked)
                 .then_some(config.owner_patience)
                 .flatten()
@@ -315,10 +318,16 @@ impl Opener {
             }
             Step::Owner { until } if now >= until => self.pass_over(now),
             Step::Owner { .. } | Step::Done => {}
-            _ if self.retry.is_some_and(|at| now >= at) => {
-                self.retry = None;
-                self.make_call();
-            }
+            _ if self.retry.is_some_and(|at| now >= at) => match self.keys_are_coming() {
+                true => self.retry = Some(now.plus(self.config.meta_pause)),
+                false => {
+                    self.retry = None;
+                    if self.awaited.take().is_some() {
+                        self.give_up = now.plus(self.config.meta_timeout);
+                    }
+                    self.make_call();
+                }
+            },
             _ => {}
         }
     }
@@ -549,7 +558,7 @@ impl Opener {
                     true
                 }
                 Err(NotNow::Coming) => {
-                    self.await_keys(volume.name);
+                    self.await_keys(volume);
                     false
                 }
                 Err(NotNow::Missing(why)) => {
@@ -583,19 +592,28 @@ impl Opener {
         }
     }
 
-    /// The record is read again when keys may have come: what was read of it may be old by then.
-    fn await_keys(&mut self, volume: String) {
+    /// The record is read again when the keys have come: what was read of it may be old by then.
+    fn await_keys(&mut self, volume: map::Volume) {
         let until = *self.keys_until.get_or_insert(self.now.plus(self.config.keys_timeout));
         if self.now >= until {
-            let why = "its keys are still being fetched; try again".to_owned();
+            let (volume, why) = (volume.name, "its keys are still being fetched; try again".to_owned());
             return self.end(Err(OpenError::Locked { volume, why }));
         }
+        self.awaited = volume.keys;
         self.rounds = 0;
         self.step = Step::Volume;
         // What has taken long takes longer.
         let waited = self.config.keys_timeout.saturating_sub(until.since(self.now));
         let pause = (waited / 4).min(KEYS_PAUSE).max(self.config.meta_pause);
         self.retry = Some(self.now.plus(pause));
+    }
+
+    /// Are keys that are waited for still being fetched? The metadata is not asked until they are not: of a thousand volumes that are opened at
+    /// once each would read its record at every pause, and whoever fetches keys reads there, too.
+    fn keys_are_coming(&self) -> bool {
+        let is_time = self.keys_until.is_some_and(|until| self.now < until);
+        let awaited = self.awaited.as_ref().filter(|_| is_time).zip(self.config.keys.as_ref());
+        awaited.is_some_and(|(ring, keys)| matches!(keys.keychain(ring), Err(NotNow::Coming)))
     }
 
     fn volume_read(&mut self, value: Option<&KeyValue>) {

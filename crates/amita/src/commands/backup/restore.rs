@@ -23,7 +23,7 @@ use serde::Serialize;
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -288,11 +288,13 @@ impl Sink for Filling<'_> {
     }
 }
 
-/// Opens the file that is filled, as the only one who fills it: of two restores to one name each would write into the other's.
-fn alone(partial: &Path) -> Result<File> {
+/// Opens the file that is filled, as the only one who fills it: of two restores to one name each would write into the other's. Where it is made
+/// now, and is to hold in the clear what was encrypted at rest (`is_private`), nobody but its user reads it.
+fn alone(partial: &Path, is_private: bool) -> Result<File> {
     let cannot = || format!("cannot write {}", partial.display());
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
+    options.mode(if is_private { 0o600 } else { 0o666 });
     let opened = options.open(partial).context(cannot)?;
     let is_taken = match opened.try_lock() {
         Err(TryLockError::WouldBlock) => true,
@@ -317,7 +319,7 @@ fn into_file(held: &Held<'_>, what: &What, file: &Path) -> Result<u64> {
     partial.push(".amita-restore");
     let partial = PathBuf::from(partial);
     let cannot = || format!("cannot write {}", partial.display());
-    let opened = alone(&partial)?;
+    let opened = alone(&partial, what.encrypted)?;
     let fill = || {
         opened.set_len(0).context(cannot)?;
         opened.set_len(what.bytes).context(cannot)?;
@@ -573,16 +575,23 @@ mod tests {
     fn of_two_restores_to_one_file_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (partial, file) = (folder.path().join("a.amita-restore"), folder.path().join("a"));
-        let first = alone(&partial).unwrap();
+        let first = alone(&partial, false).unwrap();
         first.write_all_at(b"data", 0).unwrap();
-        let second = alone(&partial).unwrap_err();
+        let second = alone(&partial, false).unwrap_err();
         assert_eq!(second.kind, Kind::Conflict);
         std::fs::rename(&partial, &file).unwrap();
-        alone(&partial).unwrap();
+        alone(&partial, false).unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"data");
         drop(first);
         // What a killed one has left is nobody's.
         std::fs::write(&partial, "left").unwrap();
-        alone(&partial).unwrap();
+        alone(&partial, false).unwrap();
+    }
+
+    #[test]
+    fn what_was_encrypted_is_in_a_file_of_its_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = alone(&folder.path().join("a"), true).unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
     }
 }

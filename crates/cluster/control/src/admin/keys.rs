@@ -6,7 +6,7 @@ use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get, list};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
-use amita_metadata::{Call, Compare, Op, Transact};
+use amita_metadata::{Call, Compare, MAX_OPS, Op, Transact};
 use amita_types::map::{self, ENCRYPTION_SINCE, KeyName, KeyNumber, KeyRing, Volume};
 use amita_types::{Generation, VolumeId};
 use serde::Serialize;
@@ -16,6 +16,9 @@ use std::fmt;
 /// What is said where a key is needed, and nobody is there who makes one.
 const NO_MAKER: &str = "it is encrypted, and nothing here makes the key that it needs: give the command the cluster's volume keys \
                         (`--volume-keys FILE`), or ask a node that has them (`--by-api`)";
+
+/// Data keys and former data that go with a volume, in one transaction with what else its deletion is: fifteen operations, and room for more.
+pub(super) const MAX_GOING: usize = MAX_OPS - 24;
 
 /// Makes data keys, and wraps them for the metadata.
 pub trait DataKeys: fmt::Debug {
@@ -370,6 +373,23 @@ fn pass(meta: &dyn Transact, by: &dyn Rewrap, (to, stays): (&WrappingKey, Compar
         }
     }
     Ok((all, raced))
+}
+
+/// Can a volume that reads by these keys, and was reverted from so much that is there still, be deleted for good?
+///
+/// # Errors
+/// Not in one transaction: what to do, for people.
+pub(super) fn can_go(volume: &Volume) -> std::result::Result<(), String> {
+    let keys = volume.keys.as_ref().map_or(0, |ring| ring.eras().len());
+    let (name, former) = (&volume.name, volume.former.len());
+    match keys + former <= MAX_GOING {
+        true => Ok(()),
+        false => Err(format!(
+            "it would read by {keys} data keys, and was reverted {former} times from something that has snapshots still, which are more than \
+             {MAX_GOING}, and could not be deleted with it: delete the oldest of its snapshots (`amita volume snapshot list {name}`), or copy it \
+             to a new volume"
+        )),
+    }
 }
 
 /// The records of those of a volume's keys that no other volume can read by, when it goes for good. Whoever makes a clone raises what the

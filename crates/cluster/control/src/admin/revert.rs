@@ -9,7 +9,7 @@
 use super::clone::{MAX_CLONES, comes_from, data_of};
 use super::copy::none_copies;
 use super::flatten;
-use super::keys::{DataKeys, NewKey};
+use super::keys::{DataKeys, NewKey, can_go};
 use super::lun::{lun_use, not_a_lun};
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
@@ -187,6 +187,7 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         }
         map::check_parents(&new)
             .and_then(|()| map::check_chain(&new))
+            .and_then(|()| can_go(&new))
             .map_err(|why| bad(&old.name, why))?;
         let guard_key = map::counter_key("namespaces");
         let mut call = Call {

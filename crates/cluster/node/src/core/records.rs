@@ -106,7 +106,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
             core.nvme.note_reservation(now);
             core.iscsi.note_reservation(now);
         }
-        Change::Space => core.iscsi.note_space(now),
+        Change::Space { .. } => core.iscsi.note_space(now),
         _ => {
             core.nvme.note(change.concerns_hosts());
             core.iscsi.note(change.concerns_initiators());
@@ -120,7 +120,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         limits::changed(core, now, volume);
     }
     match change {
-        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export | Change::Space => {}
+        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export | Change::Space { keys: false } => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
             core.locks.stir(now);
@@ -140,7 +140,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
             core.directory.stir(now);
             core.forwarding.nodes_changed(&mut core.cx, now);
         }
-        Change::Scrub | Change::Move(_) => core.directory.stir(now),
+        Change::Scrub | Change::Move(_) | Change::Space { keys: true } => core.directory.stir(now),
         Change::Volume(volume, generation) => {
             // A deleted one that was cloned is opened though nobody uses it.
             let record = core.cx.view.volume_of(volume);

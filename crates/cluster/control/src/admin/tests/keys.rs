@@ -1,6 +1,7 @@
 //! Keys of encrypted volumes, in the transactions that make and delete images.
 
 use super::*;
+use crate::admin::keys::{MAX_GOING, can_go};
 use amita_crypt::{Binding, DataKey, Next, Provider, SealedFile, WrappedKey, WrappingKey, Zeroizing};
 use amita_types::map::{
     About, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, Snapshot, SnapshotName, SnapshotState,
@@ -252,10 +253,17 @@ fn the_longest_ring_goes_at_once() {
         let record = record.unwrap().to_text().into_bytes();
         meta.txn(&Call::put(map::secret_key(era.key), record)).unwrap();
     }
-    let old = Volume {
-        keys: Some(KeyRing::from_eras(eras).unwrap()),
-        ..made
+    let old = |former: usize| Volume {
+        keys: Some(KeyRing::from_eras(eras.clone()).unwrap()),
+        former: (0..former as u64).map(|at| VolumeId(1000 + at)).collect(),
+        ..made.clone()
     };
+    let most = MAX_GOING - MAX_ERAS;
+    // One more would stay for good, as no transaction is as large.
+    let why = can_go(&old(most + 1)).unwrap_err();
+    assert!(why.contains("snapshot list db"), "{why}");
+    let old = old(most);
+    can_go(&old).unwrap();
     meta.txn(&Call::put(map::volume_key("db"), json(&old))).unwrap();
     assert_eq!(secrets(&meta).len(), MAX_ERAS);
     delete_volume(&meta, "db", true, 9, &mut || false).unwrap();
