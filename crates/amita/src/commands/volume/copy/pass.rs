@@ -280,7 +280,9 @@ impl Work {
                 std::thread::sleep(TAKING_EVERY);
                 Instant::now() < until && !self.wanted.is_over()
             };
-            admin::carry_out(&self.client, Deletion::of(&record.name, true, fate), &mut pause).described()?;
+            // Another node may have done so, and the name be another volume's by now.
+            let deletion = Deletion::of(&record.name, true, fate).only(record.volume);
+            admin::carry_out(&self.client, deletion, &mut pause).described()?;
         }
         self.end(record)
     }
