@@ -365,21 +365,19 @@ impl Work {
         self.held(admin::drop_point_wish(&self.client, record, self.claim))?;
         let fitted = admin::fit_copy(&self.client, record, self.claim, size_bytes).described()?;
         let before = fitted.ok_or_else(|| self.wanted.lose())?;
-        if before.generation > place.generation {
-            // Others may have had it: what it holds is not known (P1).
-            (place.mixed, place.pass_bytes) = (true, 0);
-        }
-        let next = before.generation.next();
-        place.generation = next.ok_or_else(|| Failure::new(format!("volume {name} has no generations left")))?;
+        // Others may have had it (P1).
+        place.found(before.generation);
         self.note_place(place)?;
         let target = self.way().open(name)?;
-        let alone = admin::volume(&self.client, name).described();
-        let ready = alone.and_then(
-            |now| match now.id == record.volume && is_alone(&target, &before, &now) {
-                true => self.held(admin::drop_points(&self.client, record, self.claim)),
-                false => Err(not_alone(name, "more is copied")),
-            },
-        );
+        let ready = admin::volume(&self.client, name).described().and_then(|now| {
+            if now.id != record.volume || !is_alone(&target, &before, &now) {
+                return Err(not_alone(name, "more is copied"));
+            }
+            // Not before: where this opening comes to nothing, another's may have that generation.
+            place.generation = now.generation;
+            self.note_place(place)?;
+            self.held(admin::drop_points(&self.client, record, self.claim))
+        });
         match ready {
             Ok(()) => Ok(target),
             Err(why) => {
