@@ -112,22 +112,19 @@ impl Node {
             };
             let key = |copying: &Copying, revision: u64| (copying.volume, revision);
             failed.retain(|failed, _| found.free.iter().any(|(copying, of)| key(copying, *of) == *failed));
-            let mut waits = LONGEST_REST;
-            let mut due = Vec::new();
-            for (copying, revision) in &found.free {
-                let since = failed.entry(key(copying, *revision)).or_insert_with(Instant::now);
-                let left = match copying.ails {
-                    Some(_) => RETRY.saturating_sub(since.elapsed()),
-                    None => Duration::ZERO,
-                };
-                if at.len() + due.len() >= MOST || at.contains_key(&copying.volume) {
-                    waits = waits.min(AGAIN);
-                } else if left.is_zero() {
-                    due.push(copying.volume);
-                } else {
-                    waits = waits.min(left);
-                }
-            }
+            let free: Vec<(&Copying, Duration)> = found
+                .free
+                .iter()
+                .map(|(copying, revision)| {
+                    let since = failed.entry(key(copying, *revision)).or_insert_with(Instant::now);
+                    let left = match copying.ails {
+                        Some(_) => RETRY.saturating_sub(since.elapsed()),
+                        None => Duration::ZERO,
+                    };
+                    (copying, left)
+                })
+                .collect();
+            let (due, waits) = choose(&free, &at.keys().copied().collect());
             if due.is_empty() {
                 self.wait(found.revision, waits, &at);
                 continue;
@@ -214,6 +211,23 @@ impl Node {
     }
 }
 
+/// What of the free ones is to be begun, and how soon it is looked again. Each comes with how long it is left alone still; `at`: what is made here.
+fn choose(free: &[(&Copying, Duration)], at: &BTreeSet<VolumeId>) -> (Vec<VolumeId>, Duration) {
+    let (mut due, mut waits) = (Vec::new(), LONGEST_REST);
+    for (copying, left) in free {
+        // What is only to be removed needs no gateways: it waits for no copies, which may take days.
+        let most = MOST + usize::from(copying.cancelled || copying.whole);
+        if at.contains(&copying.volume) || at.len() + due.len() >= most {
+            waits = waits.min(AGAIN);
+        } else if left.is_zero() {
+            due.push(copying.volume);
+        } else {
+            waits = waits.min(*left);
+        }
+    }
+    (due, waits)
+}
+
 /// Whoever takes it up next does so after a while.
 fn panicked(meta: &Client, volume: VolumeId, claim: u64, node: &str) {
     log::error!("making copy {volume} has panicked here");
@@ -228,4 +242,52 @@ fn spread() -> Duration {
     let mut random = [0; 1];
     amita_keys::system_random(&mut random);
     SPREAD * u32::from(random[0]) / 255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_types::map::CopyPlace;
+
+    fn copy(number: u64) -> Copying {
+        Copying {
+            volume: VolumeId(number),
+            name: "new".to_owned(),
+            source: VolumeId(1),
+            of: "db".to_owned(),
+            snapshot: format!("copy-{number}"),
+            takes: true,
+            snapshots: false,
+            limit_bytes_per_s: None,
+            asked_at: 1,
+            cancelled: false,
+            whole: false,
+            paused: None,
+            ails: None,
+            place: CopyPlace::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_only_to_be_removed_waits_for_no_copies() {
+        let now = Duration::ZERO;
+        let (third, fourth) = (copy(3), copy(4));
+        let none = BTreeSet::new();
+        let (due, _) = choose(&[(&copy(2), now), (&third, now), (&fourth, now)], &none);
+        assert_eq!(due, [VolumeId(2), VolumeId(3)]);
+        // So many are made here.
+        let at = BTreeSet::from([VolumeId(8), VolumeId(9)]);
+        assert_eq!(choose(&[(&third, now)], &at), (Vec::new(), AGAIN));
+        let cancelled = Copying {
+            cancelled: true,
+            ..copy(5)
+        };
+        let whole = Copying { whole: true, ..copy(6) };
+        let (due, _) = choose(&[(&third, now), (&cancelled, now), (&whole, now)], &at);
+        assert_eq!(due, [VolumeId(5)], "one after the other");
+        // One that has failed is left alone for a while; one that is at hand is not begun twice.
+        assert_eq!(choose(&[(&cancelled, RETRY)], &none), (Vec::new(), RETRY));
+        let at = BTreeSet::from([VolumeId(5)]);
+        assert_eq!(choose(&[(&cancelled, now)], &at), (Vec::new(), AGAIN));
+    }
 }
