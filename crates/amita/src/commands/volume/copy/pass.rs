@@ -249,8 +249,11 @@ impl Work {
         match admin::next_pass(&self.client, &record).described()? {
             Pass::To { of, snapshot, base } => self.pass(&record, &of, &snapshot, base.as_deref()).map(|()| Step::More),
             Pass::Done => {
+                // Not closed before: where a store of its pool is brought up to date, a node opens at once what nobody has, and that would not be
+                // told from one who writes.
+                let completed = admin::complete_copy(&self.client, self.volume, self.claim).described()?;
                 self.close();
-                match admin::complete_copy(&self.client, self.volume, self.claim).described()? {
+                match completed {
                     Completion::Whole | Completion::Anew => Ok(Step::More),
                     Completion::Lost => Err(self.wanted.lose()),
                 }
