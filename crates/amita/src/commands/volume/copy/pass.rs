@@ -8,6 +8,7 @@ use amita_client::{Config, Extent};
 use amita_control::admin::{self, AdminError, Completion, Deletion, Fate, Pass};
 use amita_metadata::{Call, Client, Op};
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
 use amita_types::map::{self, CopyPlace, Copying, Snapshot, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
 use std::cell::Cell;
@@ -62,7 +63,8 @@ struct Wanted {
 
 impl Wanted {
     fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed)
+        // By a signal reads and writes end before whoever started this says that it ends: nothing ails the copy.
+        interrupt::caught() || self.stop.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed)
     }
 
     fn check(&self) -> Result<()> {

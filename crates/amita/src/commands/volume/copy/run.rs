@@ -10,6 +10,7 @@ use amita_client::Config;
 use amita_control::admin;
 use amita_metadata::{Call, Client, Error, Waited};
 use amita_node::serve::ServeConfig;
+use amita_terminal::interrupt;
 use amita_types::VolumeId;
 use amita_types::map::{self, Copying};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +97,7 @@ struct Found {
 
 impl Node {
     fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        interrupt::caught() || self.stop.load(Ordering::Relaxed)
     }
 
     fn run(&self) {
