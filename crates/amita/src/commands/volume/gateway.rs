@@ -199,6 +199,8 @@ impl DataPath for Gateways {
     ) -> Result<Imported, Problem> {
         let name = image.volume;
         let before = admin::volume(&session.reader(), name)?;
+        // Opened, it would be written anew from its beginning.
+        admin::none_copies(&session.reader(), &before)?;
         (image.check)()?;
         let from = Shared(Rc::new(RefCell::new(from)));
         let format = image.as_it_is.then_some(Format::Raw);

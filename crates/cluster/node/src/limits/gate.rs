@@ -417,6 +417,18 @@ impl Gate {
         all.into_iter()
     }
 
+    /// The limited volumes, whether or not hosts of this core use them.
+    pub fn limited(&self) -> impl Iterator<Item = VolumeId> {
+        self.known.keys().copied()
+    }
+
+    /// What became of a volume's I/O here; none: it is not limited.
+    #[must_use]
+    pub fn counts_of(&self, volume: VolumeId) -> Option<Counts> {
+        let held = self.known.contains_key(&volume).then(|| self.volumes.get(&volume))?;
+        Some(held.map_or_else(Counts::default, Held::counts))
+    }
+
     /// Lets pass what may, and asks for what is lacking.
     fn go_on(&mut self, now: Time, volume: VolumeId) {
         let Some(held) = self.volumes.get_mut(&volume) else {

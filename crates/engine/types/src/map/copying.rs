@@ -63,8 +63,8 @@ pub struct CopyPlace {
     /// What the target holds is not known: a pass was left that had no base, or others have had it. So the next pass writes all of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub mixed: bool,
-    /// The most that the target's generation may be: whoever is at it notes that before the opening that raises it. Where it is more, others
-    /// may have had the target.
+    /// The target's, by the last opening of whoever is, or was, at it: noted when that alone is seen to have raised it, before anything is written.
+    /// Where it is more, others may have had the target.
     pub generation: Generation,
     /// Bytes that passes which are done, or were left, have gone through.
     pub passed_bytes: u64,
@@ -83,6 +83,13 @@ impl Copying {
 }
 
 impl CopyPlace {
+    /// The target is to be opened, and is of this generation. Where others may have had it, nothing is known of what it holds.
+    pub fn found(&mut self, generation: Generation) {
+        if generation > self.generation {
+            (self.mixed, self.pass_bytes) = (true, 0);
+        }
+    }
+
     /// Bytes that were gone through.
     #[must_use]
     pub fn done_bytes(&self) -> u64 {
@@ -110,3 +117,6 @@ pub fn copying_key(volume: VolumeId) -> String {
 pub fn copier_key(volume: VolumeId) -> String {
     format!("{}by/{volume}", copies_prefix())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use amita_client::{Config, Extent};
 use amita_control::admin::{self, AdminError, Completion, Deletion, Fate, Pass};
 use amita_metadata::{Call, Client, Op};
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
 use amita_types::map::{self, CopyPlace, Copying, Snapshot, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
 use std::cell::Cell;
@@ -62,7 +63,8 @@ struct Wanted {
 
 impl Wanted {
     fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed)
+        // By a signal reads and writes end before whoever started this says that it ends: nothing ails the copy.
+        interrupt::caught() || self.stop.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed)
     }
 
     fn check(&self) -> Result<()> {
@@ -249,8 +251,11 @@ impl Work {
         match admin::next_pass(&self.client, &record).described()? {
             Pass::To { of, snapshot, base } => self.pass(&record, &of, &snapshot, base.as_deref()).map(|()| Step::More),
             Pass::Done => {
+                // Not closed before: where a store of its pool is brought up to date, a node opens at once what nobody has, and that would not be
+                // told from one who writes.
+                let completed = admin::complete_copy(&self.client, self.volume, self.claim).described()?;
                 self.close();
-                match admin::complete_copy(&self.client, self.volume, self.claim).described()? {
+                match completed {
                     Completion::Whole | Completion::Anew => Ok(Step::More),
                     Completion::Lost => Err(self.wanted.lose()),
                 }
@@ -280,7 +285,9 @@ impl Work {
                 std::thread::sleep(TAKING_EVERY);
                 Instant::now() < until && !self.wanted.is_over()
             };
-            admin::carry_out(&self.client, Deletion::of(&record.name, true, fate), &mut pause).described()?;
+            // Another node may have done so, and the name be another volume's by now.
+            let deletion = Deletion::of(&record.name, true, fate).only(record.volume);
+            admin::carry_out(&self.client, deletion, &mut pause).described()?;
         }
         self.end(record)
     }
@@ -363,21 +370,19 @@ impl Work {
         self.held(admin::drop_point_wish(&self.client, record, self.claim))?;
         let fitted = admin::fit_copy(&self.client, record, self.claim, size_bytes).described()?;
         let before = fitted.ok_or_else(|| self.wanted.lose())?;
-        if before.generation > place.generation {
-            // Others may have had it: what it holds is not known (P1).
-            (place.mixed, place.pass_bytes) = (true, 0);
-        }
-        let next = before.generation.next();
-        place.generation = next.ok_or_else(|| Failure::new(format!("volume {name} has no generations left")))?;
+        // Others may have had it (P1).
+        place.found(before.generation);
         self.note_place(place)?;
         let target = self.way().open(name)?;
-        let alone = admin::volume(&self.client, name).described();
-        let ready = alone.and_then(
-            |now| match now.id == record.volume && is_alone(&target, &before, &now) {
-                true => self.held(admin::drop_points(&self.client, record, self.claim)),
-                false => Err(not_alone(name, "more is copied")),
-            },
-        );
+        let ready = admin::volume(&self.client, name).described().and_then(|now| {
+            if now.id != record.volume || !is_alone(&target, &before, &now) {
+                return Err(not_alone(name, "more is copied"));
+            }
+            // Not before: where this opening comes to nothing, another's may have that generation.
+            place.generation = now.generation;
+            self.note_place(place)?;
+            self.held(admin::drop_points(&self.client, record, self.claim))
+        });
         match ready {
             Ok(()) => Ok(target),
             Err(why) => {

@@ -10,6 +10,7 @@ use amita_client::Config;
 use amita_control::admin;
 use amita_metadata::{Call, Client, Error, Op, Waited};
 use amita_node::serve::ServeConfig;
+use amita_terminal::interrupt;
 use amita_types::VolumeId;
 use amita_types::map::{self, Copying, Volume};
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +113,7 @@ fn left(ails: bool, is_keyless: bool, since: Duration) -> Duration {
 
 impl Node {
     fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        interrupt::caught() || self.stop.load(Ordering::Relaxed)
     }
 
     fn run(&self) {
@@ -128,20 +129,16 @@ impl Node {
             };
             let key = |copying: &Copying, revision: u64| (copying.volume, revision);
             failed.retain(|failed, _| found.free.iter().any(|(copying, of)| key(copying, *of) == *failed));
-            let mut waits = LONGEST_REST;
-            let mut due = Vec::new();
-            for (copying, revision) in &found.free {
-                let since = failed.entry(key(copying, *revision)).or_insert_with(Instant::now);
-                let is_keyless = found.keyless.contains(&copying.volume);
-                let left = left(copying.ails.is_some(), is_keyless, since.elapsed());
-                if at.len() + due.len() >= MOST || at.contains_key(&copying.volume) {
-                    waits = waits.min(AGAIN);
-                } else if left.is_zero() {
-                    due.push(copying.volume);
-                } else {
-                    waits = waits.min(left);
-                }
-            }
+            let free: Vec<(&Copying, Duration)> = found
+                .free
+                .iter()
+                .map(|(copying, revision)| {
+                    let since = failed.entry(key(copying, *revision)).or_insert_with(Instant::now);
+                    let is_keyless = found.keyless.contains(&copying.volume);
+                    (copying, left(copying.ails.is_some(), is_keyless, since.elapsed()))
+                })
+                .collect();
+            let (due, waits) = choose(&free, &at.keys().copied().collect());
             if due.is_empty() {
                 self.wait(found.revision, waits, &at);
                 continue;
@@ -254,6 +251,24 @@ impl Node {
             std::thread::sleep(LOOK.min(pause));
         }
     }
+}
+
+/// What of the free ones is to be begun, and how soon it is looked again. Each comes with how long it is left alone still; `at`: what is made here.
+fn choose(free: &[(&Copying, Duration)], at: &BTreeSet<VolumeId>) -> (Vec<VolumeId>, Duration) {
+    let (mut due, mut waits) = (Vec::new(), LONGEST_REST);
+    for (copying, left) in free {
+        // What is only to be removed needs no gateways: it waits for no copies, which may take days.
+        let most = MOST + usize::from(copying.cancelled || copying.whole);
+        if at.contains(&copying.volume) || at.len() + due.len() >= most {
+            // The end of what is made here is waited for in any case: to look for it would cost all records each time.
+            continue;
+        }
+        match left.is_zero() {
+            true => due.push(copying.volume),
+            false => waits = waits.min(*left),
+        }
+    }
+    (due, waits)
 }
 
 /// Whoever takes it up next does so after a while.

@@ -569,6 +569,26 @@ fn what_was_taken_for_it_goes_also_where_its_source_is_deleted_or_has_another_na
 }
 
 #[test]
+fn what_is_taken_back_takes_no_later_volume_of_its_name_along() {
+    let meta = two_pools();
+    let made = copy_volume(&meta, &wish("db", false)).unwrap();
+    assert!(cancel_copy(&meta, made.volume).unwrap());
+    let fate = Fate::Purge {
+        snapshots: true,
+        now: 9,
+    };
+    let remove = || {
+        let deletion = Deletion::of("new", true, fate.clone()).only(made.volume);
+        carry_out(&meta, deletion, &mut || false)
+    };
+    assert_eq!(remove().unwrap().volume.id, made.volume);
+    // Who has stood still since it looked whether the target is there.
+    let others = create_volume(&meta, "new", "main", 64 * MIB).unwrap();
+    assert!(matches!(remove(), Err(AdminError::NoSuch { .. })));
+    assert_eq!(volume(&meta, "new").unwrap().id, others.id);
+}
+
+#[test]
 fn a_copy_is_as_large_as_its_source_was() {
     let meta = two_pools();
     let made = copy_volume(&meta, &wish("db", false)).unwrap();
