@@ -319,7 +319,7 @@ impl Opener {
             Step::Owner { until } if now >= until => self.pass_over(now),
             Step::Owner { .. } | Step::Done => {}
             _ if self.retry.is_some_and(|at| now >= at) => match self.keys_are_coming() {
-                true => self.retry = Some(now.plus(self.config.meta_pause)),
+                true => self.retry = Some(now.plus(self.keys_pause())),
                 false => {
                     self.retry = None;
                     if self.awaited.take().is_some() {
@@ -602,10 +602,16 @@ impl Opener {
         self.awaited = volume.keys;
         self.rounds = 0;
         self.step = Step::Volume;
-        // What has taken long takes longer.
-        let waited = self.config.keys_timeout.saturating_sub(until.since(self.now));
-        let pause = (waited / 4).min(KEYS_PAUSE).max(self.config.meta_pause);
-        self.retry = Some(self.now.plus(pause));
+        self.retry = Some(self.now.plus(self.keys_pause()));
+    }
+
+    /// What has taken long takes longer.
+    fn keys_pause(&self) -> Duration {
+        let left = self
+            .keys_until
+            .map_or(self.config.keys_timeout, |until| until.since(self.now));
+        let waited = self.config.keys_timeout.saturating_sub(left);
+        (waited / 4).min(KEYS_PAUSE).max(self.config.meta_pause)
     }
 
     /// Are keys that are waited for still being fetched? The metadata is not asked until they are not: of a thousand volumes that are opened at
