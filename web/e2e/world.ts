@@ -126,6 +126,8 @@ function volume(index: number): Schemas["Volume"] {
     parent: index === 2 || index === 3 ? "volume-0001@first" : null,
     clones: index === 1 ? 2 : 0,
     exported: index % 7 === 0,
+    encrypted: index % 9 === 0,
+    locked: index === 9 ? "node-001: no file of volume keys" : null,
     flattening: index === 3 || index === 10,
     importing: false,
     owner: index % 2 === 0 ? `node-${String(index % 96).padStart(3, "0")}` : null,

@@ -115,6 +115,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::NotAllowed { .. }
                 | AdminError::InitiatorNotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
+                | AdminError::NoKeys { .. }
                 | AdminError::Unreadable { .. }
                 | AdminError::InUse { .. }
                 | AdminError::Protected { .. }

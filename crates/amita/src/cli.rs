@@ -16,6 +16,7 @@ use amita_identity::{Actor, Clock, Live};
 use amita_keys::{SealKey, Zeroizing};
 use amita_metadata::Client;
 use amita_metadata::client::{Options, Tls, User};
+use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
@@ -385,6 +386,8 @@ pub struct Lent {
     pub files: Files,
     /// The file of the node's sealing key, by which keys and secrets are kept.
     pub seal_key: Option<PathBuf>,
+    /// The file of the node's volume keys, which wrap the data keys of encrypted volumes.
+    pub volume_keys: Option<PathBuf>,
 }
 
 impl Endpoints {
@@ -439,6 +442,17 @@ impl Endpoints {
             }
             None => Failure::new(why.to_string()).kind(Kind::Unreadable),
         })
+    }
+
+    /// By what data keys of encrypted volumes are made: the file that was given, or the node's own, where the command is carried out for
+    /// somebody else. Nobody has looked at it yet: for what is not encrypted nothing is wanted of it.
+    #[must_use]
+    pub fn volume_keys(&self, given: Option<&Path>) -> Option<KeyFile> {
+        let path = match self.lent() {
+            Some(lent) => lent.volume_keys.as_deref(),
+            None => given,
+        };
+        path.map(KeyFile::at)
     }
 
     /// At one address that is known.

@@ -1,6 +1,6 @@
-//! A panic ends the process at once, on whatever thread: what has lost its reason serves no I/O, and others take over. Two kinds of thread
-//! unwind: one that carries a request of the API ends that request ([`amita_api::panics`]), and one that reads what a disk says of its
-//! health ends that look ([`is_look`]).
+//! A panic ends the process at once, on whatever thread: what has lost its reason serves no I/O, and others take over. Three kinds of thread
+//! unwind: one that carries a request of the API ends that request ([`amita_api::panics`]), one that makes a copy of a volume leaves that, and
+//! one that reads what a disk says of its health ends that look ([`is_look`]).
 
 use amita_api::panics::may_unwind;
 use amita_inspect::collect::is_look;

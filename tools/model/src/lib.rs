@@ -22,7 +22,8 @@
 //! What is about other things than groups has small models of its own: [`space`] (R7), [`forwarding`] (R9),
 //! [`leases`] (R4 in time), [`handover`] and [`shards`] (the cores of a gateway), [`records`] (compare-and-set), [`silence`] (whom
 //! R12 evicts). Snapshots and clones have three: [`cut`] (R11, S1 to S4, S7), [`states`] (S5, S6, S9) and [`mod@clone`] (S8, S9, S13).
-//! Moves of volumes between pools have one: [`moving`] (M1 to M6 of decision 080).
+//! Moves of volumes between pools have one: [`moving`] (M1 to M6 of decision 080); so have mirrors in another
+//! cluster: [`mirror`] (T1 to T14 of decision 081).
 //! Where rules speak of time, they use [`zone`]; what must happen some time is judged by [`graph`].
 //!
 //! # What must hold
@@ -42,6 +43,7 @@ pub mod handover;
 pub mod history;
 pub mod leases;
 pub mod metadata;
+pub mod mirror;
 pub mod model;
 pub mod moving;
 pub mod pack;

@@ -17,10 +17,12 @@ pub mod hosts;
 mod imposter;
 mod inject;
 mod liar;
+mod limits;
 mod networks;
 pub mod node;
 pub mod operator;
 mod records;
+mod sealed;
 mod session;
 mod settings;
 mod setup;
@@ -31,6 +33,7 @@ mod wires;
 pub use clones::Cloning;
 pub use deletion::Passers;
 pub use networks::Measured;
+pub use sealed::Sealed;
 pub use settings::Settings;
 pub use setup::{Careless, Fronted, Initiators, Plants, Protocol, Setup, patience};
 
@@ -102,7 +105,8 @@ pub fn run(seed: u64) -> Run {
 
 /// Runs a setup; with `trace` it tells on standard error what happens.
 #[must_use]
-pub fn run_setup(setup: Setup, trace: bool) -> Run {
+pub fn run_setup(mut setup: Setup, trace: bool) -> Run {
+    setup.sealed = setup.sealed.map(|sealed| sealed.begin(setup.plants.keys));
     match setup.buggify {
         Some(seed) => buggify::arm(seed),
         None => drop(buggify::disarm()),
@@ -138,6 +142,8 @@ pub struct Cluster {
     clones: clones::Clones,
     /// Volumes that are made smaller.
     shrinks: shrink::Shrinks,
+    /// What the limits of volumes let pass.
+    limits: limits::Watch,
     /// A node that lies, if there is one.
     liar: Option<Liar>,
     coverage: Coverage,
@@ -215,6 +221,7 @@ impl Cluster {
             snapshots: snapshots::Snapshots::default(),
             clones: clones::Clones::new(setup.cloning.clone(), random.fork(16), random.fork(18)),
             shrinks: shrink::Shrinks::new(random.fork(17)),
+            limits: limits::Watch::new(&setup),
             liar,
             coverage: Coverage::new(),
             random: random.fork(14),
@@ -262,6 +269,7 @@ impl Cluster {
         self.end_shrinks()?;
         self.end_reverts()?;
         self.settle()?;
+        self.end_limits()?;
         self.recover()?;
         self.end_moves()?;
         self.judge_paths()?;
@@ -439,6 +447,7 @@ impl Cluster {
             let (member, core) = at_place(place);
             self.nodes[member].pass(core);
             self.look_inside(member, core);
+            self.watch_limits(member, core)?;
             self.hear_control(member, core);
         }
         Ok(())

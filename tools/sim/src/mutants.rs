@@ -22,6 +22,8 @@ pub enum Simulation {
     /// A store on its own.
     Store,
     Cluster,
+    /// A cluster whose volumes are limited.
+    Limits,
 }
 
 impl Simulation {
@@ -31,6 +33,7 @@ impl Simulation {
         match self {
             Simulation::Store => "store",
             Simulation::Cluster => "cluster",
+            Simulation::Limits => "limits",
         }
     }
 }
@@ -71,6 +74,13 @@ impl Mutant {
                 let profile = solo::Profile::draw(&mut Random::new(seed).fork(1));
                 solo::run_with(seed, profile, plants.store)
             }
+            Simulation::Limits => run_setup(
+                Setup {
+                    plants,
+                    ..Setup::limited(seed)
+                },
+                trace,
+            ),
             Simulation::Cluster => run_setup(
                 Setup {
                     plants,

@@ -267,6 +267,17 @@ pub const CLUSTER: &[&str] = &[
     "judge.taken_over_unanswered",
 ];
 
+/// Of a cluster whose volumes are limited.
+pub const LIMITS: &[&str] = &[
+    "limits.set",
+    "limits.cleared",
+    "limits.held",
+    "limits.passed",
+    "limits.passed_by_long_leases",
+    "node.killed",
+    "node.frozen",
+];
+
 /// Of a store on its own.
 pub const STORE: &[&str] = &[
     "cut.write_kept",

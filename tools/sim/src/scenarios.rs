@@ -11,6 +11,7 @@ mod initiators;
 mod machines;
 mod networks;
 mod resync;
+mod sealed;
 mod snapshots;
 mod store;
 
@@ -138,6 +139,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(resync::all());
     all.extend(snapshots::all());
     all.extend(clones::all());
+    all.extend(sealed::all());
     all.sort_by_key(|scenario| scenario.name);
     all
 }

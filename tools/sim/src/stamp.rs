@@ -147,5 +147,12 @@ pub fn parse(bytes: &[u8], volume: u32, first: Sector) -> Result<Vec<Stamp>, Cor
         .collect()
 }
 
+/// Is there a sector in it as a client has written it?
+#[must_use]
+pub fn is_plain(block: &[u8]) -> bool {
+    let magic = MAGIC.to_le_bytes();
+    block.chunks_exact(SECTOR_BYTES).any(|sector| sector[..8] == magic)
+}
+
 #[cfg(test)]
 mod tests;

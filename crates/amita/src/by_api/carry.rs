@@ -22,20 +22,33 @@ const MAX_OUTPUT_BYTES: usize = 4 << 20;
 pub struct Carrier {
     client: Client,
     seal_key: Option<PathBuf>,
+    volume_keys: Option<PathBuf>,
 }
 
 impl Carrier {
     /// By this connection to the metadata, which is the node's.
     #[must_use]
     pub fn new(client: Client) -> Carrier {
-        let seal_key = None;
-        Carrier { client, seal_key }
+        Carrier {
+            client,
+            seal_key: None,
+            volume_keys: None,
+        }
     }
 
     /// And with the file of the cluster's sealing key: keys of hosts and secrets of channels can be taken and made.
     #[must_use]
     pub fn sealing_by(self, file: Option<PathBuf>) -> Carrier {
         Carrier { seal_key: file, ..self }
+    }
+
+    /// And with the file of the cluster's volume keys: encrypted volumes can be made.
+    #[must_use]
+    pub fn wrapping_by(self, file: Option<PathBuf>) -> Carrier {
+        Carrier {
+            volume_keys: file,
+            ..self
+        }
     }
 }
 
@@ -48,6 +61,7 @@ impl Commands for Carrier {
             ends_at: asker.ends_at,
             files: line.files.clone(),
             seal_key: self.seal_key.clone(),
+            volume_keys: self.volume_keys.clone(),
         };
         let terms = Terms {
             most_bytes: MAX_OUTPUT_BYTES,

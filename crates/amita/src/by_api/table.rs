@@ -35,10 +35,11 @@ const IDENTITIES: &str = "identities and the authority are folders of this machi
 const REPOSITORIES: &str = "the repository and its key file are folders and files of this machine";
 const TELLS: &str = "it needs no cluster";
 const SEALS: &str = "the sealing key is a file of this machine, and goes over no network";
+const WRAPS: &str = "the volume keys are a file of this machine, and go over no network";
 /// By what identity a command reads and writes the data of a volume that it reaches itself, and where.
-const REACHES: &[&str] = &["client_identity", "nodes"];
+const REACHES: &[&str] = &["client_identity", "nodes", "volume_keys"];
 /// The same, and what is going on with a copy of which the metadata or a file beside knows how far it is.
-const REACHES_OR_RESUMES: &[&str] = &["client_identity", "nodes", "resume"];
+const REACHES_OR_RESUMES: &[&str] = &["client_identity", "nodes", "volume_keys", "resume"];
 
 /// Commands with arguments that name files which are sent with them, by their ids: keys, secrets, certificates.
 const SENDS: &[(&str, &[&str])] = &[
@@ -113,8 +114,9 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("pool delete", Way::Node(Change, &[])),
     ("pool show", Way::Node(Look, &[])),
     ("pool list", Way::Node(Look, &[])),
-    ("volume create", Way::Node(Change, &[])),
-    ("volume clone", Way::Node(Change, &[])),
+    ("volume create", Way::Node(Change, &["volume_keys"])),
+    ("volume clone", Way::Node(Change, &["volume_keys"])),
+    ("volume copy", Way::Node(Change, &["volume_keys"])),
     ("volume flatten", Way::Node(Change, &[])),
     ("volume list", Way::Node(Look, &[])),
     ("volume attach", Way::Node(Change, &[])),
@@ -125,8 +127,15 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("volume revert", Way::Operations(REACHES)),
     ("volume show", Way::Node(Look, &[])),
     ("volume label", Way::Node(Change, &[])),
+    ("volume key init", Way::Here(WRAPS)),
+    ("volume key list", Way::Node(Look, &[])),
+    ("volume key status", Way::Node(Look, &["volume_keys"])),
+    ("volume key rewrap", Way::Node(Change, &["volume_keys"])),
+    ("volume limit set", Way::Node(Change, &[])),
+    ("volume limit show", Way::Node(Look, &[])),
+    ("volume limit clear", Way::Node(Change, &[])),
     // Smaller it is made by whoever owns its data meanwhile.
-    ("volume resize", Way::Node(Change, &["client_identity", "nodes"])),
+    ("volume resize", Way::Node(Change, REACHES)),
     ("volume move", Way::Node(Change, &[])),
     ("volume reservation", Way::Node(Change, &[])),
     ("volume snapshot create", Way::Node(Change, &[])),

@@ -4,7 +4,7 @@ use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, Job, JobUnit};
+use amita_control::admin::{self, Job, JobKind, JobUnit};
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
@@ -23,12 +23,12 @@ pub enum Command {
     Show(Which),
     /// Have one stand still: nothing more of it is begun until it is resumed
     ///
-    /// What has begun comes to its end. It stays paused when another node takes over, and when nodes are restarted. Flattenings, scrubs and
-    /// drains can wait; a store that is brought up to date cannot, for it is one copy less (`amita recovery set` says how hard that works).
+    /// What has begun comes to its end. It stays paused when another node takes over, and when nodes are restarted. Copies,
+    /// flattenings, scrubs and drains can wait; a store that is brought up to date cannot, for it is one copy less (`amita recovery set` says how hard that works).
     Pause(Which),
     /// Have one that stands still go on where it was
     Resume(Which),
-    /// Take one back; what is done stays
+    /// Take one back; what is done stays, but for a copy: that is removed
     Cancel(Which),
 }
 
@@ -77,7 +77,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             admin
                 .act(action, &job.object, |meta| admin::cancel_job(meta, &job))
                 .described()?;
-            print(*json, &job, || format!("Job {id} is taken back. What is done stays.\n"))
+            print(*json, &job, || match job.kind {
+                JobKind::Copy => format!("Job {id} is taken back: a node removes volume {}.\n", job.object),
+                _ => format!("Job {id} is taken back. What is done stays.\n"),
+            })
         }
     }
 }

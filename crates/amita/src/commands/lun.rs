@@ -44,9 +44,9 @@ pub struct AddArguments {
     /// Its number, 0 to 16383; Windows knows 0 to 254 [default: the one after the highest]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(MAX_LUN_NUMBER)))]
     pub number: Option<u16>,
-    /// Bytes of a logical block: 512, as ESXi and most others want it, or 4096
-    #[arg(long, value_name = "BYTES", default_value_t = 512)]
-    pub block_size: u32,
+    /// Bytes of a logical block: 512, as ESXi and most others want it, or 4096 [default: 512; of an encrypted volume 4096]
+    #[arg(long, value_name = "BYTES")]
+    pub block_size: Option<u32>,
     /// Also while the volume is a namespace of a subsystem, or exported by NBD: those who use it so and by iSCSI know of each other
     #[arg(long)]
     pub shared: bool,
@@ -85,10 +85,14 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             let AddArguments {
                 target, volume, json, ..
             } = arguments;
+            let block_bytes = match arguments.block_size {
+                Some(wished) => wished,
+                None => admin::usual_block_bytes(&metadata.reader(), volume).described()?,
+            };
             let spec = LunSpec {
                 of: volume.clone(),
                 number: arguments.number,
-                block_bytes: arguments.block_size,
+                block_bytes,
                 shared: arguments.shared,
             };
             let object = format!("{volume} in {target}");

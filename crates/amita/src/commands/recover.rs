@@ -1,15 +1,16 @@
 //! `amita recover`: the metadata is rebuilt from the stores.
 
+mod plain;
 mod read;
 
 use crate::admin::{Admin, denied, metadata_failure};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::recover::{Bundle, RecoverError, Report, Source, WriteError, rebuild, write};
+use amita_control::recover::{Bundle, RecoverError, Report, Source, Word, WriteError, rebuild, write};
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::print;
-use amita_types::StoreId;
+use amita_types::{StoreId, VolumeId};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -32,6 +33,13 @@ pub struct Arguments {
     /// A store that is gone for good: what only it held is lost
     #[arg(long, value_name = "STORE_UUID", value_parser = parse_store)]
     pub accept_loss: Vec<StoreId>,
+    /// A volume that is in no copy of the metadata, by its number, and of which no store tells whether it was encrypted: it was not, and is
+    /// opened as it lies
+    #[arg(long, value_name = "NUMBER", value_parser = parse_volume)]
+    pub plain_volume: Vec<VolumeId>,
+    /// The same: it was, or nobody knows. Its number and its chunks are kept, and it is not opened
+    #[arg(long, value_name = "NUMBER", value_parser = parse_volume)]
+    pub closed_volume: Vec<VolumeId>,
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -72,6 +80,11 @@ fn parse_store(text: &str) -> std::result::Result<StoreId, String> {
         .map_err(|_| format!("{text:?} is no store's UUID; `amita store inspect` prints it"))
 }
 
+fn parse_volume(text: &str) -> std::result::Result<VolumeId, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no volume's number; what was refused names them"))
+}
+
 /// Does it.
 ///
 /// # Errors
@@ -106,7 +119,11 @@ fn recover(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     for path in &arguments.from {
         sources.extend(read::bundle(path)?);
     }
-    let rebuilt = rebuild(&sources, &arguments.accept_loss).map_err(cannot_rebuild)?;
+    let word = Word {
+        plain: arguments.plain_volume.clone(),
+        closed: arguments.closed_volume.clone(),
+    };
+    let rebuilt = rebuild(&sources, &arguments.accept_loss, &word).map_err(cannot_rebuild)?;
     if arguments.dry_run {
         write(&metadata.reader(), &rebuilt, arguments.replace, true).map_err(cannot_write)?;
     } else {
@@ -129,9 +146,16 @@ fn cannot_rebuild(error: RecoverError) -> Failure {
             "Look at them too: --from-stores, or `amita recover collect` on their hosts and --from. Nothing was written. Where \
              one is gone for good, --accept-loss UUID goes on without it: what only it held is lost.",
         ),
-        RecoverError::NoStores | RecoverError::NotLost { .. } | RecoverError::NotNeeded { .. } => {
-            failure.kind(Kind::Usage)
-        }
+        RecoverError::MayBeEncrypted { .. } => failure.kind(Kind::Conflict).advice(
+            "Nothing was written. Newer metadata, of a store that was not looked at or of a backup, has their records, and with them their keys: \
+             look at that too, or put it back. Else say of each what it is: --plain-volume NUMBER opens one as it lies, --closed-volume NUMBER keeps \
+             its number and its chunks, and does not open it.",
+        ),
+        RecoverError::NoStores
+        | RecoverError::NotLost { .. }
+        | RecoverError::NotNeeded { .. }
+        | RecoverError::NotUndecided { .. }
+        | RecoverError::BothWords { .. } => failure.kind(Kind::Usage),
         _ => failure,
     }
 }

@@ -11,15 +11,16 @@ use crate::admin::{Described, metadata_failure};
 use crate::by_api::carry::Carrier;
 use crate::cli::{Endpoints, Folder};
 use crate::commands::join::Described as _;
-use crate::commands::volume::Gateways;
+use crate::commands::volume::{Copies, Gateways};
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
-use amita_control::admin::AdminError;
+use amita_control::admin::{AdminError, DataKeys};
 use amita_identity::{Clock, Live, Role, Upkeep};
 use amita_keys::SealKey;
 use amita_nbd::{TlsAcceptor, TlsFiles, TlsMode};
 use amita_node::serve::{
     LEASE_S, Level, Log, OWNER_ALONE, OWNER_AND_GROUP, Protection, Running, ServeConfig, ServeError, serve,
 };
+use amita_node::volume_keys::KeyFile;
 use amita_notify::run::Notifier;
 use amita_nvme::auth::Group;
 use amita_terminal::error::{Context, Failure, Kind, Result};
@@ -85,6 +86,11 @@ pub struct Arguments {
     /// host seal-key`); without it hosts that have keys and initiators that have secrets cannot connect here, and its API seals none
     #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE")]
     pub seal_key: Option<PathBuf>,
+    /// The file with the cluster's volume keys (`amita volume key init`), which open the data keys of encrypted volumes, and make those of new
+    /// ones by its API; without it such volumes stay closed here. It is read again whenever a volume is opened: it may come, and be changed,
+    /// while the node runs (docs/operating/encryption.md)
+    #[arg(long, env = "AMITA_VOLUME_KEYS", value_name = "FILE")]
+    pub volume_keys: Option<PathBuf>,
     /// The largest Diffie-Hellman group that NVMe hosts may authenticate themselves with. A larger one costs the gateway more for
     /// whoever connects; it spends a quarter of a processor on that, at most
     #[arg(long, env = "AMITA_NVME_DH_GROUP", value_name = "GROUP", value_enum, default_value_t = DhGroup::Ffdhe4096)]
@@ -279,6 +285,24 @@ impl Arguments {
         Ok(Some(shown))
     }
 
+    /// The file of volume keys. It may come later; what is wrong with one that is there is said now, and not when its first volume is wanted.
+    fn volume_keys(&self) -> Result<Option<PathBuf>> {
+        let Some(path) = &self.volume_keys else {
+            return Ok(None);
+        };
+        match KeyFile::at(path).check() {
+            Ok(()) => {}
+            Err(why) if why.is_absent() => log::warn!(
+                "--volume-keys {}: it is not there; encrypted volumes stay closed until it is",
+                path.display()
+            ),
+            Err(why) => {
+                return Err(Failure::new(format!("--volume-keys {}: {why}", path.display())).kind(Kind::Unreadable));
+            }
+        }
+        Ok(Some(path.clone()))
+    }
+
     fn config(&self, metadata: &Endpoints, identity: &Folder) -> Result<ServeConfig> {
         let live = match identity.given() {
             Some(folder) => Some(Live::open(folder, Clock::system()).described()?),
@@ -319,6 +343,13 @@ impl Arguments {
             // Said now, and not when the first host that has a key comes.
             SealKey::load(path).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
             config.seal_key = Some(path.clone());
+        }
+        config.volume_keys = self.volume_keys()?;
+        if config.volume_keys.is_some() && (config.identity.is_none() || config.protection != Protection::Secret) {
+            log::warn!(
+                "--volume-keys: the links to other nodes are none that nobody can read (an identity, and --links secret at all nodes): no data of \
+                 encrypted volumes goes over them, so that hosts use each such volume by the one node that owns it"
+            );
         }
         config.nvme_config.auth_groups = self.nvme_dh_group.group().up_to();
         config.nvme_config.auth_groups.push(Group::Null);
@@ -414,6 +445,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         return Ok(());
     };
     let notifier = start_notifier(&config)?;
+    let copies = start_copies(&config, identity)?;
     let collect = running.collector();
     let keeping = Keeping::start(&arguments.history, &config, &collect);
     let exporter = otlp::start(collector, running.trace_source());
@@ -464,6 +496,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         std::thread::sleep(LOOK);
     }
     log::info!("the node ends");
+    drop(copies);
     drop(api);
     drop(telling);
     drop(keeping);
@@ -503,6 +536,13 @@ fn start_notifier(config: &ServeConfig) -> Result<Notifier> {
     notifier.context(|| "the notifier cannot be started".to_owned())
 }
 
+/// Has this node make copies of volumes, some of those that there are to be.
+fn start_copies(config: &ServeConfig, identity: &Folder) -> Result<Option<Copies>> {
+    let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
+    let copies = Copies::start(client, config, identity.given());
+    copies.context(|| "what makes copies cannot be started".to_owned())
+}
+
 /// Where the portals for iSCSI are, for the line that a start ends with.
 fn iscsi_at(portals: &[SocketAddr]) -> String {
     if portals.is_empty() {
@@ -535,8 +575,16 @@ fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed, ident
     let api = api
         .with_page(amita_page::answer)
         .observing(observed)
-        .with_commands(Arc::new(Carrier::new(client).sealing_by(config.seal_key.clone())))
-        .with_seal_key(config.seal_key.clone());
+        .with_commands(Arc::new(
+            Carrier::new(client)
+                .sealing_by(config.seal_key.clone())
+                .wrapping_by(config.volume_keys.clone()),
+        ))
+        .with_seal_key(config.seal_key.clone())
+        .with_data_keys(config.volume_keys.as_ref().map(|path| {
+            let file: Arc<dyn DataKeys + Send + Sync> = Arc::new(KeyFile::at(path));
+            file
+        }));
     let server = Server::start(listener, config.identity.clone(), api, &config.name);
     server.context(|| "the API cannot be served".to_owned())
 }

@@ -2,6 +2,7 @@
 
 mod attach;
 mod clone;
+mod copy;
 pub(crate) mod data;
 pub(crate) mod diff;
 mod export;
@@ -9,7 +10,9 @@ mod flatten;
 mod gateway;
 mod image;
 mod import;
+mod key;
 mod label;
+mod limit;
 mod moves;
 mod reservation;
 mod resize;
@@ -17,6 +20,7 @@ mod revert;
 pub(crate) mod snapshot;
 mod trash;
 
+pub use copy::Copies;
 pub use gateway::Gateways;
 
 use crate::admin::{Admin, Described};
@@ -52,6 +56,12 @@ pub enum Command {
     /// Nothing is copied: both share all blocks, and each write takes space for its own. The snapshot stays for as long as the clone does, hidden
     /// where it is deleted, or until that is flattened.
     Clone(clone::Arguments),
+    /// Copy a volume into a new one, of any pool, while hosts go on using it
+    ///
+    /// The copy is the volume as it was at one moment, soon after the command is given: a snapshot is taken for it, and goes when the copy is
+    /// whole. Nodes make it, also when one of them dies; until then nobody uses it. Holes stay holes. It shares nothing with its source: to
+    /// have a volume that does, in the same pool and at once: `amita volume clone`.
+    Copy(copy::Arguments),
     /// Have a clone need what it was made from no more: then that may be deleted
     ///
     /// No data is copied, and hosts go on using it; blocks stay shared until they are written. Its gateway opens each chunk once. Whoever
@@ -99,6 +109,12 @@ pub enum Command {
     Show(label::ShowArguments),
     /// Set labels of a volume (KEY=VALUE), or take them away (KEY-)
     Label(label::LabelArguments),
+    /// Keys of encrypted volumes: make the file that wraps them, list them, wrap them again
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Limits: how much all hosts of a volume together may do
+    #[command(subcommand)]
+    Limit(limit::Command),
     /// Make a volume larger; hosts that are connected by NVMe see it at once. With --shrink: make it smaller
     ///
     /// To make it smaller nobody may use it: what lies behind the new end is cleared first, and reads as zeros where the volume grows
@@ -143,6 +159,12 @@ pub struct CreateArguments {
     /// Bytes, or with K, M, G, T; a multiple of 4096
     #[arg(long, value_name = "SIZE", value_parser = size::parse_blocks)]
     pub size: u64,
+    /// Encrypted at rest, from its first write on: its blocks leave its gateway as ciphertext alone, and gateways need the volume keys to
+    /// serve it (docs/operating/encryption.md)
+    #[arg(long)]
+    pub encrypted: bool,
+    #[command(flatten)]
+    pub keys: key::FileArgument,
     /// Say what was made as JSON
     #[arg(long)]
     pub json: bool,
@@ -185,12 +207,20 @@ pub fn run_by_api(command: &Command, rest: &Rest) -> Result<()> {
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     let endpoints = metadata;
+    if let Command::Key(key::Command::Init(arguments)) = command {
+        return key::init(arguments);
+    }
     let metadata = Admin::connect(metadata)?;
     match command {
         Command::Create(arguments) => {
             let CreateArguments { name, pool, size, .. } = arguments;
-            let made = metadata.act(Action::VolumeCreate, name, |meta| {
-                admin::make_volume(meta, name, pool, *size, Some(&now()))
+            let keys = match arguments.encrypted {
+                true => Some(arguments.keys.needed(endpoints)?),
+                false => None,
+            };
+            let made = metadata.act(Action::VolumeCreate, name, |meta| match &keys {
+                Some(keys) => admin::make_encrypted_volume(meta, name, pool, *size, Some(&now()), keys),
+                None => admin::make_volume(meta, name, pool, *size, Some(&now())),
             });
             let volume = made.described()?;
             let all = admin::stores(&metadata.reader()).described()?;
@@ -205,15 +235,24 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                     ),
                     false => String::new(),
                 };
+                let (how, links) = match volume.keys {
+                    Some(_) => (
+                        ", encrypted",
+                        "Its data goes from gateway to gateway by secret links alone (`amita serve --links secret`): where nodes have others, \
+                         hosts use it by the one that owns it.\n",
+                    ),
+                    None => ("", ""),
+                };
                 format!(
-                    "Volume {} has {} in pool {}.\n{much}",
+                    "Volume {} has {} in pool {}{how}.\n{links}{much}",
                     volume.name,
                     size::show(volume.size_bytes),
                     volume.pool
                 )
             })
         }
-        Command::Clone(arguments) => clone::run(arguments, &metadata),
+        Command::Clone(arguments) => clone::run(arguments, endpoints, &metadata),
+        Command::Copy(arguments) => copy::run(arguments, endpoints, &metadata),
         Command::Flatten(arguments) => flatten::run(arguments, &metadata),
         Command::List {
             deleted: true, json, ..
@@ -225,6 +264,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Revert(arguments) => revert::run(arguments, endpoints, &metadata),
         Command::Show(arguments) => label::show(arguments, &metadata),
         Command::Label(arguments) => label::label(arguments, &metadata),
+        Command::Key(command) => key::run(command, endpoints, &metadata),
+        Command::Limit(command) => limit::run(command, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),
         Command::Detach(arguments) => attach::detach(arguments, &metadata),
         Command::Resize(arguments) => resize::run(arguments, endpoints, &metadata),
@@ -348,7 +389,18 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
         .collect();
     print(as_json, &listed, || {
         let mut table = Table::new(&[
-            "volume", "id", "pool", "size", "used", "parent", "clones", "owner", "alive", "nbd", "labels",
+            "volume",
+            "id",
+            "pool",
+            "size",
+            "used",
+            "encrypted",
+            "parent",
+            "clones",
+            "owner",
+            "alive",
+            "nbd",
+            "labels",
         ]);
         for found in &volumes {
             let volume = &found.volume;
@@ -365,6 +417,12 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
                 size::show(volume.size_bytes),
                 used.get(&volume.id)
                     .map_or_else(|| "?".to_owned(), |used| size::show(*used)),
+                match (found.encrypted, &found.locked) {
+                    (false, _) => "",
+                    (true, None) => "yes",
+                    (true, Some(_)) => "LOCKED",
+                }
+                .to_owned(),
                 found.parent.clone().unwrap_or_default(),
                 match found.clones {
                     0 => String::new(),

@@ -209,6 +209,7 @@ fn metrics_are_what_prometheus_reads() {
     for block in 0..20 {
         client.write(block * 4096, &[7; 4096]).expect("written");
     }
+    world.amita_done(&["volume", "limit", "set", VOLUME, "--iops", "1000000"]);
     let create = ["snapshot-policy", "create", "often", "--volume", VOLUME];
     world.amita_done(&[&create[..], &["--schedule", "* * * * * *", "--keep-last", "1"]].concat());
     let page_of = |name: &str| nodes::get(&metrics_of(&world, name), "/metrics").expect("the page");
@@ -227,9 +228,9 @@ fn metrics_are_what_prometheus_reads() {
     );
     world.amita_done(&["snapshot-policy", "set", "often", "--pause"]);
     let mut page = String::new();
-    eventually("the node has looked at its links", || {
+    eventually("the node has looked at its links, and heard of the limit", || {
         page = page_of("n1");
-        page.contains("\namita_link_bad{")
+        page.contains("\namita_link_bad{") && page.contains("\namita_volume_limit_waiting{")
     });
     let count = |line: String| page.lines().filter(|&found| found == line).count();
     for metric in metrics() {

@@ -112,7 +112,7 @@ impl World {
         World::made(Cluster::start(config), scratch)
     }
 
-    fn made(cluster: amita_terminal::error::Result<Cluster>, scratch: Scratch) -> World {
+    pub fn made(cluster: amita_terminal::error::Result<Cluster>, scratch: Scratch) -> World {
         let cluster = cluster.expect("a cluster");
         cluster.make_volume(VOLUME, VOLUME_BYTES).expect("a volume");
         World { cluster, scratch }

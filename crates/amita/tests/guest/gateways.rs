@@ -28,7 +28,6 @@ fn a_disk() {
 }
 
 #[test]
-#[ignore = "gateways that are killed, frozen and moved from: for a soak"]
 fn paths_go_and_come() {
     let mut target = Gateways::start(320 * MIB).expect("a cluster");
     let host = Host::boot("alpha", 2);

@@ -28,6 +28,9 @@ pub struct Config {
     /// gateway's it is a gateway itself; so it is with a node's, inside that node; with a client's it uses the volumes that its
     /// certificate grants, through nodes.
     pub identity: Option<PathBuf>,
+    /// The file with what wraps the data keys of encrypted volumes (`amita serve --volume-keys`); none: it opens none of them. (Through nodes,
+    /// with a client's identity, it needs none.)
+    pub volume_keys: Option<PathBuf>,
     /// Of a client: where nodes serve NBD, as `HOST:PORT`; none: those that the file `nodes` of its identity names, a line each.
     pub nodes: Vec<String>,
     /// Of a client: how long a volume may be without a node that serves it, before it is lost.
@@ -74,6 +77,7 @@ impl Config {
             metadata_patience: Duration::from_secs(15),
             name: None,
             identity: None,
+            volume_keys: None,
             nodes: Vec::new(),
             node_patience: Duration::from_secs(60),
             ca_server: None,
@@ -144,6 +148,7 @@ impl Config {
         node.identity = identity;
         node.ca_server.clone_from(&self.ca_server);
         node.protection = self.links;
+        node.volume_keys.clone_from(&self.volume_keys);
         node.insecure_network = self.insecure_network;
         node.metadata_patience = self.metadata_patience;
         node.advertise = self.advertise;

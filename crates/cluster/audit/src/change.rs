@@ -13,7 +13,8 @@ const MAX_KEY_BYTES: usize = 512;
 /// The most bytes of all changes of one record as they stand there: with the rest of it, [`crate::MAX_BODY_BYTES`] are enough.
 const MAX_ALL_BYTES: usize = 4 * 1024;
 /// Fields whose texts are keys, sealed or not. That there is one is told, and whether it is another one, never what it is.
-const SECRETS: [&str; 7] = [
+const SECRETS: [&str; 8] = [
+    WRAPPED,
     "dhchap",
     "dhchap_controller",
     "tls",
@@ -22,6 +23,10 @@ const SECRETS: [&str; 7] = [
     "chap",
     "chap_target",
 ];
+
+/// A data key of a volume, wrapped, in what its record says of who has wrapped it: `{"by": {"sealed-file": {"wrapped": ...}}}`. A log that
+/// outlives the volume, and is shipped, would keep what is erased with it.
+const WRAPPED: &str = "wrapped";
 
 /// One changed key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,13 +121,13 @@ fn tell(before: Option<&[u8]>, after: Option<&[u8]>) -> Told {
 /// Takes the texts of keys out of both values.
 fn hide(mut old: Option<&mut Value>, mut new: Option<&mut Value>) {
     for field in SECRETS {
-        let text = |value: &Option<&mut Value>| {
-            let value = value.as_ref()?.get(field)?;
+        let text = |value: &mut Option<&mut Value>| {
+            let value = place(value.as_mut()?, field)?;
             value.as_str().map(str::to_owned)
         };
-        let (was, is) = (text(&old), text(&new));
+        let (was, is) = (text(&mut old), text(&mut new));
         let put = |value: &mut Option<&mut Value>, told: &str| {
-            if let Some(place) = value.as_mut().and_then(|value| value.get_mut(field)) {
+            if let Some(place) = value.as_mut().and_then(|value| place(value, field)) {
                 *place = Value::from(told);
             }
         };
@@ -139,5 +144,16 @@ fn hide(mut old: Option<&mut Value>, mut new: Option<&mut Value>) {
                 },
             );
         }
+    }
+}
+
+/// Where the field stands.
+fn place<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Value> {
+    match field {
+        WRAPPED => {
+            let by = value.get_mut("by")?.as_object_mut()?;
+            by.values_mut().find_map(|said| said.get_mut(WRAPPED))
+        }
+        _ => value.get_mut(field),
     }
 }

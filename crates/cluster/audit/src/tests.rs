@@ -331,6 +331,13 @@ fn keys_are_in_no_record() {
     changes.add("/amita/nvme/hosts/m", None, Some(old.as_bytes()), false);
     let initiator = json!({ "name": "i", "chap": "seal-1:SECRET-C", "chap_target": "seal-1:SECRET-D" }).to_string();
     changes.add("/amita/iscsi/initiators/i", None, Some(initiator.as_bytes()), false);
+    let data_key = |wrapped: &str| {
+        json!({ "volume": 3, "check": "0f", "by": { "transit": { "key": "k", "wrapped": wrapped } } }).to_string()
+    };
+    let (old, new) = (data_key("SECRET-E"), data_key("SECRET-F"));
+    changes.add("/amita/secrets/3/1", Some(old.as_bytes()), Some(new.as_bytes()), false);
+    changes.add("/amita/secrets/3/1", Some(old.as_bytes()), None, false);
+    changes.add("/amita/secrets/3/2", Some(old.as_bytes()), Some(new.as_bytes()), false);
     let (told, more) = changes.finish();
     let text = serde_json::to_string(&told).unwrap();
     assert!(!text.contains("SECRET") && !text.contains("seal-1"), "{text}");
@@ -339,6 +346,10 @@ fn keys_are_in_no_record() {
     assert_eq!(told[1].after.as_ref().unwrap()["tls"], Value::Null);
     let initiator = json!({ "name": "i", "chap": "(a key)", "chap_target": "(a key)" });
     assert_eq!(told[2].after, Some(initiator));
+    assert_eq!(
+        told[4].after.as_ref().unwrap()["by"]["transit"]["wrapped"],
+        "(another key)"
+    );
     assert_eq!(more, 0);
 }
 

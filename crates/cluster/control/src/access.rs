@@ -92,6 +92,10 @@ actions! {
     VolumeFlatten "volume.flatten" WORK,
     /// Make a volume larger or smaller.
     VolumeResize "volume.resize" WORK,
+    /// Say how much the hosts of a volume may do.
+    VolumeLimit "volume.limit" WORK,
+    /// Wrap the data keys of encrypted volumes again.
+    KeysRewrap "volume.rewrap-keys" ADMIN,
     /// Say what a volume is for: its labels.
     VolumeLabel "volume.label" WORK,
     /// Copy a volume, or a snapshot of one, into a new volume.

@@ -20,6 +20,8 @@ mod host;
 mod initiator;
 mod iscsi_gateway;
 mod job;
+mod keys;
+mod limit;
 mod links;
 mod lun;
 mod moves;
@@ -51,11 +53,12 @@ mod volume;
 pub use about::{about, label_volume, note_import, protect_volume};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
-pub use clone::{MAX_CLONES, clone_volume, clones};
+pub use clone::{MAX_CLONES, clone_volume, clone_volume_with, clones};
 pub use code::Code;
 pub use copy::{
-    COPY_LABEL, CopyWish, LEAST_LIMIT, POINT_LABEL, Pass, cancel_copy, copies, copy_of, copy_source, copy_target,
-    copy_volume, end_copy, next_pass, note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_point,
+    COPY_LABEL, Completion, CopyWish, LEAST_LIMIT, POINT_LABEL, Pass, cancel_copy, complete_copy, copies, copy_of,
+    copy_source, copy_target, copy_volume, drop_point_wish, drop_points, end_copy, fit_copy, next_pass, none_copies,
+    note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_point,
 };
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
@@ -78,8 +81,12 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, copy_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
+pub use keys::{DataKeys, KeyStatus, Rewrap, Rewrapped, rewrap_keys, volume_keys, wrapping_key};
+pub use limit::{limits, set_limits};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
-pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun};
+pub use lun::{
+    LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
+};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, namespaces_of,
@@ -137,7 +144,8 @@ pub use trash::{
 };
 pub use unreadable::Listed;
 pub use volume::{
-    MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_volume, volume, volumes, with_deleted, with_former,
+    MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_encrypted_volume, make_volume, volume, volumes, with_deleted,
+    with_former,
 };
 
 use amita_metadata::{Call, KeyValue, Op, Transact};

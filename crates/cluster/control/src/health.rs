@@ -41,6 +41,9 @@ kinds! {
     /// A gateway could not open a volume for a host.
     OpeningFails "opening-fails" Error
         "The fact says why; see the log of the gateway's node, and whether its stores are reached.",
+    /// The keys of an encrypted volume are not at a node that is to open it: it stays closed there, and is opened when they come.
+    VolumeLocked "volume-locked" Error
+        "Give the node the cluster's volume keys (`amita serve --volume-keys`), or mend what the fact says of them; it needs no restart.",
     /// Writes of hosts fail.
     WritesFail "writes-fail" Error
         "The fact says why: mostly a store has no space (add stores, trim or delete), or cannot be reached.",
@@ -369,6 +372,7 @@ impl Picture<'_> {
                 Failing::Writes => (Kind::WritesFail, "writes fail"),
                 Failing::Reads => (Kind::ReadsFail, "reads fail"),
                 Failing::Opening => (Kind::OpeningFails, "it could not be opened"),
+                Failing::Locked => (Kind::VolumeLocked, "it waits for its keys"),
             };
             facts.push(Fact::new(
                 kind,

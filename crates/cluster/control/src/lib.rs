@@ -33,6 +33,7 @@ pub mod guide;
 pub mod health;
 mod kinds;
 pub mod ledger;
+pub mod limits;
 pub mod nearest;
 pub mod network;
 pub mod past;

@@ -15,13 +15,19 @@
 //! nothing that the members of the one before it do not hold together: chunks are opened by asking all of them, and the
 //! longest wins. Therefore *all* in-sync members that the newest epoch names must have been looked at. Where one is gone
 //! for good, what only it had is lost, and the operator says so by its name.
+//!
+//! **Keys.** The wrapped keys of encrypted volumes are records like all others, and come with the copy. A volume that no copy names has lost its key
+//! with its record, if it had one; and no store knows whether it had. It is opened as plain where a store holds a block of it that no cipher has
+//! made, or where the operator says so.
 
 mod rebuild;
 mod source;
+mod word;
 mod write;
 
 pub use rebuild::{MissingStore, Rebuilt, RecoverError, Report, rebuild};
 pub use source::{Bundle, KnownGroup, KnownVolume, Source};
+pub use word::Word;
 pub use write::{WriteError, write};
 
 #[cfg(test)]

@@ -224,7 +224,13 @@ impl SealKey {
             .open(path)
             .map_err(wrong)?;
         file.write_all(text.as_bytes()).map_err(wrong)?;
-        file.sync_all().map_err(wrong)
+        file.sync_all().map_err(wrong)?;
+        // And its name: what is sealed by it meanwhile is lost with it.
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(wrong)
     }
 
     /// Reads a file of sealing keys. It must be of this user alone.
@@ -278,6 +284,13 @@ impl SealKey {
             return Err(no_key("no sealing key in it"));
         }
         Ok(SealKey { keys })
+    }
+
+    /// Those of these lines of a file, which has others too. None: one is of another form, or there are none.
+    #[must_use]
+    pub fn of_lines(lines: &[&str]) -> Option<SealKey> {
+        let keys: Option<Vec<One>> = lines.iter().map(|line| SealKey::line(line.trim())).collect();
+        keys.filter(|keys| !keys.is_empty()).map(|keys| SealKey { keys })
     }
 
     fn line(line: &str) -> Option<One> {

@@ -27,7 +27,7 @@
 //! every core (stores, sequencers, peers, mail) stands together in the [`Context`]; [`Forwarding`] owns the way to other gateways. How
 //! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `effects.rs` (what the
 //! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
-//! `locks.rs` (those of them that end with a connection), `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`],
+//! `locks.rs` (those of them that end with a connection), `limits.rs` (what waits for tokens), `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`],
 //! [`peers`], [`nvme`], [`iscsi`], [`control_plane`].
 
 mod bases;
@@ -41,6 +41,7 @@ mod flattens;
 mod forward;
 mod hosts;
 mod iscsi;
+mod limits;
 mod locks;
 mod messages;
 mod named;
@@ -69,6 +70,7 @@ use crate::directory::Directory;
 use crate::flattens::Flattens;
 use crate::fronts::Fronts;
 use crate::iscsi_catalog::IscsiCataloguer;
+use crate::limits::{Gate, Lender};
 use crate::mail::{Mail, NodeMessage};
 use crate::reporter::Reporter;
 use crate::reservations::Reservations;
@@ -121,6 +123,8 @@ pub struct Core {
     views: Views,
     parents: ParentReads,
     locks: Locks,
+    /// On core 0: what is lent of the limits of volumes that are open here.
+    lender: Lender,
     /// Where fronts have things computed; none: on this core.
     desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
@@ -152,7 +156,7 @@ impl Core {
         };
         let mut core = Core {
             fronts: Fronts::default(),
-            forwarding: Forwarding::new(config.core),
+            forwarding: Forwarding::new(&config),
             nvme: NvmeSide::new(config.nvme.clone()),
             iscsi: IscsiSide::new(config.iscsi.clone()),
             named: Named::default(),
@@ -160,6 +164,7 @@ impl Core {
             views: Views::new(config.core),
             parents: ParentReads::default(),
             locks: Locks::default(),
+            lender: Lender::default(),
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
@@ -291,6 +296,23 @@ impl Core {
     #[must_use]
     pub fn stores(&self) -> &Stores {
         &self.cx.stores
+    }
+
+    /// Where I/O of limited volumes waits on this core.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.forwarding.gate
+    }
+
+    /// Does anything of a host that has gone wait for a limit (R9)?
+    #[must_use]
+    pub fn holds_for_gone_hosts(&self) -> bool {
+        self.forwarding.gate.fronts().any(|front| self.fronts.has_ended(front))
+    }
+
+    /// Rules of leases that are switched off.
+    pub fn plant_in_leases(&mut self, faults: amita_qos::Faults) {
+        (self.forwarding.gate.lease_faults, self.lender.faults) = (faults, faults);
     }
 
     /// The sequencers of this core.
@@ -469,6 +491,7 @@ impl Core {
             self.iscsi.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),
+            self.forwarding.gate.deadline(),
             self.cx.clock.pulse(),
             self.cx.mail.deadline(),
             starved,

@@ -21,6 +21,7 @@ use amita_frontend as frontend;
 use amita_metadata as meta;
 use amita_reactor::driver::Time;
 use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+use amita_types::condition::Failing;
 use amita_types::map::{ScrubReport, WholeMember, is_hidden};
 use amita_types::{Generation, GroupIndex, NodeId, SnapshotId, VolumeId};
 use openers::{MAX_OPENERS, Openers};
@@ -205,16 +206,16 @@ pub struct Directory {
     calls: u64,
     /// Volumes were opened or given up since this was last asked.
     changed: bool,
-    /// Volumes that could not be opened for a host, and why.
-    unopened: Vec<(String, String)>,
+    /// Volumes that could not be opened for a host, or for want of keys, and why.
+    unopened: Vec<(String, Failing, String)>,
     effects: VecDeque<Effect>,
     /// Rules that are switched off to show that the simulator notices.
     pub faults: Faults,
 }
 
 impl Directory {
-    /// Volumes that could not be opened for a host since this was last asked, and why.
-    pub fn take_unopened(&mut self) -> Vec<(String, String)> {
+    /// Volumes that could not be opened for a host, or for want of keys, since this was last asked, and why.
+    pub fn take_unopened(&mut self) -> Vec<(String, Failing, String)> {
         std::mem::take(&mut self.unopened)
     }
 
@@ -721,8 +722,13 @@ impl Directory {
             why,
             OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. }
         );
-        if !is_none && !waiting.fronts.is_empty() {
-            self.unopened.push((name, why.to_string()));
+        match why {
+            // Whoever wants it: while it waits for its keys, no store is taken back into its pool's groups either.
+            OpenError::Locked { why, .. } => self.unopened.push((name, Failing::Locked, why.clone())),
+            _ if !is_none && !waiting.fronts.is_empty() => {
+                self.unopened.push((name, Failing::Opening, why.to_string()));
+            }
+            _ => {}
         }
         for (core, volume) in waiting.cores {
             let way = match why {

@@ -45,11 +45,9 @@ pub fn judge(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
     if *who == Who::Program {
         return Some(Grant { read_only: false });
     }
-    // A deleted volume is nobody's.
-    if view
-        .volume_of(volume)
-        .is_some_and(|record| map::is_hidden(&record.name))
-    {
+    // A deleted volume is nobody's, and neither is one that is to be a copy and is none yet: whatever a certificate says.
+    let is_deleted = |record: &Volume| map::is_hidden(&record.name);
+    if view.volume_of(volume).is_some_and(is_deleted) || view.is_copying(volume) {
         return None;
     }
     // Looked for last: for whoever is not let in nothing is.

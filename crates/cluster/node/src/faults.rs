@@ -61,4 +61,8 @@ amita_reactor::fault_switches! {
     AnyHost,
     /// A command about a reservation is answered while I/O is under way that it forbids.
     PreemptAtOnce,
+    /// S16: what waits for a limit stays when its host has gone.
+    HoldForGoneHosts,
+    /// S16: of what waits for a limit the newest goes first.
+    OvertakeAtGate,
 }

@@ -80,7 +80,7 @@ pub struct Pending {
     /// Where it came in.
     pub origin: Origin,
     pub work: Work,
-    /// What a write writes; the command of a [`Work::Reserve`].
+    /// What a write writes; the command of a [`Work::Reserve`]; the asks of a [`Work::Lend`] or [`Work::GiveBack`].
     pub payload: Slice,
     /// When it came.
     pub since: Time,
@@ -93,6 +93,10 @@ pub enum Work {
     Io(Op),
     /// A command about the volume's reservation.
     Reserve,
+    /// A gate asks for tokens of the volume's limits.
+    Lend,
+    /// Nothing waits for them: it gives some back, or asks ahead. For that nobody is looked for, and no volume opened.
+    GiveBack,
 }
 
 impl Pending {
@@ -102,12 +106,23 @@ impl Pending {
     pub fn is_for_once(&self) -> bool {
         match self.work {
             Work::Io(op) => matches!(op, Op::CompareAndWrite { .. }),
+            // Asks are numbered.
+            Work::Lend | Work::GiveBack => false,
             Work::Reserve => !matches!(serde_json::from_slice(&self.payload), Ok(Command::Report)),
         }
     }
 }
 
 impl Work {
+    /// Does what the volume holds go with it, or with its answer?
+    #[must_use]
+    pub fn carries_data(&self) -> bool {
+        matches!(
+            self,
+            Work::Io(Op::Read { .. } | Op::Write { .. } | Op::CompareAndWrite { .. })
+        )
+    }
+
     /// Does it change what the volume holds?
     #[must_use]
     pub fn writes(&self) -> bool {
@@ -122,7 +137,7 @@ impl Work {
     pub fn range(&self) -> (u64, u64) {
         match self {
             Work::Io(op) => (op.offset(), op.length()),
-            Work::Reserve => (0, 0),
+            Work::Reserve | Work::Lend | Work::GiveBack => (0, 0),
         }
     }
 }
@@ -144,6 +159,22 @@ pub enum State {
 struct Route {
     state: State,
     waiting: VecDeque<Pending>,
+}
+
+impl Route {
+    /// Which of what waits is the first that has waited for too long, and when: an ask in front may have come long after what is behind it.
+    fn first_to_end(&self) -> Option<(Time, usize)> {
+        let others = asks_in_front(&self.waiting);
+        let looked_at = self.waiting.iter().take(others + 1).enumerate();
+        looked_at
+            .map(|(place, pending)| (pending.since.plus(PATIENCE), place))
+            .min()
+    }
+}
+
+fn asks_in_front(waiting: &VecDeque<Pending>) -> usize {
+    let is_ask = |pending: &&Pending| matches!(pending.work, Work::Lend | Work::GiveBack);
+    waiting.iter().take_while(is_ask).count()
 }
 
 /// A request that an owner has.
@@ -239,9 +270,17 @@ impl Forwarder {
         std::mem::take(&mut self.halted)
     }
 
-    /// Takes in a piece of I/O; it waits until [`Forwarder::next`] hands it out.
+    /// Takes in a piece of I/O; it waits until [`Forwarder::next_pending`] hands it out. Asks for tokens go before what waits: behind that, which
+    /// passed by older ones, they would come back with tokens that have lapsed.
     pub fn push(&mut self, volume: VolumeId, pending: Pending) {
-        self.entry(volume).waiting.push_back(pending);
+        let waiting = &mut self.entry(volume).waiting;
+        match pending.work {
+            Work::Lend | Work::GiveBack => {
+                let place = asks_in_front(waiting);
+                waiting.insert(place, pending);
+            }
+            Work::Io(_) | Work::Reserve => waiting.push_back(pending),
+        }
         self.stalled.insert(volume);
     }
 
@@ -276,8 +315,12 @@ impl Forwarder {
 
     /// Takes out what waits first for this volume.
     pub fn next_pending(&mut self, volume: VolumeId) -> Option<Pending> {
+        self.take(volume, 0)
+    }
+
+    fn take(&mut self, volume: VolumeId, place: usize) -> Option<Pending> {
         let route = self.routes.get_mut(&volume)?;
-        let next = route.waiting.pop_front();
+        let next = route.waiting.remove(place);
         if route.waiting.is_empty() {
             self.stalled.remove(&volume);
         }
@@ -446,7 +489,7 @@ impl Forwarder {
 
     fn put_reads_back(&mut self, of: impl Fn(&Flight) -> bool) {
         let is_harmless = |pending: &Pending| match pending.work {
-            Work::Reserve => !pending.is_for_once(),
+            Work::Reserve | Work::Lend | Work::GiveBack => !pending.is_for_once(),
             Work::Io(op) => matches!(op, Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. }),
         };
         self.put_those_back(|flight| of(flight) && is_harmless(&flight.pending));
@@ -500,10 +543,10 @@ impl Forwarder {
         }
         let mut ended: Vec<(Pending, bool)> = self.given_up.drain(..).map(|pending| (pending, true)).collect();
         for volume in self.stalled.clone() {
-            while let Some(front) = self.front(volume)
-                && now >= front.since.plus(PATIENCE)
+            while let Some((until, place)) = self.routes.get(&volume).and_then(Route::first_to_end)
+                && now >= until
             {
-                ended.extend(self.next_pending(volume).map(|pending| (pending, false)));
+                ended.extend(self.take(volume, place).map(|pending| (pending, false)));
             }
         }
         ended
@@ -631,7 +674,7 @@ impl Forwarder {
     pub fn deadline(&self) -> Option<Time> {
         let of = |volume: &VolumeId| {
             let route = self.routes.get(volume)?;
-            let patience = route.waiting.front().map(|front| front.since.plus(PATIENCE));
+            let patience = route.first_to_end().map(|(until, _)| until);
             match route.state {
                 State::Pausing(until) => Some(patience.map_or(until, |at| at.min(until))),
                 _ => patience,

@@ -276,6 +276,8 @@ pub struct Fronts {
     pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
     gone: Vec<FrontId>,
+    /// Fronts that are gone, of whatever hosts: what waits for a limit goes with them.
+    left: Vec<FrontId>,
     /// How many such fronts have ended.
     ended: u64,
     /// Hosts whose connection ended by what they are, or showed, since that was last said: where the last one came from, why, and
@@ -309,6 +311,7 @@ impl Default for Fronts {
             strangers_patience: STRANGERS_PATIENCE,
             requests: FrontRequests::default(),
             gone: Vec::new(),
+            left: Vec::new(),
             ended: 0,
             refused: None,
             refusals_quiet_until: Time(0),
@@ -401,10 +404,23 @@ impl Fronts {
         self.sessions.contains_key(&front.0)
     }
 
+    /// Has the front ended, and does whoever asks [`Fronts::take_left`] know?
+    #[must_use]
+    pub fn has_ended(&self, front: FrontId) -> bool {
+        !self.has(front) && !self.left.contains(&front)
+    }
+
     /// How many fronts of hosts that other gateways serve as well have ended.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.ended
+    }
+
+    /// Fronts that have ended since this was last asked, in order.
+    pub fn take_left(&mut self) -> Vec<FrontId> {
+        let mut left = std::mem::take(&mut self.left);
+        left.sort_unstable();
+        left
     }
 
     /// Fronts that have ended since this was last asked, of hosts that other gateways serve as well.
@@ -714,6 +730,7 @@ impl Fronts {
         }
         self.deadlines.forget(&mut session.due, id);
         session.front.closed(&mut self.requests);
+        self.left.push(FrontId(id));
         if self.requests.hosts.remove(&FrontId(id)).is_some() {
             self.ended += 1;
             self.gone.push(FrontId(id));

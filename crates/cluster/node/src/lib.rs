@@ -18,6 +18,7 @@ mod flattens;
 pub mod forwarder;
 pub mod fronts;
 pub mod iscsi_catalog;
+pub mod limits;
 pub mod links;
 pub mod mail;
 pub mod observe;
@@ -37,6 +38,7 @@ pub mod token;
 pub mod trace;
 pub mod usage;
 pub mod view;
+pub mod volume_keys;
 mod wishes;
 mod worker;
 

@@ -2,7 +2,8 @@
 //! copies or a snapshot was asked for, they are clones that are to be flattened, or they are deleted and others were cloned from them; and only an owner can do that (R11). On core 0 only.
 //!
 //! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes that are no
-//! clients, the same for all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
+//! clients, the same for all who ask: a hash of volume and node decides. One that says that it lacks the keys of an encrypted volume is passed
+//! over, as long as there is any that does not say so. A host that comes elsewhere gets the volume as soon as it asks, since
 //! nobody uses it here.
 
 use crate::view::View;
@@ -60,7 +61,7 @@ impl OrphanedVolumes {
             return Vec::new();
         }
         self.wanted = None;
-        let mut names = Vec::new();
+        let mut due = Vec::new();
         let mut more = false;
         let needed = deleted_parents(view);
         for volume in view.volumes() {
@@ -71,17 +72,24 @@ impl OrphanedVolumes {
                     && (view.is_syncing(&volume.pool)
                         || is_to_be_scrubbed(view, volume.id)
                         || needed.contains(&volume.id));
-            let ours = wanted && responsible(view, volume.id, volume.owner) == Some(me);
+            let ours = wanted && responsible(view, volume) == Some(me);
             let held = if ours { held(volume) } else { Held::Open };
             more |= held != Held::Open;
             if held != Held::No {
                 self.tried.remove(&volume.id);
                 continue;
             }
-            if names.len() < MAX_AT_ONCE && self.tried.get(&volume.id).is_none_or(|at| *at <= now) {
-                self.tried.insert(volume.id, now.plus(LOOK_AGAIN * 2));
-                names.push(volume.name.clone());
+            let tried = self.tried.get(&volume.id).copied();
+            if tried.is_none_or(|at| at <= now) {
+                due.push((tried, volume));
             }
+        }
+        // Those that were not tried yet, and then by turns: many that do not open keep nobody else from it.
+        due.sort_by_key(|(tried, _)| *tried);
+        let mut names = Vec::new();
+        for (_, volume) in due.into_iter().take(MAX_AT_ONCE) {
+            self.tried.insert(volume.id, now.plus(LOOK_AGAIN * 2));
+            names.push(volume.name.clone());
         }
         if more {
             self.wanted = Some(now.plus(LOOK_AGAIN));
@@ -111,11 +119,17 @@ fn is_to_be_scrubbed(view: &View, volume: VolumeId) -> bool {
 }
 
 /// The node that sees to a volume that nobody uses.
-fn responsible(view: &View, volume: VolumeId, owner: Option<NodeId>) -> Option<NodeId> {
-    owner.filter(|owner| view.lives(*owner)).or_else(|| {
-        let nodes = view.living().filter(|node| !view.is_client(*node));
-        nodes.max_by_key(|node| mix(mix(volume.0) ^ u64::from(node.0)))
-    })
+fn responsible(view: &View, volume: &map::Volume) -> Option<NodeId> {
+    let has_keys = |node: &NodeId| volume.keys.is_none() || !view.is_locked_at(*node, volume.id);
+    let nodes = || view.living().filter(move |node| !view.is_client(*node));
+    let place = |node: &NodeId| mix(mix(volume.id.0) ^ u64::from(node.0));
+    let owner = volume.owner.filter(|owner| view.lives(*owner));
+    owner
+        .filter(has_keys)
+        .or_else(|| nodes().filter(has_keys).max_by_key(place))
+        // Where nobody has them, it is tried as ever: they may come.
+        .or(owner)
+        .or_else(|| nodes().max_by_key(place))
 }
 
 #[cfg(test)]

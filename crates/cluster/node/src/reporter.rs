@@ -29,6 +29,9 @@ const HEALTH_PAUSE: Duration = Duration::from_secs(5);
 const CONDITION_PAUSE: Duration = Duration::from_secs(5);
 /// What hosts met with counts so long after the last time.
 const TROUBLE_LASTS: Duration = Duration::from_secs(30);
+/// Of so much that hosts meet with a core tells at most: a node without keys has as much as there are encrypted volumes, and the metadata take
+/// no record of 1 MiB.
+const MAX_TROUBLES: usize = 256;
 /// After the first word of something new: short work needs no record.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -53,6 +56,8 @@ pub struct Reporter {
     /// process before us.
     condition_told: Option<Findings>,
     condition_due: Time,
+    /// The same of what fails.
+    urgent_due: Time,
     /// What hosts meet with, when last, and why.
     troubles: BTreeMap<(VolumeId, Failing), (Time, String)>,
 }
@@ -76,6 +81,7 @@ impl Reporter {
             beat: 0,
             condition_told: None,
             condition_due: Time(0),
+            urgent_due: Time(0),
             troubles: BTreeMap::new(),
         }
     }
@@ -135,6 +141,18 @@ impl Reporter {
             self.space_due_at(now);
         }
         ended
+    }
+
+    /// What is told of it: what fails before what waits for its keys, which is one cause for all of them.
+    fn told_troubles(&self) -> Vec<(VolumeId, Failing)> {
+        let (locked, others): (Vec<_>, Vec<_>) = self
+            .troubles
+            .keys()
+            .copied()
+            .partition(|(_, failing)| *failing == Failing::Locked);
+        let mut told: Vec<_> = others.into_iter().chain(locked).take(MAX_TROUBLES).collect();
+        told.sort_unstable();
+        told
     }
 
     /// What is to be written now.
@@ -215,25 +233,26 @@ impl Reporter {
             .collect();
         let now_told: Findings = (
             spaces.iter().map(|space| (space.store, space.used_percent())).collect(),
-            self.troubles.keys().copied().collect(),
+            self.told_troubles(),
         );
         if self.condition_told.as_ref() == Some(&now_told) {
             return;
         }
-        // What fails is said at once.
+        // What fails is said at once, and what fails soon behind it together: each time all of it is written.
         let urgent = self.condition_told.as_ref().map(|told| &told.1) != Some(&now_told.1);
-        if !urgent && now < self.condition_due {
-            return self.space_due_at(self.condition_due);
+        let due = if urgent { self.urgent_due } else { self.condition_due };
+        if now < due {
+            return self.space_due_at(due);
         }
-        self.condition_due = now.plus(CONDITION_PAUSE);
+        (self.urgent_due, self.condition_due) = (now.plus(FIRST_PAUSE), now.plus(CONDITION_PAUSE));
         let key = condition_key(self.node, self.core);
         if now_told == Findings::default() {
             call.then.push(Op::Delete { key });
         } else {
-            let troubles = self.troubles.iter().map(|(&(volume, what), (_, why))| Trouble {
+            let troubles = now_told.1.iter().map(|&(volume, what)| Trouble {
                 volume,
                 what,
-                why: why.clone(),
+                why: self.troubles[&(volume, what)].1.clone(),
             });
             let condition = Condition {
                 stores: spaces,
@@ -283,3 +302,6 @@ impl Reporter {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,7 @@ use amita_types::{ChunkIndex, Generation, GroupIndex, NodeId, SnapshotId, StoreI
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 use table::{NEVER, Shard, Table};
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
@@ -123,7 +124,18 @@ fn trouble(op: &Op, at: SnapshotId, error: IoError) -> Option<Failing> {
     matches!(error, IoError::NoSpace | IoError::Unavailable | IoError::Damaged).then_some(failing)
 }
 
+fn note(troubles: &mut Vec<(VolumeId, Failing, String)>, volume: VolumeId, failing: Failing, why: &dyn fmt::Display) {
+    if !troubles.iter().any(|(of, known, _)| (*of, *known) == (volume, failing)) {
+        troubles.push((volume, failing, why.to_string()));
+    }
+}
+
 impl Shards {
+    /// Something has failed of a volume that is open elsewhere.
+    pub fn note_trouble(&mut self, volume: VolumeId, failing: Failing, why: &str) {
+        note(&mut self.troubles, volume, failing, &why);
+    }
+
     /// What has failed since this was last asked.
     pub fn take_troubles(&mut self) -> Vec<(VolumeId, Failing, String)> {
         std::mem::take(&mut self.troubles)
@@ -604,12 +616,7 @@ impl Shards {
                         if let Err(error) = result
                             && let Some(failing) = trouble(&io.op, io.origin.snapshot, error)
                         {
-                            let same = |(volume, known, _): &(VolumeId, Failing, String)| {
-                                (*volume, *known) == (shard.volume, failing)
-                            };
-                            if !self.troubles.iter().any(same) {
-                                self.troubles.push((shard.volume, failing, error.to_string()));
-                            }
+                            note(&mut self.troubles, shard.volume, failing, &error);
                         }
                         let ended = Ended {
                             origin: &io.origin,

@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
+mod copies;
 mod iscsi;
+mod locked;
 mod members;
 
 /// The cluster as last seen.
@@ -55,6 +57,8 @@ pub struct View {
     sets: BTreeMap<SetId, (map::SnapshotSet, u64)>,
     /// Clones that are to be flattened, with their modification revision.
     flattens: BTreeMap<VolumeId, (map::Flatten, u64)>,
+    /// Volumes that are to be copies, and are not whole.
+    copying: BTreeSet<VolumeId>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// The operator's wishes that owners close volumes, with their modification revision.
@@ -63,6 +67,8 @@ pub struct View {
     deleted: Vec<VolumeId>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
+    /// Encrypted volumes whose keys a core of a node lacks.
+    locked: BTreeMap<String, (NodeId, BTreeSet<VolumeId>)>,
 }
 
 /// What matters of a pool here.
@@ -116,8 +122,11 @@ pub enum Change {
     Hosts,
     /// Something that initiators of iSCSI see.
     Initiators,
-    /// How full a core's stores are.
-    Space,
+    /// How full a core's stores are, and perhaps whose keys it lacks.
+    Space {
+        /// Of these it says something else than before.
+        keys: bool,
+    },
     /// Who may use a volume by NBD.
     Export,
     /// What is reserved of a volume, by this revision of its record.
@@ -209,6 +218,7 @@ impl View {
             "sets" => self.apply_set(rest, record),
             "flattening" => self.apply_flatten(rest, record),
             "closing" => self.apply_closing(rest, record),
+            "copies" => self.apply_copying(rest, record),
             "nvme" => self.apply_nvme(rest, record),
             "iscsi" => self.apply_iscsi(rest, record),
             "condition" => self.apply_space(rest, record),

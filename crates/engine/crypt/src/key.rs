@@ -2,7 +2,6 @@
 
 use crate::hex::Hex;
 use crate::xts::KEY_BYTES;
-use amita_types::VolumeId;
 use aws_lc_rs::{constant_time, hmac};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,30 +12,6 @@ pub const DATA_KEY_BYTES: usize = 2 * KEY_BYTES;
 const CHECK_BYTES: usize = 16;
 /// What a check value is the HMAC of.
 const CHECK_LABEL: &[u8] = b"amita-crypt 1 key check value";
-
-/// The number of a data key among those of its image: 1, 2, ...; never given twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct KeyNumber(pub u32);
-
-/// Which data key is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeyName {
-    /// The volume by the number that hosts know it by: the same for all that it was before it was reverted.
-    pub volume: VolumeId,
-    /// The number of its data: what a clone, or a revert, makes is another image.
-    pub image: VolumeId,
-    /// The key's number in it.
-    pub number: KeyNumber,
-}
-
-impl fmt::Display for KeyName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let KeyName { volume, image, number } = self;
-        write!(f, "{} of volume {volume} (image {image})", number.0)
-    }
-}
 
 /// What is no data key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

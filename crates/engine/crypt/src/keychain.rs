@@ -1,19 +1,12 @@
 //! The keys of an image, unwrapped: what a volume's owner encrypts writes and decrypts reads with.
 
 use crate::cipher::{BlockCipher, Place, UNIT};
-use crate::key::{DataKey, KeyName};
-use crate::ring::{KeyRing, place_of};
+use crate::key::DataKey;
+use amita_types::map::{KeyName, KeyRing};
+use amita_types::message::Run;
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Generation, Version};
-
-/// Blocks beside one another that one write has made, as an answer to a read tells them. [`Version::NONE`]: they have no data, whether they
-/// were cleared or never written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// How many.
-    pub blocks: u16,
-    /// The version of their entries.
-    pub version: Version,
-}
+use std::fmt;
+use std::sync::Arc;
 
 /// Keys that a ring names and that are not there. The volume waits for them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,10 +62,37 @@ pub enum OpenError {
     },
 }
 
+/// Why the keys of a ring are not given out now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotNow {
+    /// They are being fetched: to be asked for again in a moment.
+    Coming,
+    /// Not all of them are to be had: which, and why, for people.
+    Missing(String),
+}
+
+/// Who has the data keys of a process, unwrapped.
+pub trait Keys: fmt::Debug + Send + Sync {
+    /// Those of a ring. It never waits: what is not there is fetched meanwhile, and asked for again.
+    ///
+    /// # Errors
+    /// They are not here, or not yet.
+    fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, NotNow>;
+}
+
 /// Keys that work, by the generations that they begin with.
 #[derive(Debug)]
 pub struct Keychain {
-    eras: Vec<(Generation, BlockCipher)>,
+    ring: KeyRing,
+    /// In the order of the ring's eras.
+    ciphers: Vec<BlockCipher>,
+}
+
+/// Those of equal rings are equal: a name belongs to one key for ever.
+impl PartialEq for Keychain {
+    fn eq(&self, other: &Keychain) -> bool {
+        self.ring == other.ring
+    }
 }
 
 impl Keychain {
@@ -97,8 +117,15 @@ impl Keychain {
         }
         let expand = |key| BlockCipher::new(find(key).expect("none is missing"));
         Ok(Keychain {
-            eras: eras.iter().map(|era| (era.from, expand(era.key))).collect(),
+            ciphers: eras.iter().map(|era| expand(era.key)).collect(),
+            ring: ring.clone(),
         })
+    }
+
+    /// What the keys are called.
+    #[must_use]
+    pub fn ring(&self) -> &KeyRing {
+        &self.ring
     }
 
     /// Encrypts a write, which has its version.
@@ -121,9 +148,9 @@ impl Keychain {
         if bytes != usize::from(blocks) * UNIT {
             return Err(shape);
         }
-        let (from, cipher) = self.eras.last().expect("a ring is never empty");
-        if version.generation() < *from || version == Version::NONE {
-            let from = *from;
+        let from = self.ring.newest().from;
+        let cipher = self.ciphers.last().expect("a ring is never empty");
+        if version.generation() < from || version == Version::NONE {
             return Err(SealError::Era { version, from });
         }
         let units = plain.chunks_exact(UNIT).zip(sealed.chunks_exact_mut(UNIT));
@@ -170,8 +197,7 @@ impl Keychain {
                 continue;
             }
             let place = Place::new(chunk, block).ok_or(shape)?;
-            let (_, cipher) = &self.eras[place_of(&self.eras, |(from, _)| *from, version)];
-            cipher.decrypt(place, version, sealed, plain);
+            self.ciphers[self.ring.place_of(version)].decrypt(place, version, sealed, plain);
         }
         Ok(())
     }

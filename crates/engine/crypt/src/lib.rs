@@ -7,7 +7,8 @@
 //!
 //! **Mechanism.**
 //! * [`BlockCipher`]: AES-256-XTS over 4 KiB, the tweak made of [`Place`] and version (`cipher.rs`, `xts.rs`).
-//! * [`KeyRing`]: which data key a version has, for clones and after re-encryption too (`ring.rs`); [`Rewrite`]: how far that has got.
+//! * [`KeyRing`]: which data key a version has, for clones and after re-encryption too (`amita-types`, `map/keys.rs`); [`Rewrite`]: how far
+//!   that has got.
 //! * [`Keychain`]: the keys of a ring, unwrapped: what encrypts writes and decrypts reads (`keychain.rs`).
 //! * [`WrappedKey`]: a [`DataKey`] as it stands in the metadata, encrypted by a *key-encryption key* and bound to tenant, volume,
 //!   image and number (`wrapped.rs`).
@@ -24,20 +25,22 @@ mod key;
 mod keychain;
 mod provider;
 mod rewrite;
-mod ring;
 mod wrapped;
+mod wrapping;
 mod xts;
 
+pub use amita_types::map::{BadRing, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS};
+pub use amita_types::message::Run;
 pub use cipher::{BlockCipher, Place};
-pub use key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey, KeyName, KeyNumber};
-pub use keychain::{Keychain, MissingKeys, OpenError, Run, SealError};
+pub use key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
+pub use keychain::{Keychain, Keys, MissingKeys, NotNow, OpenError, SealError};
 pub use provider::passphrase::{BadPassphrase, Cost, Passphrase};
 pub use provider::sealed_file::{PURPOSE, SealedFile};
 pub use provider::transit::{BadTransit, Transit, TransitError};
 pub use provider::{HttpRequest, HttpResponse, Next, Provider, Question, Random};
 pub use rewrite::Rewrite;
-pub use ring::{BadRing, Era, KeyRing, MAX_ERAS};
 pub use wrapped::{Algorithm, Binding, KeyError, MAX_RECORD_BYTES, WrappedKey};
+pub use wrapping::WrappingKey;
 pub use zeroize::Zeroizing;
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ pub mod transit;
 mod local;
 
 use crate::key::DataKey;
+use crate::provider::passphrase::BadPassphrase;
 use crate::wrapped::{Binding, KeyError, WrappedKey};
+use crate::wrapping::WrappingKey;
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -26,11 +28,40 @@ pub trait Provider: fmt::Debug + Send {
     /// What it is, for people.
     fn kind(&self) -> &'static str;
 
+    /// What [`Provider::wrap`] wraps with.
+    ///
+    /// # Errors
+    /// A passphrase that cannot be stretched.
+    fn first(&mut self) -> Result<WrappingKey, BadPassphrase>;
+
+    /// Is this one of its keys, so that it can wrap with it?
+    ///
+    /// # Errors
+    /// A passphrase that cannot be stretched so.
+    fn has(&mut self, by: &WrappingKey) -> Result<bool, BadPassphrase>;
+
+    /// Wraps a data key for whom it is bound to, with this one of its keys.
+    ///
+    /// # Errors
+    /// It cannot, or has no such key.
+    fn wrap_by(
+        &mut self,
+        by: &WrappingKey,
+        binding: &Binding,
+        key: &DataKey,
+        random: Random<'_>,
+    ) -> Result<Next<WrappedKey>, KeyError>;
+
     /// Wraps a data key for whom it is bound to.
     ///
     /// # Errors
     /// It cannot.
-    fn wrap(&mut self, binding: &Binding, key: &DataKey, random: Random<'_>) -> Result<Next<WrappedKey>, KeyError>;
+    fn wrap(&mut self, binding: &Binding, key: &DataKey, random: Random<'_>) -> Result<Next<WrappedKey>, KeyError> {
+        let by = self
+            .first()
+            .map_err(|why| KeyError::Passphrase { key: binding.key, why })?;
+        self.wrap_by(&by, binding, key, random)
+    }
 
     /// Unwraps the data key of exactly this binding. What it gives is the key that the record's check value names.
     ///

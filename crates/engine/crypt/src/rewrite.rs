@@ -8,8 +8,8 @@
 //!
 //! Snapshots are not written to: they keep their keys until they go, and the old key with them ([`KeyRing::retired`]).
 
-use crate::keychain::Run;
-use crate::ring::KeyRing;
+use amita_types::map::KeyRing;
+use amita_types::message::Run;
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Generation, Version};
 use serde::{Deserialize, Serialize};
 

@@ -9,11 +9,13 @@
 //! stands where another belongs, does not open. `check` tells the key that opens from any other, whoever has opened it.
 
 use crate::hex::Hex;
-use crate::key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey, KeyName, KeyNumber};
+use crate::key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
 use crate::provider::passphrase::{BadPassphrase, Cost};
 use crate::provider::transit::{self, TransitError};
+use crate::wrapping::WrappingKey;
 use amita_types::VolumeId;
 use amita_types::capability::MAX_TENANT_BYTES;
+use amita_types::map::{KeyName, KeyNumber};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -37,6 +39,16 @@ pub enum Algorithm {
     /// AES-256-XTS of blocks, by place and version ([`BlockCipher`](crate::BlockCipher)).
     #[serde(rename = "aes-256-xts")]
     Aes256Xts,
+}
+
+impl Algorithm {
+    /// Its name in records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Aes256Xts => "aes-256-xts",
+        }
+    }
 }
 
 /// Whose a data key is.
@@ -94,13 +106,23 @@ pub enum KeyError {
     },
     /// It was wrapped with a key-encryption key that is not there.
     #[error(
-        "data key {key} was wrapped with key-encryption key {kek}, which is not in this node's file: give it the cluster's sealing key"
+        "data key {key} was wrapped with key-encryption key {kek}, which is not in this node's file: give it the cluster's, with that line"
     )]
     OtherKek {
         /// The key.
         key: KeyName,
         /// What the key-encryption key is called, in hexadecimal digits.
         kek: String,
+    },
+    /// It was to be wrapped with a key-encryption key that is not there.
+    #[error("data key {key} is to be wrapped by {by}, which {given} does not have")]
+    NotHere {
+        /// The key.
+        key: KeyName,
+        /// The key-encryption key.
+        by: WrappingKey,
+        /// Who does not have it.
+        given: &'static str,
     },
     /// The passphrase is another one.
     #[error(

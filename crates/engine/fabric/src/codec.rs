@@ -252,7 +252,7 @@ impl Kind {
 
 // The common frames, whole: what a 4 KiB write and its answer cost beside the data. (An answer fits a cache line.)
 const _: () = assert!(PREFIX_BYTES + request::WRITE_BYTES.0 + 4 == 104);
-const _: () = assert!(PREFIX_BYTES + request::READ_BYTES.1 == 92);
+const _: () = assert!(PREFIX_BYTES + request::READ_BYTES.0 == 92);
 const _: () = assert!(PREFIX_BYTES + answer::PLAIN_BYTES.1 == 46);
 const _: () = assert!(PREFIX_BYTES + answer::DATA_BYTES.0 + 4 == 58);
 const _: () = assert!(PREFIX_BYTES + answer::REFUSED_BYTES.1 <= 64);

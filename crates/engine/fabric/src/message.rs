@@ -134,6 +134,8 @@ pub enum ForwardOp {
     Reserve = 6,
     /// Which blocks of a chunk were changed since the snapshot whose number stands in place of the length?
     Differ = 7,
+    /// Lend tokens of the volume's limits: the payload says to whom and how many.
+    Lend = 8,
 }
 
 /// The answer to a [`Forward`]. What was read travels beside it.

@@ -1,6 +1,8 @@
 //! What is in flight on a link.
 
-use crate::limits::{CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES, RESERVATION_CHARGE_BYTES};
+use crate::limits::{
+    CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES, RESERVATION_CHARGE_BYTES, TOKENS_CHARGE_BYTES,
+};
 use crate::message::{Forward, ForwardOp};
 use amita_types::BLOCK_BYTES;
 use amita_types::message::{ReadRequest, Request, RequestBody};
@@ -31,6 +33,7 @@ pub fn forward_charge(forward: &Forward, payload_bytes: usize) -> u32 {
         ForwardOp::Read => u32::try_from(forward.length).unwrap_or(u32::MAX),
         ForwardOp::Allocation | ForwardOp::Differ => LIST_CHARGE_BYTES,
         ForwardOp::Reserve => RESERVATION_CHARGE_BYTES,
+        ForwardOp::Lend => TOKENS_CHARGE_BYTES,
         ForwardOp::Write | ForwardOp::Clear | ForwardOp::CompareAndWrite => 0,
     };
     REQUEST_CHARGE_BYTES

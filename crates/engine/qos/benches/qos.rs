@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p amita-qos`
 
-use amita_qos::lease::{GrantorConfig, HolderConfig, HolderId, LEASE, LeaseEpoch, Standing};
+use amita_qos::lease::{GrantorConfig, HolderConfig, HolderId, LEASE, LONG_LEASE, LeaseEpoch, Standing};
 use amita_qos::scheduler::{Config, LimiterId, Standing as FlowStanding};
 use amita_qos::{
     Class, Cost, DepthLimits, Direction, Elsewhere, Faults, Flow, FlowId, Grantor, Holder, Limit, Limiter, Limits,
@@ -98,6 +98,7 @@ fn leases() {
     let config = GrantorConfig {
         epoch: LeaseEpoch(1),
         lease: LEASE,
+        long_lease: LONG_LEASE,
         largest: 1,
         standing: Standing::default(),
         faults: Faults::NONE,
@@ -106,6 +107,7 @@ fn leases() {
     grantor.mandate(Time(u64::MAX));
     let config = HolderConfig {
         lease: LEASE,
+        is_long: false,
         largest: 1,
         standing_rate: 0,
         faults: Faults::NONE,

@@ -29,10 +29,18 @@ amita_reactor::fault_switches! {
     HearOldAsks,
     /// Lease: what a holder gives back counts though its lease has ended, and was taken for spent.
     TakeBackLate,
+    /// Lease: an ask that is heard after its lease has ended revives what was taken for spent.
+    ReviveLapsed,
     /// Lease: a new grantor begins with a full bucket.
     BeginFull,
     /// Lease: a new grantor does not wait until its predecessor's leases have ended.
     BeginAtOnce,
+    /// Lease: a new grantor leaves no room for what its predecessor has lent for long.
+    ForgetLongLeases,
+    /// Lease: a new grantor lends for long before the long leases of its predecessor have ended.
+    LendLongEarly,
+    /// Lease: all that there is can be lent for long.
+    LendAllForLong,
     /// Lease: a grantor lends whether or not it still may.
     LendWithoutMandate,
     /// Lease: what stands apart for when no grantor is heard is lent as well.

@@ -19,7 +19,8 @@
 //! then, tokens do not.
 //!
 //! **Asks are statements.** Each tells all that the holder was ever lent, spent and let go under this grantor, so it matters to nobody
-//! which one was lost. It has a number, and an older one is not heard. Grants are numbered, too: a holder takes only newer ones, so a
+//! which one was lost. It has a number, and an older one is not heard. One that is heard after the lease of what it tells of has ended revives
+//! nothing: what a holder is counted to have only ever falls by what it says. Grants are numbered, too: a holder takes only newer ones, so a
 //! grant that is older than one it has taken is void, and the grantor, told which was taken last, has its tokens back at once.
 //! What it holds beyond need the holder gives back with its next ask.
 //!
@@ -31,6 +32,11 @@
 //! **Turns.** Holders that want more than there is share it by start-time fair queueing, as flows do. The one whose turn it is gets as
 //! much as its next request needs, or nobody gets anything until there is as much: else four holders would each hold a quarter
 //! of a large request for ever.
+//!
+//! **Slow ways.** A holder whose asks take a good part of a lease there and back finds its tokens lapsed, or nearly. It asks for a
+//! [long lease](LONG_LEASE). What is lent so is half of the burst at most, and a successor keeps that half free until the long leases of
+//! its predecessor have ended; it lends nothing for long before. So the others wait for a short lease when the grantor is replaced, whatever slow
+//! ones there are, and what a slow one that has died holds is out for longer, but leaves them half of the room.
 //!
 //! **No grantor is heard.** A [standing share](Standing) is set apart for each holder for good: it trickles on, a request every 10 ms say,
 //! while the owner is being replaced. It is as large as whoever writes the records says, and ends with the holder's session
@@ -47,6 +53,8 @@ use std::time::Duration;
 
 /// How long tokens are lent for at a volume's owner.
 pub const LEASE: Duration = Duration::from_millis(50);
+/// How long they are lent for to who is slow to hear: whose asks take up to 0.8 s there and back.
+pub const LONG_LEASE: Duration = Duration::from_secs(1);
 /// Holders of one limit.
 pub const MAX_HOLDERS: usize = 1024;
 
@@ -93,6 +101,8 @@ pub struct Ask {
     pub want: u64,
     /// With fewer than these it can do nothing; at most `want`.
     pub least: u64,
+    /// For a long lease. All asks of one holder are for the same.
+    pub is_long: bool,
     /// The holder's clock; comes back with the grant.
     pub sent: Time,
 }

@@ -72,10 +72,19 @@ pub struct Limits {
 const OPERATIONS: usize = 0;
 const BYTES: usize = 3;
 const BOTH: usize = 2;
-const BUCKETS: usize = 6;
+/// How many limits there can be.
+pub const BUCKETS: usize = 6;
+
+/// What the largest I/O costs of the limit at a place of [`Limits::in_order`].
+#[must_use]
+pub const fn largest(place: usize) -> u64 {
+    if place < BYTES { 1 } else { LARGEST_BYTES }
+}
 
 impl Limits {
-    fn in_order(&self) -> [Option<Limit>; BUCKETS] {
+    /// Of operations: reads, writes, both; of bytes the same.
+    #[must_use]
+    pub fn in_order(&self) -> [Option<Limit>; BUCKETS] {
         let (operations, bytes) = (self.operations, self.bytes);
         [
             operations.read,
@@ -113,10 +122,9 @@ impl Limiter {
     /// Other limits from now on. What is limited already keeps what it saved and owes; what was not begins with a full bucket.
     pub fn set(&mut self, now: Time, limits: &Limits) {
         for (index, (bucket, limit)) in self.buckets.iter_mut().zip(limits.in_order()).enumerate() {
-            let largest = if index < BYTES { 1 } else { LARGEST_BYTES };
             match (&mut *bucket, limit) {
                 (Some(bucket), Some(limit)) => bucket.set(now, limit),
-                (None, Some(limit)) => *bucket = Some(Bucket::new(now, limit, largest, self.faults)),
+                (None, Some(limit)) => *bucket = Some(Bucket::new(now, limit, largest(index), self.faults)),
                 (_, None) => *bucket = None,
             }
         }
@@ -163,7 +171,8 @@ impl Limiter {
 
 /// The places of the buckets that count a direction, and whether they count bytes.
 #[inline]
-fn own(direction: Direction) -> [(usize, bool); 4] {
+#[must_use]
+pub fn own(direction: Direction) -> [(usize, bool); 4] {
     let way = direction as usize;
     [
         (OPERATIONS + way, false),

@@ -1,6 +1,6 @@
 //! An I/O allocates nothing: what is needed is taken while flows and holders are added.
 
-use amita_qos::lease::{HolderConfig, HolderId, LEASE, LeaseEpoch, Standing};
+use amita_qos::lease::{HolderConfig, HolderId, LEASE, LONG_LEASE, LeaseEpoch, Standing};
 use amita_qos::scheduler::{Config, Standing as FlowStanding};
 use amita_qos::{
     Class, Cost, Direction, Elsewhere, Faults, Flow, FlowId, Grant, Grantor, Holder, Limit, Limits, Scheduler, Tracker,
@@ -67,6 +67,7 @@ fn leases_allocate_nothing() {
     let config = amita_qos::lease::GrantorConfig {
         epoch: LeaseEpoch(1),
         lease: LEASE,
+        long_lease: LONG_LEASE,
         largest: 1,
         standing: Standing::default(),
         faults: Faults::NONE,
@@ -76,6 +77,7 @@ fn leases_allocate_nothing() {
     let holder = |place| {
         let config = HolderConfig {
             lease: LEASE,
+            is_long: false,
             largest: 1,
             standing_rate: 10,
             faults: Faults::NONE,

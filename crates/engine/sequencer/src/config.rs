@@ -1,5 +1,6 @@
 //! Settings and limits of a sequencer.
 
+use amita_reactor::Pool;
 pub use amita_types::map::MAX_GROUPS;
 use amita_types::{MAX_IO_BYTES, StoreId};
 use std::time::Duration;
@@ -67,6 +68,8 @@ pub struct Config {
     pub meta_pause: Duration,
     /// The longest pause between calls to the metadata that fail.
     pub meta_pause_most: Duration,
+    /// Memory for what is encrypted and decrypted.
+    pub pool: Pool,
     /// Rules that are switched off to show that tests notice. Empty without the feature `planted`.
     pub faults: Faults,
 }
@@ -90,6 +93,7 @@ impl Default for Config {
             busy_pause: Duration::from_millis(2),
             meta_pause: Duration::from_millis(20),
             meta_pause_most: Duration::from_millis(500),
+            pool: Pool::heap(),
             faults: Faults::NONE,
         }
     }

@@ -112,6 +112,14 @@ amita_reactor::fault_switches! {
     RepairHeadsAlone,
     /// S6, S13: a member that comes back makes no chunk of a clone before the others do.
     MakeWithoutComing,
+    /// S14: what is sent again is encrypted anew.
+    SealAgain,
+    /// S15: a write that is not whole is encrypted as it is, and stores merge it.
+    MergeCiphertext,
+    /// S15: blocks without data are decrypted.
+    DecryptHoles,
+    /// S14: a mended entry gets the version that the member has.
+    MendUnderOwn,
     /// S7: a snapshot is sealed while older writes have no acknowledgement.
     SealUnsettled,
 }

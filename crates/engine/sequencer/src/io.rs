@@ -1,11 +1,13 @@
 //! What goes into a sequencer and what comes out of it.
 
+use amita_crypt::Keychain;
 use amita_metadata::Call;
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
 use amita_types::map;
 use amita_types::message::Request;
 use amita_types::{BlockIndex, ChunkId, Generation, GroupId, GroupIndex, NodeId, SnapshotId, StoreId};
+use std::sync::Arc;
 
 /// Names one I/O among those of its submitter; its end carries it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +36,8 @@ pub struct Opened {
     /// All groups of the pool in the order of their index, with their modification revision; read after the generation
     /// was raised (R6).
     pub groups: Vec<(map::Group, u64)>,
+    /// Where the volume is encrypted: the keys that its record names.
+    pub keys: Option<Arc<Keychain>>,
 }
 
 /// When an ended I/O passed which step, as far as it did; the beginning of time for those that it did not. As exact as the

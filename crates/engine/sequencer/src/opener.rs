@@ -22,6 +22,7 @@ mod set;
 
 use crate::faults::{Fault, Faults};
 use crate::io::{CallId, Opened};
+use amita_crypt::{Keychain, Keys, NotNow};
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_types::map;
@@ -29,10 +30,13 @@ use amita_types::{BLOCK_BYTES, Generation, NodeId, SetId, SnapshotId, VolumeId};
 use set::OpenSet;
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Races that are lost to other gateways before one gives up: two that take turns would go on for ever.
 const MAX_ROUNDS: u32 = 8;
+/// Keys that are being fetched are asked for this often at least, and each time the record is read: by as many openers as there are volumes.
+const KEYS_PAUSE: Duration = Duration::from_millis(250);
 
 /// How a living owner is dealt with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +71,10 @@ pub struct OpenerConfig {
     pub meta_timeout: Duration,
     /// The pause between calls to the metadata that fail.
     pub meta_pause: Duration,
+    /// Who has the keys of encrypted volumes; none: they stay closed.
+    pub keys: Option<Arc<dyn Keys>>,
+    /// How long keys may be fetched.
+    pub keys_timeout: Duration,
     /// Rules that are switched off to show that tests notice.
     pub faults: Faults,
 }
@@ -84,6 +92,8 @@ impl OpenerConfig {
             owner_patience: None,
             meta_timeout: Duration::from_secs(3),
             meta_pause: Duration::from_millis(20),
+            keys: None,
+            keys_timeout: Duration::from_secs(10),
             faults: Faults::NONE,
         }
     }
@@ -165,6 +175,13 @@ pub enum OpenError {
     /// A record that makes no sense.
     #[error("the record {key} cannot be used: {why}")]
     BadRecord { key: String, why: String },
+    /// It is encrypted, and its keys are not here; nobody was asked to let go of it.
+    #[error("volume {volume:?} is encrypted, and stays closed: {why}")]
+    Locked {
+        volume: String,
+        /// What is missing.
+        why: String,
+    },
     /// Somebody has found that the metadata is not to be believed.
     #[error("volume {volume:?} is not opened: {why}")]
     Suspect {
@@ -206,6 +223,12 @@ pub struct Opener {
     /// The step's call is made again at this time, because it failed.
     retry: Option<Time>,
     give_up: Time,
+    /// The time of what is being handled.
+    now: Time,
+    /// Keys that are being fetched are waited for until then.
+    keys_until: Option<Time>,
+    /// Those of this ring, when they were asked for last.
+    awaited: Option<map::KeyRing>,
     /// An owner that lives is waited for until then.
     owner_until: Option<Time>,
     rounds: u32,
@@ -214,6 +237,8 @@ pub struct Opener {
     /// Who was asked last.
     last_asked: Option<(NodeId, Generation)>,
     volume: Option<(map::Volume, u64)>,
+    /// Those that its record names.
+    keys: Option<Arc<Keychain>>,
     /// What is known of the set that the volume's newest snapshot is taken for, as long as the volume's record does not say how it ended.
     set: Option<OpenSet>,
     pool: Option<map::Pool>,
@@ -232,6 +257,9 @@ impl Opener {
     pub fn new(config: OpenerConfig, id_base: u64, now: Time) -> Opener {
         let mut opener = Opener {
             give_up: now.plus(config.meta_timeout),
+            now,
+            keys_until: None,
+            awaited: None,
             owner_until: (config.consent == Consent::Asked)
                 .then_some(config.owner_patience)
                 .flatten()
@@ -246,6 +274,7 @@ impl Opener {
             questions: 0,
             last_asked: None,
             volume: None,
+            keys: None,
             set: None,
             pool: None,
             raised: None,
@@ -280,6 +309,7 @@ impl Opener {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
+        self.now = now;
         match self.step {
             // A move is no reason to take a volume by force.
             Step::Owner { until } if now >= until && self.config.consent == Consent::HandOver => {
@@ -288,10 +318,16 @@ impl Opener {
             }
             Step::Owner { until } if now >= until => self.pass_over(now),
             Step::Owner { .. } | Step::Done => {}
-            _ if self.retry.is_some_and(|at| now >= at) => {
-                self.retry = None;
-                self.make_call();
-            }
+            _ if self.retry.is_some_and(|at| now >= at) => match self.keys_are_coming() {
+                true => self.retry = Some(now.plus(self.keys_pause())),
+                false => {
+                    self.retry = None;
+                    if self.awaited.take().is_some() {
+                        self.give_up = now.plus(self.config.meta_timeout);
+                    }
+                    self.make_call();
+                }
+            },
             _ => {}
         }
     }
@@ -358,6 +394,7 @@ impl Opener {
             return;
         }
         self.call = None;
+        self.now = now;
         match result {
             Ok(reply) => {
                 self.give_up = now.plus(self.config.meta_timeout);
@@ -500,6 +537,12 @@ impl Opener {
                     ));
                 }
                 volume.lineage.check()?;
+                let newest = volume.keys.as_ref().map(|ring| ring.newest().from);
+                if let Some(from) = newest.filter(|from| *from > Generation(volume.generation.0.saturating_add(1))) {
+                    return Err(format!(
+                        "its newest key begins with generation {from}, which no owner has"
+                    ));
+                }
                 map::check_parents(&volume)?;
                 Ok(volume)
             });
@@ -508,16 +551,75 @@ impl Opener {
                 self.end(Err(OpenError::GenerationsUsedUp { name: volume.name }));
                 false
             }
-            Ok(volume) => {
-                self.volume = Some((volume, value.mod_revision));
-                true
-            }
+            Ok(volume) => match self.keys_of(&volume) {
+                Ok(keys) => {
+                    self.keys = keys;
+                    self.volume = Some((volume, value.mod_revision));
+                    true
+                }
+                Err(NotNow::Coming) => {
+                    self.await_keys(volume);
+                    false
+                }
+                Err(NotNow::Missing(why)) => {
+                    let volume = volume.name;
+                    self.end(Err(OpenError::Locked { volume, why }));
+                    false
+                }
+            },
             Err(why) => {
                 let key = self.volume_key();
                 self.end(Err(OpenError::BadRecord { key, why }));
                 false
             }
         }
+    }
+
+    /// The keys of the volume, if it is encrypted. Before anybody is asked to let go of it: who cannot read it does not take it from one
+    /// who can.
+    fn keys_of(&self, volume: &map::Volume) -> Result<Option<Arc<Keychain>>, NotNow> {
+        let Some(ring) = &volume.keys else {
+            return Ok(None);
+        };
+        if let Some(held) = self.keys.as_ref().filter(|held| held.ring() == ring) {
+            return Ok(Some(held.clone()));
+        }
+        match &self.config.keys {
+            Some(keys) => keys.keychain(ring).map(Some),
+            None => Err(NotNow::Missing(
+                "this program was given no keys for volumes (`--volume-keys FILE`)".to_owned(),
+            )),
+        }
+    }
+
+    /// The record is read again when the keys have come: what was read of it may be old by then.
+    fn await_keys(&mut self, volume: map::Volume) {
+        let until = *self.keys_until.get_or_insert(self.now.plus(self.config.keys_timeout));
+        if self.now >= until {
+            let (volume, why) = (volume.name, "its keys are still being fetched; try again".to_owned());
+            return self.end(Err(OpenError::Locked { volume, why }));
+        }
+        self.awaited = volume.keys;
+        self.rounds = 0;
+        self.step = Step::Volume;
+        self.retry = Some(self.now.plus(self.keys_pause()));
+    }
+
+    /// What has taken long takes longer.
+    fn keys_pause(&self) -> Duration {
+        let left = self
+            .keys_until
+            .map_or(self.config.keys_timeout, |until| until.since(self.now));
+        let waited = self.config.keys_timeout.saturating_sub(left);
+        (waited / 4).min(KEYS_PAUSE).max(self.config.meta_pause)
+    }
+
+    /// Are keys that are waited for still being fetched? The metadata is not asked until they are not: of a thousand volumes that are opened at
+    /// once each would read its record at every pause, and whoever fetches keys reads there, too.
+    fn keys_are_coming(&self) -> bool {
+        let is_time = self.keys_until.is_some_and(|until| self.now < until);
+        let awaited = self.awaited.as_ref().filter(|_| is_time).zip(self.config.keys.as_ref());
+        awaited.is_some_and(|(ring, keys)| matches!(keys.keychain(ring), Err(NotNow::Coming)))
     }
 
     fn volume_read(&mut self, value: Option<&KeyValue>) {
@@ -655,6 +757,16 @@ impl Opener {
     fn finish_with_groups(&mut self, reply: &Reply) {
         let (volume, volume_revision) = self.volume.take().expect("the volume's record was read first");
         let pool = self.pool.take().expect("the pool's record was read");
+        let keys = self.keys.take();
+        if let Some(era) = volume.keys.as_ref().map(map::KeyRing::newest)
+            && era.from > volume.generation
+        {
+            let (key, why) = (
+                self.volume_key(),
+                format!("its newest key begins with generation {}", era.from),
+            );
+            return self.end(Err(OpenError::BadRecord { key, why }));
+        }
         let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
         let result = check::groups(&pool, reply.values(1)).map(|groups| Opened {
             reservation,
@@ -665,6 +777,7 @@ impl Opener {
             volume_revision,
             pool,
             groups,
+            keys,
         });
         self.end(result);
     }

@@ -13,7 +13,7 @@
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward. `parents`: of a clone, what is
 //!   not there comes from what it was cloned from.
 //! * `write`, `read`: the life of an I/O; `compare`: of one that is both; `clear`: of one that leaves nothing behind.
-//!   `cut`: the snapshots that writes belong to. `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
+//!   `at_rest`: what is encrypted. `cut`: the snapshots that writes belong to. `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
 //!   chunk's history.
 //! * `catch_up`: a member whose block has rotted under a write of a part of it.
 //! * `care`: clients are spared, and slow stores noticed.
@@ -30,6 +30,7 @@
 
 mod agenda;
 mod answer;
+mod at_rest;
 mod care;
 mod catch_up;
 mod clear;
@@ -105,6 +106,7 @@ impl Sequencer {
         assert_eq!(opened.groups.len(), opened.pool.groups as usize, "every group was read");
         let groups = std::mem::take(&mut opened.groups);
         let mut cx = Context::new(config, opened, id_base);
+        at_rest::check(&cx.owned);
         for (record, revision) in groups {
             group::add(&mut cx, now, record, revision);
         }

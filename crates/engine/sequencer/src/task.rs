@@ -106,7 +106,7 @@ pub struct Read {
     pub found: Option<Found>,
     /// The leases that prove the answer were held (R4).
     pub leased: bool,
-    /// Of a compare-and-write: what is expected, and what is written then.
+    /// Of a compare-and-write: what is expected, and what is written then; of a write that is made whole: that.
     pub compare: Slice,
 }
 
@@ -118,7 +118,12 @@ impl Read {
 
     /// What the blocks hold is asked for.
     pub fn is_about_data(&self) -> bool {
-        matches!(self.op, Op::Read { .. } | Op::CompareAndWrite { .. })
+        matches!(self.op, Op::Read { .. } | Op::CompareAndWrite { .. } | Op::Write { .. })
+    }
+
+    /// A write follows, to which what the blocks hold matters: a compare-and-write, or one that is made whole (S15).
+    pub fn writes(&self) -> bool {
+        matches!(self.op, Op::CompareAndWrite { .. } | Op::Write { .. })
     }
 
     /// What was changed since a snapshot is asked for.

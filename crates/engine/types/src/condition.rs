@@ -66,6 +66,8 @@ pub enum Failing {
     Reads,
     /// Opening the volume.
     Opening,
+    /// Opening it, for want of its keys: only of volumes that are encrypted, which no program has that does not know this.
+    Locked,
 }
 
 /// `/amita/alerts/failing/CHANNEL`: a channel of alerts that does not take what it is told. Whoever tells writes it, and it is there while

@@ -14,7 +14,8 @@ pub enum Op {
         /// How many.
         length: u32,
     },
-    /// Writes the payload: any range of 1 to `MAX_IO_BYTES` bytes. Durable when it is done.
+    /// Writes the payload: any range of 1 to `MAX_IO_BYTES` bytes; of an encrypted volume one that touches at most `MAX_IO_BLOCKS` blocks. Durable when
+    /// it is done.
     Write {
         /// The first byte.
         offset: u64,

@@ -16,6 +16,8 @@ mod copying;
 mod flatten;
 mod holders;
 mod iscsi;
+mod keys;
+mod limits;
 mod lineage;
 mod paused;
 mod policy;
@@ -37,6 +39,11 @@ pub use iscsi::{
     iscsi_gateway_key, iscsi_gateways_prefix, iscsi_initiator_key, iscsi_initiators_prefix, iscsi_target_key,
     iscsi_targets_prefix, naa, naa_text,
 };
+pub use keys::{
+    BadRing, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, all_secrets_prefix, secret_key,
+    secrets_prefix, wrapping_key,
+};
+pub use limits::{LIMITS_SINCE, Limit, Limits, Measures, Peak};
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,
     SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,
@@ -58,7 +65,7 @@ pub use trash::{
 /// The prefix of every key.
 pub const PREFIX: &str = "/amita/";
 /// The newest version of the metadata's records that this build knows: it serves no cluster of a later one.
-pub const METADATA_VERSION: u32 = SNAPSHOTS_SINCE;
+pub const METADATA_VERSION: u32 = LIMITS_SINCE;
 /// The version of a new cluster: what its first node knows. That of an older one is raised by the operator, when all programs know
 /// it.
 pub const NEW_CLUSTER_VERSION: u32 = METADATA_VERSION;
@@ -328,6 +335,12 @@ pub struct Volume {
     /// What it was before it was reverted, the newest first: these records stand under hidden names, and their snapshots are the volume's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<VolumeId>,
+    /// The keys that its blocks are encrypted with, from its first write on; none: they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<KeyRing>,
+    /// What its hosts may do, all together; none: as much as there is. In clusters of version [`LIMITS_SINCE`] alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Box<Limits>>,
 }
 
 impl Volume {

@@ -192,6 +192,8 @@ pub struct ReadRequest {
     pub range: BlockRange,
     /// A store whose chunk is older refuses (R8).
     pub least: Version,
+    /// The answer is to say which version each block has (S15): only owners of encrypted volumes ask.
+    pub versions: bool,
 }
 
 /// List the entries whose version is above `since`, in order of their block, from block `from` on. For a
@@ -616,6 +618,17 @@ pub struct DataAnswer {
     pub version: Version,
     /// CRC-32C of each block; empty with an empty payload.
     pub sums: Sums,
+    /// The versions of the blocks' entries, where the request asks for them; else, and with an empty payload, none.
+    pub runs: Box<[Run]>,
+}
+
+/// Blocks beside one another that one write has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How many.
+    pub blocks: u16,
+    /// The version of their entries. [`Version::NONE`]: they have no data, whether they were cleared or never written.
+    pub version: Version,
 }
 
 /// Entries of the chunk.

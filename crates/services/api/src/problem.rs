@@ -219,6 +219,7 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::PoolInUse { .. }
         | AdminError::StillNeeded { .. } => Code::InUse,
         AdminError::BeingClosed { .. }
+        | AdminError::NoKeys { .. }
         | AdminError::Unreadable { .. }
         | AdminError::ReadOnlyExport { .. }
         | AdminError::Copying { .. }

@@ -6,6 +6,7 @@ mod audit;
 mod certificates;
 mod cluster;
 mod commands;
+mod copies;
 mod counters;
 mod data;
 mod events;
@@ -19,6 +20,7 @@ mod inspect;
 mod iscsi_attachments;
 mod iscsi_sessions;
 mod jobs;
+mod limits;
 mod links;
 mod nodes;
 mod notify;
@@ -63,7 +65,9 @@ pub fn all() -> OpenApiRouter<Api> {
         sets::routes(),
         policies::routes(),
         work::routes(),
+        copies::routes(),
         jobs::routes(),
+        limits::routes(),
         reservations::routes(),
         attachments::routes(),
         iscsi_attachments::routes(),

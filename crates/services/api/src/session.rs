@@ -12,7 +12,7 @@ use crate::watch::{Hub, Moment};
 use crate::who::Known;
 use amita_audit::{Allowances, Limit};
 use amita_control::access::{Action, Caller, Session};
-use amita_control::admin::{self, AdminError};
+use amita_control::admin::{self, AdminError, DataKeys};
 use amita_metadata::{Call, Client, Error, Reply, Transact};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -74,6 +74,7 @@ pub struct Api {
     page: Option<Page>,
     observed: Option<Arc<Observed>>,
     seal_key: Option<Arc<PathBuf>>,
+    data_keys: Option<Arc<dyn DataKeys + Send + Sync>>,
     commands: Option<Arc<dyn Commands>>,
     data: Option<Arc<dyn DataPath>>,
 }
@@ -130,6 +131,7 @@ impl Api {
             page: None,
             observed: None,
             seal_key: None,
+            data_keys: None,
             commands: None,
             data: None,
         }
@@ -223,6 +225,16 @@ impl Api {
 
     pub(crate) fn seal_key(&self) -> Option<Arc<PathBuf>> {
         self.seal_key.clone()
+    }
+
+    /// With what makes the data keys of encrypted volumes.
+    #[must_use]
+    pub fn with_data_keys(self, data_keys: Option<Arc<dyn DataKeys + Send + Sync>>) -> Api {
+        Api { data_keys, ..self }
+    }
+
+    pub(crate) fn data_keys(&self) -> Option<Arc<dyn DataKeys + Send + Sync>> {
+        self.data_keys.clone()
     }
 
     /// With what the node that serves it knows of itself.

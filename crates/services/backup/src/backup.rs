@@ -64,6 +64,8 @@ pub struct Volume {
     pub identity: Identity,
     /// Its size: a multiple of 4096, at most 1 PiB.
     pub bytes: u64,
+    /// It is encrypted at rest where it is read.
+    pub encrypted: bool,
     /// The snapshot that is read: the volume's generation, and the snapshot's number.
     pub snapshot: (u64, u64),
     /// The point whose volume of the same identity the changes are counted from; without one they are counted from zeros.
@@ -155,6 +157,7 @@ impl Session<'_> {
         Ok(VolumePoint {
             identity: volume.identity.clone(),
             bytes: volume.bytes,
+            encrypted: volume.encrypted,
             snapshot: volume.snapshot,
             parent: volume.parent,
             branches: growing.branches,

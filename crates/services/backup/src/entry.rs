@@ -34,6 +34,8 @@ pub struct VolumePoint {
     pub bytes: u64,
     /// The snapshot that was read: the volume's generation, and the snapshot's number.
     pub snapshot: (u64, u64),
+    /// It was encrypted at rest in its cluster: what is restored is to be, too.
+    pub encrypted: bool,
     /// The point that changes were counted from. Nothing is read from it: it may be gone.
     pub parent: Option<u64>,
     /// One for each 64 GiB; `None` is zeros.
@@ -98,6 +100,11 @@ pub struct Packs {
     pub(crate) packs: Vec<(u32, Pack)>,
 }
 
+/// What a volume was, in those bits of its size that a multiple of 4096 does not have.
+const FACTS: u64 = crate::piece::BLOCK_BYTES as u64 - 1;
+/// It was encrypted at rest.
+const ENCRYPTED: u64 = 1;
+
 const BEGIN: u8 = 1;
 const PACKS: u8 = 2;
 const POINT: u8 = 3;
@@ -129,7 +136,7 @@ impl Point {
             writer.fixed(&volume.identity.cluster);
             writer.fixed(&volume.identity.volume);
             writer.bytes(volume.identity.name.as_bytes());
-            writer.number(volume.bytes);
+            writer.number(volume.bytes | if volume.encrypted { ENCRYPTED } else { 0 });
             writer.number(volume.snapshot.0);
             writer.number(volume.snapshot.1);
             // Points have numbers from 1 on.
@@ -163,9 +170,12 @@ impl VolumePoint {
             volume: cursor.array()?,
             name: cursor.text(MAX_NAME_BYTES)?,
         };
-        let bytes = cursor.number()?;
-        if bytes > MAX_VOLUME_BYTES || !bytes.is_multiple_of(crate::piece::BLOCK_BYTES as u64) {
-            return Err(Malformed("a volume has a size that cannot be"));
+        let told = cursor.number()?;
+        let (bytes, facts) = (told & !FACTS, told & FACTS);
+        if bytes > MAX_VOLUME_BYTES || facts & !ENCRYPTED != 0 {
+            return Err(Malformed(
+                "a volume has a size that cannot be, or is what only a later version knows",
+            ));
         }
         let snapshot = (cursor.number()?, cursor.number()?);
         let parent = Some(cursor.number()?).filter(|point| *point != 0);
@@ -180,6 +190,7 @@ impl VolumePoint {
         Ok(VolumePoint {
             identity,
             bytes,
+            encrypted: facts & ENCRYPTED != 0,
             snapshot,
             parent,
             branches,

@@ -140,6 +140,7 @@ pub(crate) fn volume(number: u8, image: &Image, parent: Option<u64>) -> Volume {
     Volume {
         identity: identity(number),
         bytes: image.bytes,
+        encrypted: false,
         snapshot: (3, parent.unwrap_or(0) + 1),
         parent,
         compares: false,

@@ -38,6 +38,7 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("copies-below", "AmitaCopiesBelow"),
     ("copies-waiting", "AmitaCopiesWaiting"),
     ("opening-fails", "AmitaVolumeErrors"),
+    ("volume-locked", "AmitaVolumeErrors"),
     ("writes-fail", "AmitaVolumeErrors"),
     ("reads-fail", "AmitaVolumeErrors"),
     ("pool-full", "AmitaPoolFull"),
@@ -121,7 +122,7 @@ fn about(fact: &Fact, status: &Status) -> About {
     let mut object = first.to_owned();
     match fact.name {
         "metadata-older" | "node-unprotected" => "cluster".clone_into(&mut object),
-        "opening-fails" | "writes-fail" | "reads-fail" => {
+        "opening-fails" | "volume-locked" | "writes-fail" | "reads-fail" => {
             label("volume", first);
             let found = status.volumes.iter().find(|found| found.volume.name == first);
             if let Some(found) = found {

@@ -98,6 +98,11 @@ struct Root {
     base: BTreeMap<u64, Vec<Stamp>>,
 }
 
+/// Is it what a guest has written?
+pub(super) fn is_plain(block: &[u8]) -> bool {
+    block[..8] == MARK.to_le_bytes()
+}
+
 /// The number of what was cleared: no write has it.
 const CLEARED: u64 = 0;
 
@@ -251,7 +256,8 @@ impl Cluster {
         let name = format!("clone-{}", self.clones.made);
         let desk = Desk::new(&mut self.metadata, now);
         let about = About::of(VolumeId(0));
-        let made = admin::clone_volume(&desk, volume, snapshot, &name, &about)
+        let keys = self.setup.sealed.as_ref().map(|sealed| sealed as &dyn admin::DataKeys);
+        let made = admin::clone_volume_with(&desk, keys, (volume, snapshot), &name, &about)
             .map_err(|why| format!("{volume}@{snapshot} cannot be cloned: {why}"))?;
         if self.setup.plants.forget_pins {
             self.forget_pin(now, &made);

@@ -392,6 +392,7 @@ impl Liar {
                 chunk,
                 range,
                 least: Version::NONE,
+                versions: false,
             }),
         }
     }

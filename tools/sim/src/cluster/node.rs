@@ -7,6 +7,7 @@ use super::wires::{Firewall, Wires, core_place, second};
 use crate::faults::Member;
 use crate::handshakes::StandIn;
 use crate::random::Random;
+use amita_crypt::Keys;
 use amita_fabric::secure::Security;
 use amita_frontend::{FrontId, StorageService, Who};
 use amita_iscsi::IscsiFront;
@@ -227,6 +228,7 @@ impl Node {
         let beside = self.has_second.then(|| second_address(world, self.member));
         for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
             let mut service = Core::new(self.config(setup, core, &driver), mail);
+            service.plant_in_leases(setup.plants.qos);
             if core == 0 {
                 service
                     .listen_fabric(&mut driver, address)
@@ -296,6 +298,7 @@ impl Node {
         let opener = amita_sequencer::OpenerConfig {
             release_timeout: settings.release_timeout,
             owner_patience: settings.owner_patience,
+            keys: setup.sealed.clone().map(|sealed| Arc::new(sealed) as Arc<dyn Keys>),
             faults: setup.plants.volume,
             ..amita_sequencer::OpenerConfig::new(node_id(self.member), "")
         };
@@ -306,9 +309,14 @@ impl Node {
         });
         fabric.faults = setup.plants.fabric;
         #[cfg(feature = "planted")]
-        if setup.plan.lies(self.member) {
-            let imposter = self.imposter.clone();
-            let tongue = amita_fabric::Tongue::new(move |message, payload| imposter.speak(message, payload));
+        if setup.plan.lies(self.member) || setup.sealed.is_some() {
+            let (imposter, sealed) = (self.imposter.clone(), setup.sealed.clone());
+            let tongue = amita_fabric::Tongue::new(move |message, payload| {
+                imposter.speak(message, payload);
+                if let Some(sealed) = &sealed {
+                    sealed.look(message, payload);
+                }
+            });
             fabric.tongue = Some(tongue);
         }
         CoreConfig {
@@ -318,6 +326,8 @@ impl Node {
             stores: setup.stores,
             links_per_peer: setup.links_per_peer,
             dials_others: true,
+            // As clusters with encrypted volumes have them; what is held against keys here is what goes to stores.
+            secret_links: true,
             refused_for: setup.refused_for,
             stale_after: std::time::Duration::from_secs(1),
             nvme: amita_nvme::Config {

@@ -32,6 +32,10 @@ pub enum Chore {
     Unsnapshot(u64),
     /// A volume is made smaller, and larger again after a while.
     Shrink(u64),
+    /// A volume is limited, or limited otherwise.
+    Limit(u64),
+    /// It is limited no more.
+    Unlimit(u64),
 }
 
 /// What is to be done in a run: when so many operations have been asked for.
@@ -90,6 +94,22 @@ impl Chores {
 }
 
 impl Chores {
+    /// Volumes are limited at the beginning, and otherwise later.
+    pub fn add_limits(&mut self, random: &mut Random, volumes: u64, operations: u32) {
+        for volume in 0..volumes {
+            self.steps.push((0, Chore::Limit(volume)));
+            for _ in 0..random.below(3) {
+                let at = random.below(u64::from(operations)) as u32;
+                let chore = match random.percent(80) {
+                    true => Chore::Limit(volume),
+                    false => Chore::Unlimit(volume),
+                };
+                self.steps.push((at, chore));
+            }
+        }
+        self.steps.sort_by_key(|(at, _)| *at);
+    }
+
     /// Volumes are made smaller, in half of the runs in which their hosts can let go of them and they do not grow by themselves.
     pub fn add_shrinks(&mut self, random: &mut Random, volumes: u64, operations: u32) {
         if self.first_blocks.is_none() && random.percent(50) {
@@ -143,6 +163,8 @@ impl Cluster {
     fn do_chore(&mut self, now: Time, chore: Chore) {
         self.tell(|| format!("the operator: {chore:?}"));
         match chore {
+            Chore::Limit(volume) => return self.limit(now, volume),
+            Chore::Unlimit(volume) => return self.unlimit(now, volume),
             Chore::Snapshot(volume) => return self.wish_snapshot(now, volume),
             Chore::SnapshotSet => return self.wish_set(now),
             Chore::Unsnapshot(turn) => return self.delete_snapshot(now, turn),
@@ -156,7 +178,12 @@ impl Cluster {
         }
         let desk = Desk::new(&mut self.metadata, now);
         match chore {
-            Chore::Snapshot(_) | Chore::SnapshotSet | Chore::Unsnapshot(_) | Chore::Shrink(_) => {}
+            Chore::Snapshot(_)
+            | Chore::SnapshotSet
+            | Chore::Unsnapshot(_)
+            | Chore::Shrink(_)
+            | Chore::Limit(_)
+            | Chore::Unlimit(_) => {}
             Chore::Scrub(volume) => {
                 // One that was never opened has nothing to look at.
                 let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));

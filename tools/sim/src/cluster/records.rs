@@ -40,7 +40,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         map::cluster_key(),
         json(&map::Cluster {
             id: node::CLUSTER,
-            version: map::SNAPSHOTS_SINCE,
+            version: map::METADATA_VERSION,
         }),
     );
     let mut candidates = Vec::new();
@@ -165,6 +165,8 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: setup.sealed.as_ref().map(|sealed| sealed.ring(volume_id(number))),
+            limits: None,
         };
         put(map::volume_key(&volume.name), json(&volume));
     }

@@ -4,6 +4,7 @@ use super::clones::Cloning;
 use super::deletion::Passers;
 use super::networks::Measured;
 use super::operator::Chores;
+use super::sealed::Sealed;
 use super::settings::Settings;
 use crate::faults::{Fault, Limits, Member, Plan, Step};
 use crate::random::Random;
@@ -36,6 +37,8 @@ pub struct Plants {
     pub trust_clocks: bool,
     /// Of the connections.
     pub fabric: amita_fabric::Faults,
+    /// Of what is lent of limits.
+    pub qos: amita_qos::Faults,
     /// S9: a clone does not hold the snapshot that it was made from.
     pub forget_pins: bool,
     /// S13: a clone lets go of its parents when its chunks are not made.
@@ -44,6 +47,8 @@ pub struct Plants {
     pub count_without_parents: bool,
     /// S8: a volume is made smaller without what lies behind its new end having been cleared.
     pub shrink_uncleared: bool,
+    /// S14: keys that are not as they should be.
+    pub keys: super::sealed::Careless,
     /// S13: a volume is reverted before its stores have adopted the generation of who reverts it.
     pub revert_unadopted: bool,
 }
@@ -211,6 +216,13 @@ const WIDE_ONE_IN: u64 = 60;
 const MULTIBUS: u64 = 75;
 const COPIES: u64 = 76;
 const INITIATORS: u64 = 73;
+/// And of limits: two.
+const LIMITS: u64 = 80;
+
+/// One run of so many has encrypted volumes.
+const SEALED_ONE_IN: u64 = 6;
+/// The stream of chance of that. By it none of the seeds has any that are known to take rare paths, or to find a mutant: these are what they were.
+const SEALED: u64 = 778;
 
 /// In one run of so many a node lies.
 const LIAR_ONE_IN: u64 = 8;
@@ -357,10 +369,14 @@ pub struct Setup {
     pub cloning: Cloning,
     /// Is there a node that lies?
     pub liar: bool,
+    /// All volumes are encrypted, and these are their keys.
+    pub sealed: Option<Sealed>,
     /// Which rules are switched off.
     pub plants: Plants,
     /// What an operator does meanwhile.
     pub chores: Chores,
+    /// Volumes are limited, and their limits change.
+    pub limited: bool,
 }
 
 impl Setup {
@@ -398,6 +414,24 @@ impl Setup {
             33 => Setup::measuring(seed),
             _ => Setup::draw_roomy(seed),
         }
+    }
+
+    /// Volumes are limited to less than their hosts want, and the limits change. Everything else is as it is drawn.
+    #[must_use]
+    pub fn limited(seed: u64) -> Setup {
+        let mut setup = Setup::draw_roomy(seed);
+        let mut random = Random::new(seed).fork(LIMITS);
+        setup.limited = true;
+        let profile = &mut setup.profile;
+        profile.operations = profile.operations.max(300);
+        profile.pause_ns = *random.pick(&[10_000, 100_000, 2_000_000]);
+        profile.depth = *random.pick(&[2, 4, 8]);
+        setup.work = WORK;
+        let mut limits = Random::new(seed).fork(LIMITS + 1);
+        setup
+            .chores
+            .add_limits(&mut limits, setup.volumes, setup.profile.operations);
+        setup
     }
 
     /// Disks that are smaller than the volume.
@@ -634,8 +668,10 @@ impl Setup {
             passers,
             cloning,
             liar: Random::new(seed).fork(42).below(LIAR_ONE_IN) == 0,
+            sealed: (Random::new(seed).fork(SEALED).below(SEALED_ONE_IN) == 0).then(|| Sealed::new(seed)),
             plants: Plants::default(),
             chores,
+            limited: false,
         };
         setup.settings.confirm_reads = confirm_reads;
         // Apart from the rest of the plan.
@@ -702,8 +738,10 @@ impl Setup {
             passers: Passers::default(),
             cloning: Cloning::default(),
             liar: false,
+            sealed: None,
             plants: Plants::default(),
             chores: Chores::default(),
+            limited: false,
         }
     }
 }

@@ -26,6 +26,23 @@ const fn cluster(name: &'static str, rule: &'static str, plant: fn(&mut Plants),
     }
 }
 
+const fn limits(name: &'static str, rule: &'static str, plant: fn(&mut Plants), known: &'static [u64]) -> Mutant {
+    Mutant {
+        name,
+        rule,
+        simulation: Simulation::Limits,
+        plant,
+        known,
+    }
+}
+
+/// Switches a rule of the leases off.
+macro_rules! of_leases {
+    ($plant:ident) => {
+        plant!(plants => plants.qos = plants.qos.with(amita_qos::Fault::$plant))
+    };
+}
+
 /// Switches a rule of the stores off.
 macro_rules! of_store {
     ($plant:ident) => {
@@ -169,6 +186,14 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("no-pulse", "R9", of_gateway!(NoPulse), &[]),
         cluster("any-age", "R9", of_gateway!(AnyAge), &[]),
         cluster("any-generation", "R9", of_gateway!(AnyGeneration), &[]),
+        // Two rules of limits have none here. That a successor begins empty: until it lends half of its room waits for the long leases of its
+        // predecessor, and where the other half is full the bucket of what passes has leaked as much meanwhile, but where owners follow one another
+        // within some ten milliseconds. That other limits begin with nothing given: all hosts want more than they get, and it is spent when every core
+        // has heard of the limits and what passes is counted. The crate's own tests find both (`lease/tests/sim.rs`, `bucket/tests.rs`).
+        limits("hold-for-gone-hosts", "S16", of_gateway!(HoldForGoneHosts), &[1]),
+        limits("overtake-at-gate", "S16", of_gateway!(OvertakeAtGate), &[1]),
+        limits("lent-takes-no-room", "077", of_leases!(LentTakesNoRoom), &[3]),
+        limits("spend-lapsed", "077", of_leases!(SpendLapsed), &[24]),
         cluster("keep-for-gone-hosts", "R9", of_gateway!(KeepForGoneHosts), &[]),
         cluster("repeat-compare", "R9", of_gateway!(RepeatCompare), &[]),
         cluster("carry-out-again", "R9", of_gateway!(CarryOutAgain), &[]),
@@ -289,6 +314,22 @@ fn of_clusters() -> Vec<Mutant> {
             of_volume!(AcknowledgeByMajority),
             &[15],
         ),
+        cluster("seal-again", "S14", of_volume!(SealAgain), &[]),
+        cluster("mend-under-own", "S14", of_volume!(MendUnderOwn), &[]),
+        cluster(
+            "shared-key",
+            "S14",
+            plant!(plants => plants.keys.shared_key = true),
+            &[],
+        ),
+        cluster(
+            "present-key",
+            "S14",
+            plant!(plants => plants.keys.present_key = true),
+            &[],
+        ),
+        cluster("merge-ciphertext", "S15", of_volume!(MergeCiphertext), &[]),
+        cluster("decrypt-holes", "S15", of_volume!(DecryptHoles), &[]),
         cluster("whole-lease", "R4", of_volume!(WholeLease), &[]),
         cluster(
             "clock-stands-still",

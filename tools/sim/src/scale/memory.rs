@@ -81,6 +81,7 @@ pub fn measure(machine: &Machine) -> Sizes {
     let opened = Opened {
         reservation: None,
         given_back: None,
+        keys: None,
         volume: map::Volume {
             id: VolumeId(1),
             name: "volume".to_owned(),
@@ -91,6 +92,8 @@ pub fn measure(machine: &Machine) -> Sizes {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: pool(machine),

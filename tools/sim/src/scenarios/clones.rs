@@ -9,7 +9,7 @@ use crate::random::Random;
 use std::time::Duration;
 
 /// A small volume of several chunks, of which snapshots are taken and cloned.
-fn cloned(seed: u64, random: &mut Random) -> Setup {
+pub(super) fn cloned(seed: u64, random: &mut Random) -> Setup {
     let mut setup = hot(seed);
     setup.cores = vec![2; setup.nodes];
     (setup.chunk_bytes, setup.groups) = (16 << 10, 4);
@@ -127,7 +127,7 @@ fn reverted(seed: u64) -> Setup {
 }
 
 /// Nodes go and come back, one after the other, so that who came back is soon asked alone.
-fn members_return(seed: u64) -> Setup {
+pub(super) fn members_return(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = cloned(seed, &mut random);
     setup.silent_for = Duration::from_millis(60);

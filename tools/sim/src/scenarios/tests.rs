@@ -137,3 +137,22 @@ fn the_known_seeds_are_of_scenarios_that_are_there() {
         assert!(*seed < scenario.seeds, "{name}: its own seeds end before {seed}");
     }
 }
+
+/// Payloads of encrypted volumes are looked at, and their clones are read.
+#[test]
+fn encrypted_volumes_are_looked_at() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("a clone has a key of its own"))
+        .expect("it is listed");
+    let seeds = 4;
+    let verdict = scenario.judge(seeds, seeds, 2);
+    assert!(verdict.with_rule.failures.is_empty(), "{verdict:#?}");
+    let coverage = verdict.with_rule.coverage;
+    assert!(coverage.count("clone.read_inherited") > 0, "{coverage}");
+    // Whoever looks at what leaves a node is not part of a build that serves.
+    if cfg!(feature = "planted") {
+        assert!(coverage.count("sealed.payloads") > 100 * seeds, "{coverage}");
+    }
+}

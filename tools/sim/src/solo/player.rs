@@ -334,6 +334,7 @@ impl Player {
                     chunk: ChunkIndex(chunk),
                     range,
                     least: Version::NONE,
+                    versions: false,
                 }),
             };
             self.ask(service, Asked::OldFence, body, Slice::default());
@@ -404,6 +405,7 @@ impl Player {
             chunk: ChunkIndex(chunk),
             range,
             least: line.version_at(least),
+            versions: false,
         });
         self.ask(
             service,

@@ -56,6 +56,8 @@ function TargetField({ targets, onName }: { targets: readonly Target[]; onName: 
 export function AttachIscsi({ volume, present, onClose }: Props) {
   const { t } = useSpeech();
   const own = ownSubsystem(volume.name);
+  // As where nobody says it: an encrypted volume reads around each write that is not of whole blocks.
+  const usual = volume.encrypted ? "4096" : "512";
   const [name, setName] = useState(present?.target ?? own);
   const initiators = useList("/api/v1/initiators");
   const targets = useList("/api/v1/targets");
@@ -88,7 +90,7 @@ export function AttachIscsi({ volume, present, onClose }: Props) {
       command: amitaCommand(
         ...["volume", "attach", volume.name, "--iscsi", initiator],
         ...(present !== undefined || target === own ? [] : ["--target", target]),
-        ...(present !== undefined || block === "512" ? [] : ["--block-size", block]),
+        ...(present !== undefined || block === usual ? [] : ["--block-size", block]),
       ),
     };
   };
@@ -97,7 +99,7 @@ export function AttachIscsi({ volume, present, onClose }: Props) {
       title={t("attach.iscsi.title", { name: volume.name })}
       verb={t("attach.iscsi.attach")}
       about={present === undefined ? t("attach.iscsi.about") : t("attach.iscsi.about.another", { lun: present.lun })}
-      initial={{ initiator: "", target: own, block: "512" } as Values}
+      initial={{ initiator: "", target: own, block: usual } as Values}
       fields={
         <>
           <InitiatorField name="initiator" known={initiators.items.map((one) => one.name)} />

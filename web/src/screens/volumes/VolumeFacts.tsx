@@ -1,4 +1,5 @@
 import { Labels } from "../../components/Labels";
+import { Mark } from "../../components/Mark";
 import { Name } from "../../components/Name";
 import { Pairs } from "../../components/Pairs";
 import { useSpeech } from "../../i18n";
@@ -28,6 +29,17 @@ function work(volume: Volume, t: Translate): string {
   return doing.length === 0 ? t("none") : doing.join(", ");
 }
 
+/** Whether it is encrypted, and why it cannot be opened for want of its keys. */
+function Encryption({ volume: { encrypted, locked } }: { volume: Volume }) {
+  const { t } = useSpeech();
+  if (locked == null) return <>{encrypted ? t("yes") : t("no")}</>;
+  return (
+    <>
+      <Mark tone="bad">{t("volume.locked")}</Mark> <Name text={locked} whole />
+    </>
+  );
+}
+
 export function VolumeFacts({ volume }: { volume: Volume }) {
   const { t, locale } = useSpeech();
   const { pool, owner, parent, created_at } = volume;
@@ -41,6 +53,7 @@ export function VolumeFacts({ volume }: { volume: Volume }) {
           [t("volume.owner"), owner == null ? t("volume.unused") : <Name text={owner} />],
           [t("volume.protected"), volume.protected ? t("yes") : t("no")],
           [t("volume.exported"), volume.exported ? t("yes") : t("no")],
+          [t("volume.encrypted"), <Encryption volume={volume} />],
           [t("volume.work"), work(volume, t)],
           [t("volume.parent"), parent == null ? t("none") : <ParentLink parent={parent} />],
           [t("volume.clones"), volume.clones],

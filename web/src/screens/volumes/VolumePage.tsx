@@ -7,6 +7,7 @@ import { useSpeech } from "../../i18n";
 import { placeHref, replaceQuery, usePlace } from "../../lib/router";
 import { AttachTab } from "./AttachTab";
 import { GrowVolume, LabelVolume, ProtectVolume, RenameVolume } from "./changes";
+import { CopyVolume } from "./CopyVolume";
 import { DeleteVolume } from "./DeleteVolume";
 import { SnapshotTree } from "./SnapshotTree";
 import { VolumeFacts } from "./VolumeFacts";
@@ -20,6 +21,11 @@ function Actions({ volume, etag }: { volume: Volume; etag: string | undefined })
   return (
     <>
       <Act may="volume.resize" label={t("volume.grow")} dialog={(close) => <GrowVolume {...given} onClose={close} />} />
+      <Act
+        may="volume.copy"
+        label={t("copy.copy")}
+        dialog={(close) => <CopyVolume volume={volume} onClose={close} />}
+      />
       <Act
         may="volume.rename"
         label={t("volume.rename")}

@@ -10,6 +10,7 @@ import { Pairs } from "../../components/Pairs";
 import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { formatCount, formatTime } from "../../lib/format";
+import { VolumeLimits } from "./limits";
 import type { Volume } from "./VolumeList";
 import { CancelFlatten, ClearReservation, FlattenVolume, MoveOwner, ScrubVolume } from "./work";
 
@@ -181,6 +182,7 @@ export function WorkTab({ volume }: { volume: Volume }) {
   return (
     <>
       <Owner volume={volume} />
+      <VolumeLimits volume={volume} />
       <Flatten volume={volume} />
       <Scrub volume={volume} />
     </>

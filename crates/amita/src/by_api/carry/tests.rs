@@ -379,6 +379,7 @@ fn a_channel_is_made_with_the_secret_that_was_sent() {
     // A node without a sealing key makes none.
     let bare = Carrier {
         seal_key: None,
+        volume_keys: None,
         ..world.carrier.clone()
     };
     let line = CommandLine {

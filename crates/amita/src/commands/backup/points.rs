@@ -113,6 +113,8 @@ struct ListedVolume<'a> {
     cluster: String,
     uuid: String,
     size_bytes: u64,
+    /// It was encrypted at rest, and is where it is restored.
+    encrypted: bool,
     /// The point that its changes were counted from; nothing is read from it.
     parent: Option<u64>,
 }
@@ -132,6 +134,7 @@ fn listed(number: u64, point: &Point) -> Listed<'_> {
                 cluster: uuid(volume(found).0),
                 uuid: uuid(volume(found).1),
                 size_bytes: found.bytes,
+                encrypted: found.encrypted,
                 parent: found.parent,
             })
             .collect(),
@@ -218,12 +221,13 @@ pub fn show(arguments: &ShowArguments, plain: bool) -> Result<()> {
 }
 
 fn text(shown: &Shown<'_>, point: &Point) -> String {
-    let mut table = Table::new(&["volume", "size", "data", "counted from", "uuid"]);
+    let mut table = Table::new(&["volume", "size", "data", "encrypted", "counted from", "uuid"]);
     for (volume, data_bytes) in shown.point.volumes.iter().zip(&shown.data_bytes) {
         table.row([
             volume.volume.to_owned(),
             size::show(volume.size_bytes),
             size::show(*data_bytes),
+            if volume.encrypted { "yes" } else { "" }.to_owned(),
             volume
                 .parent
                 .map_or_else(String::new, |parent| format!("point {parent}")),

@@ -23,7 +23,7 @@ use serde::Serialize;
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -57,11 +57,37 @@ pub struct Arguments {
     /// Write over a file that exists
     #[arg(long, conflicts_with = "to")]
     pub force: bool,
+    /// Where the volume is made now: encrypted at rest, also where it was not when it was backed up
+    #[arg(long, conflicts_with_all = ["resume", "to_file"])]
+    pub encrypted: bool,
+    /// Where the volume is made now: not encrypted at rest, also where it was when it was backed up
+    #[arg(long, conflicts_with_all = ["encrypted", "resume", "to_file"])]
+    pub plain: bool,
     #[command(flatten)]
     pub access: Access,
     /// Say what was done as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl Arguments {
+    /// Is a volume that is made now encrypted at rest? Without a word as it `was` when it was backed up.
+    fn makes_encrypted(&self, was: bool) -> bool {
+        self.encrypted || (was && !self.plain)
+    }
+
+    /// Why it cannot be encrypted, where nobody has asked for that.
+    fn or_plain(&self, why: Failure) -> Failure {
+        if self.encrypted {
+            return why;
+        }
+        let what = format!(
+            "the volume was encrypted at rest when it was backed up, and so is what is restored: {}",
+            why.what
+        );
+        let advice = format!("{} Or --plain makes a volume that is not encrypted.", why.advice);
+        Failure { what, ..why }.advice(advice.trim_start().to_owned())
+    }
 }
 
 #[derive(Serialize)]
@@ -71,6 +97,8 @@ struct Summary {
     volume: String,
     /// The new volume, or the file.
     to: String,
+    /// What was made is encrypted at rest; a file never is.
+    encrypted: bool,
     size_bytes: u64,
     /// Of those, what was written: not zeros.
     written_bytes: u64,
@@ -86,6 +114,8 @@ struct What {
     index: usize,
     name: String,
     bytes: u64,
+    /// It was encrypted at rest.
+    encrypted: bool,
     mark: Import,
 }
 
@@ -93,12 +123,12 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
     let start = Instant::now();
     let mut vault = arguments.target.open(endpoints.insecure_network())?;
     let what = find(arguments, &vault)?;
-    let (to, written_bytes, resumed_at_bytes) = match (&arguments.to_file, &arguments.to) {
+    let (to, encrypted, written_bytes, resumed_at_bytes) = match (&arguments.to_file, &arguments.to) {
         (Some(file), _) => {
             check_file(file, arguments.force)?;
             interrupt::catch();
             let written = held(&mut vault, |vault| into_file(vault, &what, file))?;
-            (file.display().to_string(), written, 0)
+            (file.display().to_string(), false, written, 0)
         }
         (None, to) => {
             let name = to.as_deref().unwrap_or_default();
@@ -108,19 +138,23 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
                 .access
                 .way_of_gateway(endpoints, &admin, "volumes are restored", why)?;
             admin.permit(Action::VolumeImport)?;
-            let (volume, import) = prepare(arguments, name, &what, &admin)?;
+            let (volume, import) = prepare(arguments, name, &what, (endpoints, &admin))?;
             interrupt::catch();
             let from = import.done_bytes;
             let written = held(&mut vault, |vault| {
                 into_volume(vault, &what, (&volume, import), &way, &admin)
             })?;
-            (name.to_owned(), written, from)
+            (name.to_owned(), volume.keys.is_some(), written, from)
         }
     };
+    if what.encrypted && !encrypted {
+        log::warn!("volume {} was encrypted at rest, and {to} is not", what.name);
+    }
     let summary = Summary {
         point: what.point,
         volume: what.name,
         to,
+        encrypted,
         size_bytes: what.bytes,
         written_bytes,
         resumed_at_bytes,
@@ -128,10 +162,14 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
     };
     print(arguments.json, &summary, || {
         format!(
-            "Volume {} as it was at point {} is in {}: {} of data in {}, {:.1} s.\n",
+            "Volume {} as it was at point {} is in {}, {}: {} of data in {}, {:.1} s.\n",
             summary.volume,
             summary.point,
             summary.to,
+            match summary.encrypted {
+                true => "encrypted at rest",
+                false => "not encrypted at rest",
+            },
             size::show(summary.written_bytes),
             size::show(summary.size_bytes),
             summary.seconds
@@ -164,6 +202,7 @@ fn find(arguments: &Arguments, vault: &Vault) -> Result<What> {
         index,
         name: volume.identity.name.clone(),
         bytes: volume.bytes,
+        encrypted: volume.encrypted,
         mark: Import {
             format: format!("backup {} point {point} volume {index}", vault.id()),
             image_bytes: volume.bytes,
@@ -249,11 +288,13 @@ impl Sink for Filling<'_> {
     }
 }
 
-/// Opens the file that is filled, as the only one who fills it: of two restores to one name each would write into the other's.
-fn alone(partial: &Path) -> Result<File> {
+/// Opens the file that is filled, as the only one who fills it: of two restores to one name each would write into the other's. Where it is made
+/// now, and is to hold in the clear what was encrypted at rest (`is_private`), nobody but its user reads it.
+fn alone(partial: &Path, is_private: bool) -> Result<File> {
     let cannot = || format!("cannot write {}", partial.display());
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
+    options.mode(if is_private { 0o600 } else { 0o666 });
     let opened = options.open(partial).context(cannot)?;
     let is_taken = match opened.try_lock() {
         Err(TryLockError::WouldBlock) => true,
@@ -278,7 +319,7 @@ fn into_file(held: &Held<'_>, what: &What, file: &Path) -> Result<u64> {
     partial.push(".amita-restore");
     let partial = PathBuf::from(partial);
     let cannot = || format!("cannot write {}", partial.display());
-    let opened = alone(&partial)?;
+    let opened = alone(&partial, what.encrypted)?;
     let fill = || {
         opened.set_len(0).context(cannot)?;
         opened.set_len(what.bytes).context(cannot)?;
@@ -310,7 +351,12 @@ fn into_file(held: &Held<'_>, what: &What, file: &Path) -> Result<u64> {
 }
 
 /// Makes the volume, or takes the one of the restore that was interrupted.
-fn prepare(arguments: &Arguments, name: &str, what: &What, admin: &Admin) -> Result<(Volume, Import)> {
+fn prepare(
+    arguments: &Arguments,
+    name: &str,
+    what: &What,
+    (endpoints, admin): (&Endpoints, &Admin),
+) -> Result<(Volume, Import)> {
     let pool = arguments.pool.as_deref().unwrap_or_default();
     let existing = admin
         .status()?
@@ -323,8 +369,19 @@ fn prepare(arguments: &Arguments, name: &str, what: &What, admin: &Admin) -> Res
                 import: Some(what.mark.clone()),
                 ..now()
             };
-            let made = admin.act(Action::VolumeImport, name, |meta| {
-                admin::make_volume(meta, name, pool, what.bytes, Some(&about))
+            let keys = match arguments.makes_encrypted(what.encrypted) {
+                true => Some(
+                    arguments
+                        .access
+                        .keys
+                        .needed(endpoints)
+                        .map_err(|why| arguments.or_plain(why))?,
+                ),
+                false => None,
+            };
+            let made = admin.act(Action::VolumeImport, name, |meta| match &keys {
+                Some(keys) => admin::make_encrypted_volume(meta, name, pool, what.bytes, Some(&about), keys),
+                None => admin::make_volume(meta, name, pool, what.bytes, Some(&about)),
             });
             Ok((made.described()?, what.mark.clone()))
         }
@@ -476,21 +533,65 @@ fn into_volume(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{self, Command};
+    use crate::commands::backup;
+    use std::ffi::OsString;
+
+    fn arguments(more: &str) -> std::result::Result<Arguments, cli::Unread> {
+        let line = format!("amita backup restore latest --repository r --key-file k --to v --pool p{more}");
+        match cli::read(line.split(' ').map(OsString::from))?.0.command {
+            Command::Backup(command) => match *command {
+                backup::Command::Restore(arguments) => Ok(arguments),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_encrypted_is_so_again_unless_somebody_says_otherwise() {
+        for (more, was, is) in [
+            ("", false, false),
+            ("", true, true),
+            (" --plain", true, false),
+            (" --plain", false, false),
+            (" --encrypted", false, true),
+            (" --encrypted", true, true),
+        ] {
+            assert_eq!(arguments(more).unwrap().makes_encrypted(was), is, "{more:?} {was}");
+        }
+        arguments(" --plain --encrypted").unwrap_err();
+        let no_keys = || Failure::new("no volume keys").advice("Pass --volume-keys FILE.");
+        let told = arguments("").unwrap().or_plain(no_keys());
+        assert!(told.what.contains("encrypted at rest when"), "{told}");
+        assert!(
+            told.advice.contains("--volume-keys") && told.advice.contains("--plain"),
+            "{told}"
+        );
+        assert_eq!(arguments(" --encrypted").unwrap().or_plain(no_keys()), no_keys());
+    }
 
     #[test]
     fn of_two_restores_to_one_file_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (partial, file) = (folder.path().join("a.amita-restore"), folder.path().join("a"));
-        let first = alone(&partial).unwrap();
+        let first = alone(&partial, false).unwrap();
         first.write_all_at(b"data", 0).unwrap();
-        let second = alone(&partial).unwrap_err();
+        let second = alone(&partial, false).unwrap_err();
         assert_eq!(second.kind, Kind::Conflict);
         std::fs::rename(&partial, &file).unwrap();
-        alone(&partial).unwrap();
+        alone(&partial, false).unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"data");
         drop(first);
         // What a killed one has left is nobody's.
         std::fs::write(&partial, "left").unwrap();
-        alone(&partial).unwrap();
+        alone(&partial, false).unwrap();
+    }
+
+    #[test]
+    fn what_was_encrypted_is_in_a_file_of_its_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = alone(&folder.path().join("a"), true).unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
     }
 }

@@ -264,6 +264,7 @@ impl Work<'_> {
             let volume = amita_backup::Volume {
                 identity: subject.identity.clone(),
                 bytes: snapshot.size_bytes,
+                encrypted: subject.volume.keys.is_some(),
                 snapshot: base::versions(snapshot),
                 parent,
                 compares,

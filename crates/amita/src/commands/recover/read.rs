@@ -1,12 +1,13 @@
 //! What stores know, from their disks and from files.
 
+use super::plain;
 use crate::commands::store::{Common, open};
 use amita_control::records::Records;
 use amita_control::recover::{Bundle, KnownGroup, KnownVolume, Source};
 use amita_store::memo;
 use amita_store::offline::{Offline, ReadAt};
 use amita_terminal::error::{Context, Failure, Kind, Result};
-use amita_types::{SnapshotId, VolumeId};
+use amita_types::{SnapshotId, VolumeId, map};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -49,6 +50,19 @@ fn store(path: &Path, memory: u64) -> Result<Held> {
 fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
     let status = offline.status();
     let copy = offline.memo().map(|copy| Records::decode(&copy.content)).transpose();
+    let copy = copy.map_err(|why| {
+        Failure::new(format!(
+            "the copy of the metadata on {} cannot be read: {why}",
+            path.display()
+        ))
+    })?;
+    // What was made after the store's own copy may be in no other one.
+    let given = copy.as_ref().and_then(|copy| {
+        let counter = copy.values.get(&map::counter_key("volumes"))?;
+        serde_json::from_slice::<u64>(counter).ok()
+    });
+    let is_late = |volume: VolumeId| volume != memo::VOLUME && volume.0 > given.unwrap_or(0);
+    let plain = plain::volumes(offline, is_late);
     let mut met: BTreeMap<VolumeId, (u64, SnapshotId)> = BTreeMap::new();
     let mut clones = BTreeSet::new();
     for look in offline.chunks() {
@@ -66,12 +80,7 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
         store: status.id,
         cluster: status.cluster,
         path: path.display().to_string(),
-        copy: copy.map_err(|why| {
-            Failure::new(format!(
-                "the copy of the metadata on {} cannot be read: {why}",
-                path.display()
-            ))
-        })?,
+        copy,
         groups: groups
             .map(|look| KnownGroup {
                 pool: look.group.pool,
@@ -87,6 +96,7 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
                 last_chunk: met.get(&look.volume).map(|(last, _)| *last),
                 number: met.get(&look.volume).map_or(SnapshotId::HEAD, |(_, number)| *number),
                 cloned: clones.contains(&look.volume),
+                plain: plain.contains(&look.volume),
             })
             .collect(),
         deleted: offline.deleted(),

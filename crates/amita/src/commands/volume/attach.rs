@@ -41,7 +41,7 @@ pub struct AttachArguments {
     #[arg(long, value_name = "NAME", conflicts_with = "iscsi")]
     pub subsystem: Option<String>,
     /// Bytes of a logical block, where the namespace or the LUN is made now: 4096, or 512 for hosts that know nothing else [default: 4096;
-    /// by iSCSI 512]
+    /// by iSCSI 512, but for an encrypted volume]
     #[arg(long, value_name = "BYTES")]
     pub block_size: Option<u32>,
     /// As JSON

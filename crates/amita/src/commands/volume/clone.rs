@@ -2,8 +2,9 @@
 
 use super::label::parse_label;
 use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin;
+use amita_control::admin::{self, DataKeys};
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::print;
@@ -20,6 +21,8 @@ pub struct Arguments {
     /// Say what it is for; once for each label
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
+    #[command(flatten)]
+    pub keys: super::key::FileArgument,
     /// Say what was made as JSON
     #[arg(long)]
     pub json: bool,
@@ -36,15 +39,18 @@ fn parse_snapshot(text: &str) -> std::result::Result<(String, String), String> {
     }
 }
 
-pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
+pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     let Arguments { name, labels, .. } = arguments;
     let (volume, snapshot) = &arguments.snapshot;
     let about = About {
         labels: labels.iter().cloned().collect(),
         ..super::now()
     };
+    // Of an encrypted volume a clone has a key of its own.
+    let keys = arguments.keys.given(endpoints);
+    let keys = keys.as_ref().map(|file| file as &dyn DataKeys);
     let made = metadata.act(Action::VolumeClone, name, |meta| {
-        admin::clone_volume(meta, volume, snapshot, name, &about)
+        admin::clone_volume_with(meta, keys, (volume, snapshot), name, &about)
     });
     let made = made.described()?;
     print(arguments.json, &made, || {

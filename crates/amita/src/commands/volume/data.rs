@@ -40,6 +40,8 @@ pub struct Access {
     /// identity's file `nodes` names, or all that live
     #[arg(long = "nodes", env = "AMITA_NODES", value_name = "HOST:PORT", value_delimiter = ',')]
     pub nodes: Vec<String>,
+    #[command(flatten)]
+    pub keys: super::key::FileArgument,
 }
 
 /// The settings of the client library, and who it is.
@@ -105,6 +107,7 @@ impl Access {
         config.owner_patience = Some(OWNER_PATIENCE);
         config.identity.clone_from(&folder);
         config.nodes.clone_from(&self.nodes);
+        config.volume_keys = self.keys.given(endpoints).map(|file| file.path().to_owned());
         let name = match &folder {
             Some(folder) => Some(Live::open(folder, Clock::system()).described()?.name()),
             None => None,

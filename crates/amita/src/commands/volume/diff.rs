@@ -121,6 +121,7 @@ fn named(arguments: &Arguments) -> Result<(&str, &str, Option<&str>)> {
 /// The snapshots, if they can be compared.
 pub(crate) fn sides(meta: &dyn Transact, volume: &str, from: &str, to: Option<&str>) -> Result<Sides> {
     let now = admin::volume(meta, volume).described()?;
+    admin::none_copies(meta, &now).described()?;
     let size_bytes = now.size_bytes;
     let all = admin::snapshots(meta, volume).described()?;
     let find = |name: &str| {

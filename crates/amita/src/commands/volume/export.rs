@@ -216,6 +216,8 @@ pub(super) fn open(way: &Way, meta: &dyn Transact, name: &str, before: &Place) -
 pub(super) fn place_of(meta: &dyn Transact, name: &str) -> Result<Place> {
     let (volume_name, snapshot_name) = admin::split(name).described()?;
     let volume = admin::volume(meta, volume_name).described()?;
+    // What is to be a copy, and is none yet, is no data of anybody's: nor are its snapshots before it is whole.
+    admin::none_copies(meta, &volume).described()?;
     let place = Place {
         cluster: admin::cluster(meta).described()?.id.to_string(),
         volume: volume.id.0,

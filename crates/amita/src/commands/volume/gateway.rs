@@ -15,6 +15,7 @@ use amita_client::Config;
 use amita_control::access::Action;
 use amita_control::admin;
 use amita_node::serve::{Level, Log, ServeConfig};
+use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind};
 use amita_types::map::Import;
 use std::cell::RefCell;
@@ -48,12 +49,18 @@ impl fmt::Debug for Gateways {
 impl Gateways {
     /// Of a node with these settings, and with the identity of that folder. None: it reaches the metadata by a password, which is its own.
     pub fn of(node: &ServeConfig, identity: Option<&Path>) -> Option<Arc<dyn DataPath>> {
+        Gateways::config(node, identity).map(|config| Arc::new(Gateways { config }) as Arc<dyn DataPath>)
+    }
+
+    /// The settings of such a gateway; none: as [`Gateways::of`].
+    pub(super) fn config(node: &ServeConfig, identity: Option<&Path>) -> Option<Config> {
         if node.metadata_user.is_some() {
             return None;
         }
         let mut config = Config::new(node.metadata.clone());
         config.identity = identity.map(Path::to_owned);
         config.links = node.protection;
+        config.volume_keys.clone_from(&node.volume_keys);
         config.insecure_network = node.insecure_network;
         // Where the node itself is reached, at a port of its own.
         config.fabric = Some(SocketAddr::new(node.fabric.ip(), 0));
@@ -64,7 +71,7 @@ impl Gateways {
         // It leaves processors to the cores that serve hosts.
         config.yields = 0;
         config.log = Some(log());
-        Some(Arc::new(Gateways { config }))
+        Some(config)
     }
 
     fn way(&self) -> Way {
@@ -124,7 +131,8 @@ impl DataPath for Gateways {
         let target = revert::target(&wish, &session.reader()).map_err(problem)?;
         // Who has opened the volume since it was read is seen by its generation.
         (wanted.check)()?;
-        let done = revert::revert(&wish, target, &self.way(), session).map_err(problem)?;
+        let keys = self.config.volume_keys.as_ref().map(KeyFile::at);
+        let done = revert::revert(&wish, target, (&self.way(), keys.as_ref()), session).map_err(problem)?;
         Ok(Reverted {
             record_id: done.id,
             id: done.stable_id,
@@ -191,6 +199,8 @@ impl DataPath for Gateways {
     ) -> Result<Imported, Problem> {
         let name = image.volume;
         let before = admin::volume(&session.reader(), name)?;
+        // Opened, it would be written anew from its beginning.
+        admin::none_copies(&session.reader(), &before)?;
         (image.check)()?;
         let from = Shared(Rc::new(RefCell::new(from)));
         let format = image.as_it_is.then_some(Format::Raw);

@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Read also the files that the image names (backing files): for images whose maker you trust
     #[arg(long)]
     pub follow: bool,
+    /// Where the volume is made now: encrypted at rest. An image does not say whether what it was made of is; without this the volume is not
+    #[arg(long, conflicts_with_all = ["force", "resume"])]
+    pub encrypted: bool,
     #[command(flatten)]
     pub access: Access,
     /// Say what was done as JSON
@@ -68,6 +71,8 @@ pub struct Arguments {
 struct Summary {
     volume: String,
     id: u64,
+    /// At rest; an image does not say whether what it was made of is.
+    encrypted: bool,
     size_bytes: u64,
     format: &'static str,
     image_bytes: u64,
@@ -90,7 +95,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         ails: None,
     };
     let way = arguments.access.way(endpoints, admin)?;
-    let target = prepare(arguments, &mark, admin)?;
+    let target = prepare(arguments, &mark, endpoints, admin)?;
     interrupt::catch();
     let lent = lend(&way, &target, admin)?;
     let from = target.import.done_bytes;
@@ -120,6 +125,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     let summary = Summary {
         volume: target.volume.name.clone(),
         id: target.volume.id.0,
+        encrypted: target.volume.keys.is_some(),
         size_bytes: target.volume.size_bytes,
         format: format.name(),
         image_bytes,
@@ -162,8 +168,12 @@ fn open(arguments: &Arguments) -> Result<(Source, Format, u64)> {
 fn tell(arguments: &Arguments, summary: &Summary) -> Result<()> {
     print(arguments.json, summary, || {
         format!(
-            "Volume {} has {}: {} of data were written in {:.1} s, all else is zeros and takes no space.\n",
+            "Volume {}, which is {}, has {}: {} of data were written in {:.1} s, all else is zeros and takes no space.\n",
             summary.volume,
+            match summary.encrypted {
+                true => "encrypted at rest",
+                false => "not encrypted at rest",
+            },
             size::show(summary.size_bytes),
             size::show(summary.written_bytes),
             summary.seconds
@@ -191,7 +201,7 @@ fn wanted_bytes(arguments: &Arguments, image_bytes: u64) -> Result<u64> {
 }
 
 /// Makes the volume, or takes the one that is there.
-fn prepare(arguments: &Arguments, mark: &Import, admin: &Admin) -> Result<Target> {
+fn prepare(arguments: &Arguments, mark: &Import, endpoints: &Endpoints, admin: &Admin) -> Result<Target> {
     let name = &arguments.name;
     let wanted = wanted_bytes(arguments, mark.image_bytes)?;
     let existing = admin
@@ -216,8 +226,13 @@ fn prepare(arguments: &Arguments, mark: &Import, admin: &Admin) -> Result<Target
             import: Some(mark.clone()),
             ..super::now()
         };
-        let made = admin.act(Action::VolumeImport, name, |meta| {
-            admin::make_volume(meta, name, pool, wanted, Some(&about))
+        let keys = match arguments.encrypted {
+            true => Some(arguments.access.keys.needed(endpoints)?),
+            false => None,
+        };
+        let made = admin.act(Action::VolumeImport, name, |meta| match &keys {
+            Some(keys) => admin::make_encrypted_volume(meta, name, pool, wanted, Some(&about), keys),
+            None => admin::make_volume(meta, name, pool, wanted, Some(&about)),
         });
         return Ok(Target {
             volume: made.described()?,

@@ -156,6 +156,8 @@ fn text(shown: &Shown) -> String {
         labels,
         protected,
         import,
+        encrypted,
+        locked,
         shrink,
         flatten,
         parent,
@@ -213,6 +215,13 @@ fn text(shown: &Shown) -> String {
         ),
         ("namespace", namespaces.join(", ")),
         ("labels", self::shown(labels)),
+        ("encrypted", if *encrypted { "yes" } else { "" }.to_owned()),
+        (
+            "locked",
+            locked
+                .as_ref()
+                .map_or_else(String::new, |why| format!("it waits for its keys: {why}")),
+        ),
         ("protected", if *protected { "yes" } else { "" }.to_owned()),
     ];
     if let Some(created_at) = created_at {

@@ -13,8 +13,9 @@ use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use amita_control::access::{Action, Session};
-use amita_control::admin::{self, AdminError, FLATTENED_FROM};
+use amita_control::admin::{self, AdminError, DataKeys, FLATTENED_FROM};
 use amita_metadata::Transact;
+use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
 use amita_terminal::{interrupt, size};
@@ -106,7 +107,8 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     };
     let target = target(&wish, &admin.reader())?;
     interrupt::catch();
-    let summary = revert(&wish, target, &way, admin.session())?;
+    let keys = arguments.access.keys.given(endpoints);
+    let summary = revert(&wish, target, (&way, keys.as_ref()), admin.session())?;
     print(arguments.json, &summary, || text(&summary))
 }
 
@@ -114,7 +116,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
 pub(super) fn revert<M: Transact>(
     wish: &Wish<'_>,
     (before, to): (Volume, Snapshot),
-    way: &Way,
+    (way, keys): (&Way, Option<&KeyFile>),
     session: &Session<M>,
 ) -> Result<Summary> {
     let start = Instant::now();
@@ -137,6 +139,7 @@ pub(super) fn revert<M: Transact>(
             session,
             to: &to,
             keep: wish.keep,
+            keys: keys.map(|file| file as &dyn DataKeys),
         };
         let owned = reverting.own(&before, &data);
         // Whoever opens it from now on raises its generation, and is seen.
@@ -233,6 +236,8 @@ struct Reverting<'a, M> {
     session: &'a Session<M>,
     to: &'a Snapshot,
     keep: bool,
+    /// What makes the key of an encrypted one for what is written from then on.
+    keys: Option<&'a dyn DataKeys>,
 }
 
 impl<M: Transact> Reverting<'_, M> {
@@ -278,6 +283,7 @@ impl<M: Transact> Reverting<'_, M> {
                 before,
                 keep: self.keep,
                 now,
+                keys: self.keys,
             };
             admin::revert_volume(meta, &revert)
         });

@@ -3,6 +3,8 @@
 //! A clone is a record. In the same transaction the snapshot's record counts one more: whoever deletes the snapshot compares that record,
 //! and whoever deletes the volume for good compares what the transaction writes beside it. So neither passes the other unseen.
 
+use super::copy::none_copies;
+use super::keys::{DataKeys, NewKey};
 use super::quota::{Wanted, charge};
 use super::snapshot::snapshot as find_snapshot;
 use super::subsystem::{put, unchanged, uses_guard};
@@ -21,9 +23,23 @@ pub const MAX_CLONES: u64 = 65_536;
 /// Makes a volume that begins as a snapshot of another one: in its pool, of the snapshot's size. No data is copied.
 ///
 /// # Errors
-/// No such volume or snapshot, a name that cannot be or is taken, labels that cannot be, too many levels, clones or volumes, more than the pool's quota has left, a cluster whose
-/// version does not know clones; the metadata is suspected, away or refuses.
+/// No such volume or snapshot, one of a volume that is to be a copy and is none yet, a name that cannot be or is taken, labels that cannot be,
+/// too many levels, clones or volumes, more than the pool's quota has left, a cluster whose version does not know clones; the metadata is suspected, away or refuses.
 pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &str, about: &About) -> Result<Volume> {
+    clone_volume_with(meta, None, (volume, snapshot), name, about)
+}
+
+/// The same; these make the key that a clone of an encrypted volume has of its own (S14).
+///
+/// # Errors
+/// As [`clone_volume`]; or the volume is encrypted, and no key can be made.
+pub fn clone_volume_with(
+    meta: &dyn Transact,
+    keys: Option<&dyn DataKeys>,
+    (volume, snapshot): (&str, &str),
+    name: &str,
+    about: &About,
+) -> Result<Volume> {
     check_name("volume", name)?;
     let bad = |why: String| AdminError::BadSetting {
         what: "volume",
@@ -52,6 +68,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             volume: data, number, ..
         } = find_snapshot(meta, volume, snapshot)?;
         let (named, named_revision) = find_volume(meta, volume)?;
+        none_copies(meta, &named)?;
         let Some((origin, origin_revision)) = data_of(meta, (&named, named_revision), data)? else {
             continue;
         };
@@ -83,8 +100,17 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
         let (last, counter_revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         has_room(meta, last)?;
         let (root, parents) = comes_from(&origin, number, generation);
+        let id = VolumeId(last + 1);
+        let own = match &origin.keys {
+            Some(ring) => {
+                let key = NewKey::make(meta, keys, (id, id), version).map_err(|why| why.of(name))?;
+                let ring = key.ring_of(ring, generation, origin.generation).map_err(bad)?;
+                Some((key, ring))
+            }
+            None => None,
+        };
         let made = Volume {
-            id: VolumeId(last + 1),
+            id,
             name: name.to_owned(),
             pool: origin.pool.clone(),
             size_bytes: record.size_bytes,
@@ -97,6 +123,8 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             },
             parents,
             former: Vec::new(),
+            keys: own.as_ref().map(|(_, ring)| ring.clone()),
+            limits: None,
         };
         map::check_parents(&made).map_err(bad)?;
         record.clones += 1;
@@ -135,6 +163,9 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
         if origin.id != named.id {
             let origin_key = map::volume_key(&origin.name);
             call.compares.push(unchanged(&origin_key, origin_revision));
+        }
+        if let Some((key, _)) = own {
+            key.into_call(&mut call);
         }
         charge(meta, &made.pool, Wanted::volume(made.size_bytes, 0))?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {

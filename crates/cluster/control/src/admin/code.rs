@@ -55,6 +55,8 @@ codes! {
     BadName "bad-name" "Use letters, digits, `.`, `_` and `-`, and none of the last two at the start.",
     /// A setting that cannot be.
     BadSetting "bad-setting" "The message says what would be right.",
+    /// What is to be encrypted has no key: nothing here makes one as the cluster's are wrapped.
+    NoKeys "no-volume-keys" "Give the cluster's file of volume keys (`--volume-keys`), or ask a node that has it; `amita volume key status` compares.",
     /// The name is taken.
     Exists "exists" "Choose another name, or use what is there.",
     /// There is none of that name.
@@ -162,6 +164,7 @@ impl AdminError {
             AdminError::NoCluster => Code::NoCluster,
             AdminError::BadName { .. } => Code::BadName,
             AdminError::BadSetting { .. } => Code::BadSetting,
+            AdminError::NoKeys { .. } => Code::NoKeys,
             AdminError::Exists { .. } => Code::Exists,
             AdminError::NoSuch { .. } => Code::NoSuch,
             AdminError::Placement { .. } => Code::Placement,

@@ -3,19 +3,20 @@
 //! What is noted is noted by who holds the copier's key alone: each such transaction compares the revision by which it was made, here
 //! called the *claim*.
 
+mod target;
+
+pub use target::{drop_point_wish, drop_points, fit_copy, take_point};
+
 use super::deletion::Fate;
-use super::snapshot::{delete_snapshot_that, is_sealed, of_chain, taken};
+use super::keys::{DataKeys, maker};
+use super::snapshot::{Find, Held, ask_copys_snapshot, compares, delete_of, is_sealed, of_chain, protect_of, taken};
 use super::subsystem::{put, unchanged};
-use super::volume::{believable, find_volume, make_volume_and, volumes};
+use super::volume::{find_kept, find_volume, make_volume_and, volumes, with_deleted};
 use super::{
-    AdminError, Left, RACES, Result, ask_own_snapshot, check_name, cluster, drop_snapshot_wish, get, may_take_snapshot,
-    protect_snapshot, snapshot, snapshot_state, split,
+    AdminError, Left, RACES, Result, check_name, cluster, get, may_take_snapshot, protect_snapshot, snapshot, split,
 };
-use crate::admin::TakingState;
 use amita_metadata::{Call, Op, Transact};
-use amita_types::map::{
-    self, About, CopyPlace, Copying, MAX_LABELS, OWN_LABELS, Paused, SNAPSHOTS_SINCE, Snapshot, SnapshotWish, Volume,
-};
+use amita_types::map::{self, About, CopyPlace, Copying, Paused, SNAPSHOTS_SINCE, Snapshot, SnapshotWish, Volume};
 use amita_types::{SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,6 +41,10 @@ pub struct CopyWish<'a> {
     pub snapshots: bool,
     /// At most so many bytes a second are read.
     pub limit_bytes_per_s: Option<u64>,
+    /// It is to be encrypted. A copy of an encrypted volume is, in any case: it holds the same.
+    pub encrypted: bool,
+    /// What makes its key.
+    pub keys: Option<&'a dyn DataKeys>,
     /// Since 1970.
     pub now: Duration,
 }
@@ -49,7 +54,7 @@ pub struct CopyWish<'a> {
 /// # Errors
 /// No such volume, snapshot or pool, a name that cannot be or is taken, a limit that cannot be, a source that became smaller between its
 /// snapshots or is no whole copy itself, more than the quotas have left, a cluster whose version does not know snapshots; the metadata is
-/// suspected, away or refuses.
+/// suspected, away or refuses; or it is to be encrypted, and no key can be made.
 pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> {
     check_name("volume", wish.name)?;
     let bad = |why: String| AdminError::BadSetting {
@@ -110,6 +115,7 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
         limit_bytes_per_s: wish.limit_bytes_per_s,
         asked_at: wish.now.as_secs(),
         cancelled: false,
+        whole: false,
         paused: None,
         ails: None,
         place,
@@ -118,7 +124,11 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
         created_at: Some(wish.now.as_secs()),
         ..About::of(VolumeId(0))
     };
-    let made = make_volume_and(meta, wish.name, wish.pool, sizes[0], Some(&about), &|volume| {
+    let keys = match wish.encrypted || source.keys.is_some() {
+        true => Some(maker(wish.keys).map_err(|why| why.of(wish.name))?),
+        false => None,
+    };
+    let made = make_volume_and(meta, wish.name, wish.pool, sizes[0], Some(&about), keys, &|volume| {
         vec![put(map::copying_key(volume.id), &copying(volume.id))]
     })?;
     Ok(copying(made.id))
@@ -142,8 +152,11 @@ pub fn copy_of(meta: &dyn Transact, volume: VolumeId) -> Result<Option<Copying>>
 }
 
 /// Fails where the volume is to be a copy, and is none yet. The record comes with the volume, so that what finds none here finds none later.
-pub(super) fn none_copies(meta: &dyn Transact, volume: &Volume) -> Result<()> {
-    match copy_of(meta, volume.id)? {
+///
+/// # Errors
+/// It is none yet; the metadata is away, or the record is not readable.
+pub fn none_copies(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    match copy_of(meta, volume.id)?.filter(|found| !found.whole) {
         None => Ok(()),
         Some(found) => Err(refused(&found)),
     }
@@ -159,7 +172,7 @@ fn refused(copying: &Copying) -> AdminError {
 
 /// A volume that is to be a copy goes only by that being taken back.
 pub(super) fn may_end(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<()> {
-    match copy_of(meta, volume.id)? {
+    match copy_of(meta, volume.id)?.filter(|found| !found.whole) {
         Some(found) if !(found.cancelled && matches!(fate, Fate::Purge { snapshots: true, .. })) => {
             Err(refused(&found))
         }
@@ -167,12 +180,13 @@ pub(super) fn may_end(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Resu
     }
 }
 
-/// Takes a copy back: `false`: there is none. Whoever is at it removes the target.
+/// Takes a copy back: `false`: there is none, or it is whole, and stays. Whoever is at it removes the target.
 ///
 /// # Errors
 /// The metadata is away or refuses.
 pub fn cancel_copy(meta: &dyn Transact, volume: VolumeId) -> Result<bool> {
-    change(meta, volume, None, &|record| record.cancelled = true).map(|found| found.is_some())
+    let changed = change(meta, volume, None, &|record| record.cancelled = !record.whole)?;
+    Ok(changed.is_some_and(|found| found.cancelled))
 }
 
 /// Has a copy stand still, or go on; `false`: there is none that can.
@@ -181,7 +195,7 @@ pub fn cancel_copy(meta: &dyn Transact, volume: VolumeId) -> Result<bool> {
 /// The metadata is away or refuses.
 pub fn pause_copy(meta: &dyn Transact, volume: VolumeId, paused: Option<&Paused>) -> Result<bool> {
     let changed = change(meta, volume, None, &|record| record.paused = paused.cloned())?;
-    Ok(changed.is_some_and(|found| !found.cancelled))
+    Ok(changed.is_some_and(|found| !found.cancelled && !found.whole))
 }
 
 /// Notes something by a claim; none: the claim is lost, or there is no such copy any more.
@@ -229,7 +243,94 @@ fn change(
     Err(AdminError::TooManyRaces { key })
 }
 
-/// The copy is made, or all of it is removed: its record goes. `false`: the claim is lost.
+/// What became of a copy whose passes are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// It is whole, and used as any volume from now on.
+    Whole,
+    /// Something of it has changed: what is next is asked anew.
+    Anew,
+    /// The claim is lost.
+    Lost,
+}
+
+/// The passes are done: the target is whole, if nobody but who made it has had it, and the record says nothing else.
+///
+/// It is said in one transaction that compares the claim, the record and the target's: so nothing that somebody has written into the target
+/// passes for the source's, and what is taken back in this moment is taken back. Where others have had the target, that is noted, and its
+/// next pass writes all of it.
+///
+/// # Errors
+/// It is of another size than what it is a copy of; the metadata is away or refuses.
+pub fn complete_copy(meta: &dyn Transact, volume: VolumeId, claim: u64) -> Result<Completion> {
+    let key = map::copying_key(volume);
+    for _ in 0..RACES {
+        let Some((mut record, revision)) = get::<Copying>(meta, &key)? else {
+            return Ok(Completion::Lost);
+        };
+        if record.whole {
+            return Ok(Completion::Whole);
+        }
+        let target_key = map::volume_key(&record.name);
+        let target = get::<Volume>(meta, &target_key)?.filter(|(found, _)| found.id == volume);
+        let (Some((target, target_revision)), Pass::Done, true) = (
+            target,
+            next_pass(meta, &record)?,
+            !record.cancelled && record.paused.is_none(),
+        ) else {
+            return Ok(Completion::Anew);
+        };
+        let is_ours = target.generation <= record.place.generation;
+        match is_ours {
+            true => {
+                is_of_its_size(meta, &record, &target)?;
+                (record.whole, record.ails) = (true, None);
+            }
+            false => (record.place.mixed, record.place.pass_bytes) = (true, 0),
+        }
+        let copier = map::copier_key(volume);
+        let call = Call {
+            compares: vec![
+                unchanged(&copier, claim),
+                unchanged(&key, revision),
+                unchanged(&target_key, target_revision),
+            ],
+            then: vec![put(key.clone(), &record)],
+            otherwise: vec![Op::Get { key: copier }],
+        };
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(if is_ours { Completion::Whole } else { Completion::Anew });
+        }
+        if reply.value(0).map(|found| found.mod_revision) != Some(claim) {
+            return Ok(Completion::Lost);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Is the target as large as what it is a copy of? Where that is gone by now, nobody can tell.
+fn is_of_its_size(meta: &dyn Transact, copying: &Copying, target: &Volume) -> Result<()> {
+    let Some(source) = copy_source(meta, copying)? else {
+        return Ok(());
+    };
+    let all = of_chain(meta, &source)?;
+    let last = all.iter().find(|found| Some(found.number) == copying.place.last);
+    match last.filter(|last| last.size_bytes != target.size_bytes) {
+        None => Ok(()),
+        Some(last) => Err(AdminError::BadSetting {
+            what: "volume",
+            name: target.name.clone(),
+            why: format!(
+                "it has {} bytes, and {}, of which it is to be a copy, has {}: take the copy back (`amita job cancel copy-{}`), and make \
+                 another one",
+                target.size_bytes, copying.of, last.size_bytes, copying.volume
+            ),
+        }),
+    }
+}
+
+/// The copy is whole, and nothing was left of what was taken for it; or all of it is removed: its record goes. `false`: the claim is lost.
 ///
 /// # Errors
 /// The metadata is away or refuses.
@@ -284,8 +385,13 @@ fn is_taken_for(copying: &Copying, found: &Snapshot) -> bool {
 /// Gets on with the snapshot that is taken for a copy: the snapshot, when it is taken, and protected. It is asked again until then.
 ///
 /// # Errors
-/// It cannot be taken, or another one has its name; the source is deleted; the metadata is away or refuses.
-pub fn take_copy_snapshot(meta: &dyn Transact, copying: &Copying, now: Duration) -> Result<Option<Snapshot>> {
+/// It cannot be taken, or another one has its name; the source is deleted; the claim is lost; the metadata is away or refuses.
+pub fn take_copy_snapshot(
+    meta: &dyn Transact,
+    copying: &Copying,
+    claim: u64,
+    now: Duration,
+) -> Result<Option<Snapshot>> {
     let source = source(meta, copying)?;
     let name = &copying.snapshot;
     if let Some(found) = taken(meta, &source, name)? {
@@ -300,20 +406,67 @@ pub fn take_copy_snapshot(meta: &dyn Transact, copying: &Copying, now: Duration)
             false => protect_snapshot(meta, &source.name, name, true).map(Some),
         };
     }
-    let standing = get::<SnapshotWish>(meta, &map::snapshot_wish_key(source.id))?;
-    match standing.filter(|(wish, _)| wish.name == *name) {
-        Some((wish, _)) => match snapshot_state(meta, &wish)? {
-            TakingState::Refused(why) => Err(AdminError::BadSetting {
+    let labels = || BTreeMap::from([(COPY_LABEL.to_owned(), copying.volume.to_string())]);
+    ask_for(meta, &source, name, &labels, &by_claim(copying, claim), now).map(|()| None)
+}
+
+/// What is done by a claim compares it.
+fn by_claim(copying: &Copying, claim: u64) -> [(String, u64); 1] {
+    [(map::copier_key(copying.volume), claim)]
+}
+
+/// A snapshot is wished, if it is not yet. Where its owner has refused it, that is told once.
+fn ask_for(
+    meta: &dyn Transact,
+    volume: &Volume,
+    name: &str,
+    labels: &dyn Fn() -> BTreeMap<String, String>,
+    held: &Held,
+    now: Duration,
+) -> Result<()> {
+    // By the volume's number: it may have another name by now.
+    let key = map::snapshot_wish_key(volume.id);
+    let of = || format!("{}@{name}", volume.name);
+    match get::<SnapshotWish>(meta, &key)?.filter(|(wish, _)| wish.name == name) {
+        Some((SnapshotWish { refused: None, .. }, _)) => Ok(()),
+        Some((SnapshotWish { refused: Some(why), .. }, revision)) => {
+            remove_held(meta, &key, revision, held)?;
+            Err(AdminError::BadSetting {
                 what: "snapshot",
-                name: format!("{}@{name}", source.name),
+                name: of(),
                 why,
-            }),
-            _ => Ok(None),
-        },
-        None => {
-            let labels = BTreeMap::from([(COPY_LABEL.to_owned(), copying.volume.to_string())]);
-            ask_own_snapshot(meta, &source.name, name, labels, now).map(|_| None)
+            })
         }
+        None => match ask_copys_snapshot(meta, &volume.name, name, labels(), now, held)? {
+            Some(_) => Ok(()),
+            None => Err(AdminError::BadSetting {
+                what: "snapshot",
+                name: of(),
+                why: "another node is at the copy by now".to_owned(),
+            }),
+        },
+    }
+}
+
+/// Removes what is of this revision, if what is `held` is so still: was it?
+fn remove_held(meta: &dyn Transact, key: &str, revision: u64, held: &Held) -> Result<bool> {
+    let mut call = Call {
+        compares: vec![unchanged(key, revision)],
+        then: vec![Op::Delete { key: key.to_owned() }],
+        otherwise: Vec::new(),
+    };
+    call.compares.extend(compares(held));
+    Ok(meta.txn(&call)?.succeeded)
+}
+
+/// The source, whatever it is called now, also where it is deleted and kept for a time: what was taken of it is there still.
+fn kept_source(meta: &dyn Transact, copying: &Copying) -> Result<Option<Volume>> {
+    match copy_source(meta, copying)? {
+        Some(found) => Ok(Some(found)),
+        // What it was before it was reverted has its number for hosts as well.
+        None => Ok(with_deleted(meta)?
+            .into_iter()
+            .find(|found| found.host() == copying.source && !found.is_former())),
     }
 }
 
@@ -322,27 +475,36 @@ pub fn take_copy_snapshot(meta: &dyn Transact, copying: &Copying, now: Duration)
 /// # Errors
 /// It is used by others; the metadata is suspected, away or refuses.
 pub fn remove_copy_snapshot(meta: &dyn Transact, copying: &Copying) -> Result<()> {
-    let Some(source) = copy_source(meta, copying)?.filter(|_| copying.takes) else {
-        return Ok(());
-    };
-    let standing = get::<SnapshotWish>(meta, &map::snapshot_wish_key(source.id))?;
-    if let Some((wish, _)) = standing.filter(|(wish, _)| wish.name == copying.snapshot) {
-        drop_snapshot_wish(meta, &wish)?;
-    }
-    is_not_being_taken(meta, copying)?;
     for _ in 0..RACES {
+        let Some(source) = kept_source(meta, copying)?.filter(|_| copying.takes) else {
+            return Ok(());
+        };
+        let key = map::snapshot_wish_key(source.id);
+        let standing = get::<SnapshotWish>(meta, &key)?;
+        let is_ours = |wish: &SnapshotWish| {
+            wish.name == copying.snapshot && wish.labels.get(COPY_LABEL) == Some(&copying.volume.to_string())
+        };
+        if let Some((_, revision)) = standing.filter(|(wish, _)| is_ours(wish))
+            && !remove_held(meta, &key, revision, &[])?
+        {
+            continue;
+        }
+        is_not_being_taken(meta, copying)?;
         let found = taken(meta, &source, &copying.snapshot)?;
         let Some(found) = found.filter(|found| is_taken_for(copying, found)) else {
             return Ok(());
         };
-        if found.protected {
-            protect_snapshot(meta, &source.name, &found.name, false)?;
-        }
+        let of: (&str, Find) = (&source.name, find_kept);
+        let gone = match found.protected {
+            true => protect_of(meta, of, &found.name, false).map(drop),
+            false => Ok(()),
+        };
         let is_it = |other: &Snapshot| is_taken_for(copying, other);
-        match delete_snapshot_that(meta, &source.name, &found.name, &is_it, &[], Left::Nothing) {
-            Ok(_) | Err(AdminError::NoSuch { .. }) => return Ok(()),
-            // Somebody has protected it anew meanwhile.
-            Err(AdminError::Protected { .. }) => {}
+        let gone = gone.and_then(|()| delete_of(meta, of, &found.name, &is_it, &[], Left::Nothing).map(drop));
+        match gone {
+            Ok(()) => return Ok(()),
+            // Somebody has protected it anew meanwhile, or has removed it; or the source has another name by now.
+            Err(AdminError::Protected { .. } | AdminError::NoSuch { .. }) => {}
             Err(why) => return Err(why),
         }
     }
@@ -441,43 +603,4 @@ pub fn next_pass(meta: &dyn Transact, copying: &Copying) -> Result<Pass> {
         snapshot: next.clone(),
         base: base.filter(|_| !place.mixed).map(|found| found.name.clone()),
     })
-}
-
-/// Gets on with the snapshot of the target that is a copy of one of the source: `true`: it is taken. It is asked again until then.
-///
-/// # Errors
-/// It cannot be taken, or another one has its name; the metadata is away or refuses.
-pub fn take_point(meta: &dyn Transact, target: &str, of: &Snapshot, now: Duration) -> Result<bool> {
-    let (volume, _) = find_volume(meta, target)?;
-    if let Some(found) = taken(meta, &volume, &of.name)? {
-        return match found.labels.get(POINT_LABEL) == Some(&of.number.0.to_string()) {
-            true => Ok(true),
-            false => Err(AdminError::Exists {
-                what: "snapshot",
-                name: format!("{target}@{}", of.name),
-            }),
-        };
-    }
-    let standing = get::<SnapshotWish>(meta, &map::snapshot_wish_key(volume.id))?;
-    match standing.filter(|(wish, _)| wish.name == of.name) {
-        Some((wish, _)) => match snapshot_state(meta, &wish)? {
-            TakingState::Refused(why) => Err(AdminError::BadSetting {
-                what: "snapshot",
-                name: format!("{target}@{}", of.name),
-                why,
-            }),
-            _ => Ok(false),
-        },
-        None => {
-            // What Amita says of the original, its policies say of no copy.
-            let own = of.labels.iter().filter(|(key, _)| !key.starts_with(OWN_LABELS));
-            let mut labels: BTreeMap<String, String> = own
-                .take(MAX_LABELS - 1)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
-            labels.insert(POINT_LABEL.to_owned(), of.number.0.to_string());
-            believable(meta)?;
-            ask_own_snapshot(meta, target, &of.name, labels, now).map(|_| false)
-        }
-    }
 }

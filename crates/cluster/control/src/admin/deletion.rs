@@ -16,8 +16,8 @@ use super::target::all_targets;
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, node_name};
 use amita_metadata::{Call, Op, Transact};
-use amita_types::NodeId;
 use amita_types::map::{self, About, Closing, Pool, SNAPSHOTS_SINCE, Trashed, Volume};
+use amita_types::{NodeId, VolumeId};
 use std::time::Duration;
 
 /// A volume that was deleted.
@@ -95,6 +95,8 @@ pub fn delete_volume(
 #[derive(Debug)]
 pub struct Deletion {
     name: String,
+    /// Of no other volume that has the name.
+    only: Option<VolumeId>,
     force: bool,
     fate: Fate,
     races: u32,
@@ -150,11 +152,21 @@ impl Deletion {
     pub fn of(name: &str, force: bool, fate: Fate) -> Deletion {
         Deletion {
             name: name.to_owned(),
+            only: None,
             force,
             fate,
             races: 0,
             stage: Stage::Begin,
             waits: false,
+        }
+    }
+
+    /// Of the volume of this number alone: where another one has its name by now, there is none.
+    #[must_use]
+    pub fn only(self, volume: VolumeId) -> Deletion {
+        Deletion {
+            only: Some(volume),
+            ..self
         }
     }
 
@@ -258,6 +270,13 @@ impl Deletion {
         believable(meta)?;
         let guard = uses_guard(meta)?;
         let (volume, revision) = find_volume(meta, &self.name)?;
+        if let Some(only) = self.only.filter(|only| *only != volume.id) {
+            return Err(AdminError::NoSuch {
+                what: "volume",
+                name: format!("{} of number {only}", self.name),
+                there: vec![format!("{} of number {}", self.name, volume.id)],
+            });
+        }
         permit(meta, &self.fate, &volume)?;
         let used = any_use_of(&all_subsystems(meta)?, &volume)?;
         if let Some((subsystem, namespace)) = used {
@@ -531,6 +550,7 @@ pub(super) fn leftovers(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Re
     let mut prefixes = Vec::new();
     if matches!(fate, Fate::Purge { .. }) {
         keys.extend([map::scrub_key(id), map::about_key(id), map::trash_key(id)]);
+        keys.extend(super::keys::last_of(meta, volume)?);
         prefixes.push(map::snapshots_prefix(id));
         // Those of former data are among the volume's own.
         prefixes.extend((!volume.is_former()).then(|| map::snapshot_names_prefix(volume.host())));

@@ -34,6 +34,14 @@ pub enum AdminError {
         /// What is wrong, and what would be right.
         why: String,
     },
+    /// What is to be encrypted has no key: nothing here makes one, or not as the cluster's are wrapped. Elsewhere it may be made.
+    #[error("volume {name}: {why}")]
+    NoKeys {
+        /// The volume.
+        name: String,
+        /// Why there is none, and what to do.
+        why: String,
+    },
     /// The name is taken.
     #[error("a {what} named {name} exists already; choose another name, or use it")]
     Exists { what: &'static str, name: String },

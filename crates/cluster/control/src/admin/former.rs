@@ -207,7 +207,7 @@ fn end(meta: &dyn Transact, data: VolumeId) -> Result<Option<Option<String>>> {
     let key = map::volume_key(&map::hidden_name(data));
     for _ in 0..RACES {
         // Who makes a clone raises it.
-        let (_, guard) = uses_guard(meta)?;
+        let (uses, guard) = uses_guard(meta)?;
         let Some((found, revision)) = get::<Volume>(meta, &key)?.filter(|(found, _)| found.is_former()) else {
             return Ok(None);
         };
@@ -248,6 +248,10 @@ fn end(meta: &dyn Transact, data: VolumeId) -> Result<Option<Option<String>>> {
             now.former.retain(|former| *former != data);
             call.compares.push(unchanged(&of_key, of_revision));
             call.then.push(put(of_key, &now));
+        }
+        if found.keys.is_some() {
+            // As in the transaction of the trash.
+            call.then.push(put(map::counter_key("namespaces"), &(uses + 1)));
         }
         if meta.txn(&call)?.succeeded {
             return Ok(Some(of.map(|of| of.name).filter(|name| !map::is_hidden(name))));

@@ -205,7 +205,17 @@ pub fn job(meta: &dyn Transact, id: &str, now: Duration) -> Result<Job> {
 /// That cannot be done with it; it has ended; the metadata is away.
 pub fn cancel_job(meta: &dyn Transact, job: &Job) -> Result<()> {
     match &job.record {
-        Record::Copy(volume) => super::cancel_copy(meta, *volume).map(drop),
+        Record::Copy(volume) => match super::cancel_copy(meta, *volume)? {
+            true => Ok(()),
+            false => Err(AdminError::JobCannot {
+                id: job.id.clone(),
+                what: "taken back",
+                why: format!(
+                    "volume {0} is a copy by now; `amita volume delete {0}` deletes it",
+                    job.object
+                ),
+            }),
+        },
         Record::Flatten => super::cancel_flatten(meta, &job.object).map(drop),
         Record::Scrub => super::cancel_scrub(meta, &job.object).map(drop),
         Record::Drain(store) => super::drain_store(meta, *store, true).map(drop),

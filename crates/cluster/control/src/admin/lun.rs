@@ -108,6 +108,16 @@ fn statuses(meta: &dyn Transact, targets: &[IscsiTarget]) -> Result<Vec<LunStatu
     Ok(all)
 }
 
+/// The bytes of a logical block that a LUN of this volume, or snapshot, has where nobody wishes others: 512, as most initiators want it;
+/// 4096 of an encrypted one, whose blocks are encrypted whole (S15).
+///
+/// # Errors
+/// No such volume or snapshot; the metadata is away.
+pub fn usual_block_bytes(meta: &dyn Transact, of: &str) -> Result<u32> {
+    let is_encrypted = find_disk(meta, of)?.volume.keys.is_some();
+    Ok(if is_encrypted { 4096 } else { 512 })
+}
+
 /// Makes a volume, or a snapshot, a LUN of a target. Initiators that are logged in and may see it are told.
 ///
 /// # Errors

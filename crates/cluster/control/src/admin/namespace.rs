@@ -1,6 +1,6 @@
 //! Namespaces: volumes, and snapshots of them, under a number in a subsystem.
 
-use super::copy::none_copies;
+use super::copy::{COPY_LABEL, none_copies};
 use super::lun::no_unshared_lun;
 use super::shrink::none_shrinks;
 use super::snapshot::{snapshot as snapshot_of, split};
@@ -225,6 +225,7 @@ pub(super) fn find_disk(meta: &dyn Transact, name: &str) -> Result<Disk> {
     let snapshot = match snapshot_name {
         Some(snapshot) => {
             let found = snapshot_of(meta, volume_name, snapshot)?;
+            may_be_served(name, &found)?;
             data = found.volume;
             let key = map::snapshot_key(data, found.number);
             let whole = get::<Snapshot>(meta, &key)?.filter(|(record, _)| !record.mark);
@@ -253,6 +254,20 @@ pub(super) fn find_disk(meta: &dyn Transact, name: &str) -> Result<Disk> {
         compares,
         snapshot,
     })
+}
+
+/// A snapshot that was taken for a copy goes with the copy's end, and hosts would keep it from that.
+fn may_be_served(name: &str, found: &Snapshot) -> Result<()> {
+    match found.labels.get(COPY_LABEL) {
+        None => Ok(()),
+        Some(copy) => Err(AdminError::BadSetting {
+            what: "snapshot",
+            name: name.to_owned(),
+            why: format!(
+                "it was taken for copy-{copy}, and goes with the end of that; take one of your own (`amita volume snapshot create`)"
+            ),
+        }),
+    }
 }
 
 /// The number after the highest, so that a number does not stand for another disk soon; where there is none, the lowest

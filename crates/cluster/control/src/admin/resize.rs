@@ -1,5 +1,6 @@
 //! Volumes grow; [`super::shrink`] makes them smaller. `docs/decisions/019-resize.md` says why the size stands in the volume's own record.
 
+use super::copy::none_copies;
 use super::quota::{Wanted, charge};
 use super::shrink::none_shrinks;
 use super::subsystem::{put, unchanged};
@@ -11,12 +12,13 @@ use amita_types::map::{self, Volume};
 /// Makes a volume larger. The owner goes on: its number of ownership does not change.
 ///
 /// # Errors
-/// No such volume, a size that cannot be, or that is smaller than what it has; the metadata is away or refuses.
+/// No such volume, one that is to be a copy and is none yet, a size that cannot be, or that is smaller than what it has; the metadata is away or refuses.
 pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result<Volume> {
     check_size(name, size_bytes)?;
     let key = map::volume_key(name);
     for _ in 0..RACES {
         let (old, revision) = find_volume(meta, name)?;
+        none_copies(meta, &old)?;
         if size_bytes < old.size_bytes {
             return Err(AdminError::BadSetting {
                 what: "volume",

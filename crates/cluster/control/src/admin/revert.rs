@@ -9,6 +9,7 @@
 use super::clone::{MAX_CLONES, comes_from, data_of};
 use super::copy::none_copies;
 use super::flatten;
+use super::keys::{DataKeys, NewKey, can_go};
 use super::lun::{lun_use, not_a_lun};
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
@@ -22,7 +23,7 @@ use amita_types::map::{
     self, About, Export, Flatten, Lineage, MAX_FORMER, MAX_LEVELS, Raised, SNAPSHOTS_SINCE, SetState, Snapshot,
     SnapshotSet, SnapshotState, SnapshotWish, Volume,
 };
-use amita_types::{SnapshotId, VolumeId};
+use amita_types::{Generation, SnapshotId, VolumeId};
 use std::time::Duration;
 
 /// From so many levels on a volume that is reverted is flattened as well, in the background.
@@ -41,6 +42,8 @@ pub struct Revert<'a> {
     pub keep: bool,
     /// Since 1970.
     pub now: Duration,
+    /// What makes the key that an encrypted volume has for what is written from then on (S14).
+    pub keys: Option<&'a dyn DataKeys>,
 }
 
 fn bad(volume: &str, why: impl Into<String>) -> AdminError {
@@ -170,11 +173,21 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         let counter = map::counter_key("volumes");
         let (last, counter_revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         has_room(meta, last)?;
-        let Some(new) = reverted(&old, &origin, &target, VolumeId(last + 1)) else {
+        let Some((mut new, sealed)) = reverted(&old, &origin, &target, VolumeId(last + 1)) else {
             continue;
         };
+        let mut own = None;
+        if let Some(ring) = &origin.keys {
+            let refuse = |why: String| bad(&old.name, why);
+            let version = cluster(meta)?.version;
+            let key =
+                NewKey::make(meta, revert.keys, (new.host(), new.id), version).map_err(|why| why.of(&old.name))?;
+            new.keys = Some(key.ring_of(ring, sealed, new.generation).map_err(refuse)?);
+            own = Some(key);
+        }
         map::check_parents(&new)
             .and_then(|()| map::check_chain(&new))
+            .and_then(|()| can_go(&new))
             .map_err(|why| bad(&old.name, why))?;
         let guard_key = map::counter_key("namespaces");
         let mut call = Call {
@@ -198,6 +211,9 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         if origin.id != old.id {
             let origin_key = map::volume_key(&origin.name);
             call.compares.push(unchanged(&origin_key, origin_revision));
+        }
+        if let Some(key) = own {
+            key.into_call(&mut call);
         }
         pin(&mut call, &target, target_revision);
         detach_in_background(meta, &mut call, &old, &new, revert.now)?;
@@ -241,8 +257,8 @@ fn is_ours(meta: &dyn Transact, revert: &Revert<'_>, now: &Volume) -> Result<()>
     }
 }
 
-/// The volume as it is afterwards; none: the snapshot is no more what it was.
-fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> Option<Volume> {
+/// The volume as it is afterwards, but for its keys, and the generation that sealed the snapshot; none: that is no more what it was.
+fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> Option<(Volume, Generation)> {
     let SnapshotState::Sealed(generation) = target.state else {
         return None;
     };
@@ -250,7 +266,7 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         return None;
     }
     let (root, parents) = comes_from(origin, target.number, generation);
-    Some(Volume {
+    let new = Volume {
         id,
         name: old.name.clone(),
         pool: old.pool.clone(),
@@ -268,7 +284,10 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         },
         parents,
         former: old.chain().collect(),
-    })
+        keys: None,
+        limits: old.limits.clone(),
+    };
+    Some((new, generation))
 }
 
 /// What the volume was.
@@ -281,6 +300,7 @@ fn former(old: &Volume) -> Volume {
             ..old.lineage
         },
         former: Vec::new(),
+        limits: None,
         ..old.clone()
     }
 }

@@ -141,6 +141,8 @@ mod tests {
                 lineage: map::Lineage::default(),
                 parents: Vec::new(),
                 former: Vec::new(),
+                keys: None,
+                limits: None,
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

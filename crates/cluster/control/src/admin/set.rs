@@ -4,6 +4,7 @@ mod sweep;
 
 pub use sweep::SetSweep;
 
+use super::copy::none_copies;
 use super::quota::{Tally, Wanted, charge_by};
 use super::snapshot::{Held, compares, has_room, is_sealed, taken};
 use super::subsystem::{put, unchanged};
@@ -117,7 +118,7 @@ pub fn ask_set(
 /// puts one there just then. None: it is not so.
 ///
 /// # Errors
-/// A volume has as many snapshots as it can, or its pool's quota allows no more; the set cannot be; the metadata is away or refuses.
+/// A volume is to be a copy, and is none yet, or has as many snapshots as it can, or its pool's quota allows no more; the set cannot be; the metadata is away or refuses.
 pub(crate) fn place_set(
     meta: &dyn Transact,
     volumes: &[Volume],
@@ -126,6 +127,7 @@ pub(crate) fn place_set(
     tally: &mut Tally,
 ) -> Result<Option<SnapshotSet>> {
     for volume in volumes {
+        none_copies(meta, volume)?;
         has_room(meta, volume, &wanted.name)?;
     }
     let counter = map::counter_key("sets");

@@ -2,6 +2,7 @@
 //! `docs/decisions/055-a-volume-shrinks-when-its-end-is-empty.md` tells the steps, and why they come so.
 
 use super::about::change;
+use super::copy::none_copies;
 use super::lun::not_a_lun;
 use super::namespace::use_of;
 use super::subsystem::{all_subsystems, put, unchanged};
@@ -24,10 +25,11 @@ fn bad(name: &str, why: String) -> AdminError {
 ///
 /// # Errors
 /// A size that cannot be, or that is none smaller, or more than an earlier one that was cut short was to leave; hosts may use the volume by NVMe or iSCSI;
-/// it is being flattened, or an image is copied into it; a cluster whose version does not know of it; the metadata is away.
+/// it is being flattened, or an image is copied into it, or it is to be a copy and is none yet; a cluster whose version does not know of it; the metadata is away.
 pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Result<()> {
     let name = &volume.name;
     check_size(name, size_bytes)?;
+    none_copies(meta, volume)?;
     if size_bytes >= volume.size_bytes {
         let has = volume.size_bytes;
         return Err(bad(name, format!("it has {has} bytes, and {size_bytes} are not fewer")));

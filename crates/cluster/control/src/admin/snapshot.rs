@@ -1,5 +1,6 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
+use super::copy::none_copies;
 use super::lun::not_a_lun;
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
@@ -41,8 +42,8 @@ pub enum TakingState {
 /// Wishes a snapshot of a volume. One at a time may be wished of each volume.
 ///
 /// # Errors
-/// No such volume, a name or a label that cannot be, a name that is taken, another snapshot that is being taken, a cluster whose
-/// version does not know snapshots; the metadata is away or refuses.
+/// No such volume, or one that is to be a copy and is none yet, a name or a label that cannot be, a name that is taken, another snapshot that
+/// is being taken, a cluster whose version does not know snapshots; the metadata is away or refuses.
 pub fn ask_snapshot(
     meta: &dyn Transact,
     volume: &str,
@@ -74,6 +75,34 @@ pub fn ask_own_snapshot(
     labels: BTreeMap<String, String>,
     now: Duration,
 ) -> Result<SnapshotWish> {
+    ask(meta, volume, name, labels, now, None)?.ok_or_else(|| AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
+}
+
+/// The same by whoever makes the volume a copy, for as long as these are `held`; none: they are not.
+///
+/// # Errors
+/// As [`ask_snapshot`].
+pub(super) fn ask_copys_snapshot(
+    meta: &dyn Transact,
+    volume: &str,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    now: Duration,
+    held: &Held,
+) -> Result<Option<SnapshotWish>> {
+    ask(meta, volume, name, labels, now, Some(held))
+}
+
+fn ask(
+    meta: &dyn Transact,
+    volume: &str,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    now: Duration,
+    copier: Option<&Held>,
+) -> Result<Option<SnapshotWish>> {
     let wish = SnapshotWish {
         volume: volume.to_owned(),
         name: name.to_owned(),
@@ -110,8 +139,23 @@ pub fn ask_own_snapshot(
             )));
         }
         let before = before.map_or(0, |(_, revision)| revision);
-        if place_wish(meta, &wish, (&found, revision), before, &[], &mut Tally::default())? {
-            return Ok(wish);
+        let (found, tally) = ((&found, revision), &mut Tally::default());
+        let is_placed = match copier {
+            None => place_wish(meta, &wish, found, before, &[], tally)?,
+            Some(held) => put_wish(meta, &wish, found, before, held, tally)?,
+        };
+        if is_placed {
+            return Ok(Some(wish));
+        }
+        for (key, revision) in copier.unwrap_or_default() {
+            if meta
+                .txn(&Call::get(key.clone()))?
+                .value(0)
+                .map_or(0, |now| now.mod_revision)
+                != *revision
+            {
+                return Ok(None);
+            }
         }
     }
     Err(AdminError::TooManyRaces {
@@ -123,12 +167,28 @@ pub fn ask_own_snapshot(
 /// transaction that does it.
 pub(crate) type Held = [(String, u64)];
 
+/// How a volume is found: those by name leave out what is deleted and kept for a time.
+pub(super) type Find = fn(&dyn Transact, &str) -> Result<(Volume, u64)>;
+
 /// Puts a wish there, if the volume's record, the wish that was there before and what is `held` are still of these revisions; false: they
 /// are not.
 ///
 /// # Errors
-/// The volume has as many snapshots as it can, or its pool's quota allows no more; the metadata is away or refuses.
+/// The volume is to be a copy, and is none yet; it has as many snapshots as it can, or its pool's quota allows no more; the metadata is away or
+/// refuses.
 pub(crate) fn place_wish(
+    meta: &dyn Transact,
+    wish: &SnapshotWish,
+    (volume, revision): (&Volume, u64),
+    before: u64,
+    held: &Held,
+    tally: &mut Tally,
+) -> Result<bool> {
+    none_copies(meta, volume)?;
+    put_wish(meta, wish, (volume, revision), before, held, tally)
+}
+
+fn put_wish(
     meta: &dyn Transact,
     wish: &SnapshotWish,
     (volume, revision): (&Volume, u64),
@@ -191,11 +251,12 @@ const ONE: Wanted = Wanted {
     provisioned_bytes: 0,
 };
 
-/// Is there room for one more snapshot of the volume?
+/// Is there room for one more snapshot of the volume, and may it be taken?
 ///
 /// # Errors
-/// The volume has as many as it can, or its pool's quota allows no more; the metadata is away.
+/// The volume is to be a copy, and is none yet; it has as many as it can, or its pool's quota allows no more; the metadata is away.
 pub fn may_take_snapshot(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    none_copies(meta, volume)?;
     has_room(meta, volume, "")?;
     charge_by(meta, &volume.pool, ONE, &mut Tally::default()).map(drop)
 }
@@ -421,13 +482,28 @@ pub(crate) fn delete_snapshot_that(
     held: &Held,
     left: Left,
 ) -> Result<Option<Snapshot>> {
+    delete_of(meta, (volume, find_volume), name, is_meant, held, left)
+}
+
+/// The same of a volume that is found so.
+///
+/// # Errors
+/// As [`delete_snapshot_that`].
+pub(super) fn delete_of(
+    meta: &dyn Transact,
+    (volume, find): (&str, Find),
+    name: &str,
+    is_meant: &dyn Fn(&Snapshot) -> bool,
+    held: &Held,
+    left: Left,
+) -> Result<Option<Snapshot>> {
     for _ in 0..RACES {
         believable(meta)?;
         let (_, guard) = uses_guard(meta)?;
+        let (found, revision) = find(meta, volume)?;
         let Snapshot {
             volume: data, number, ..
-        } = snapshot_or_mark(meta, volume, name)?;
-        let (found, revision) = find_volume(meta, volume)?;
+        } = named(meta, &found, name)?;
         let key = map::snapshot_key(data, number);
         let name_key = map::snapshot_name_key(found.host(), name);
         let record = get::<Snapshot>(meta, &key)?;
@@ -509,11 +585,24 @@ pub(crate) fn delete_snapshot_that(
 /// # Errors
 /// There is no such volume, or it has no such snapshot; the metadata is away or refuses.
 pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected: bool) -> Result<Snapshot> {
+    protect_of(meta, (volume, find_volume), name, protected)
+}
+
+/// The same of a volume that is found so.
+///
+/// # Errors
+/// As [`protect_snapshot`].
+pub(super) fn protect_of(
+    meta: &dyn Transact,
+    (volume, find): (&str, Find),
+    name: &str,
+    protected: bool,
+) -> Result<Snapshot> {
     for _ in 0..RACES {
+        let (found, revision) = find(meta, volume)?;
         let Snapshot {
             volume: data, number, ..
-        } = snapshot(meta, volume, name)?;
-        let (_, revision) = find_volume(meta, volume)?;
+        } = named(meta, &found, name).and_then(|found| unmarked(found, volume))?;
         let key = map::snapshot_key(data, number);
         // It may have become a mark meanwhile.
         let found = get::<Snapshot>(meta, &key)?.filter(|(found, _)| !found.mark);
@@ -543,11 +632,15 @@ pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected
 /// # Errors
 /// There is no such volume, or it has no such snapshot, or only a mark of it is left; the metadata is away.
 pub fn snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
-    match snapshot_or_mark(meta, volume, name)? {
-        snapshot if snapshot.mark => Err(AdminError::OnlyMark {
-            name: format!("{volume}@{name}"),
+    unmarked(snapshot_or_mark(meta, volume, name)?, volume)
+}
+
+fn unmarked(found: Snapshot, volume: &str) -> Result<Snapshot> {
+    match found.mark {
+        true => Err(AdminError::OnlyMark {
+            name: format!("{volume}@{}", found.name),
         }),
-        snapshot => Ok(snapshot),
+        false => Ok(found),
     }
 }
 
@@ -557,11 +650,15 @@ pub fn snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapsho
 /// There is no such volume, or it has no such snapshot; the metadata is away.
 pub fn snapshot_or_mark(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
     let (found, _) = find_volume(meta, volume)?;
-    match taken(meta, &found, name)? {
+    named(meta, &found, name)
+}
+
+fn named(meta: &dyn Transact, found: &Volume, name: &str) -> Result<Snapshot> {
+    match taken(meta, found, name)? {
         Some(snapshot) => Ok(snapshot),
         None => Err(AdminError::NoSuch {
             what: "snapshot",
-            name: format!("{volume}@{name}"),
+            name: format!("{}@{name}", found.name),
             there: names_under(meta, &map::snapshot_names_prefix(found.host()))?,
         }),
     }

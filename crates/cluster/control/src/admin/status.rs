@@ -186,6 +186,11 @@ pub struct VolumeStatus {
     /// An image is copied into it, and is not there whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
+    /// It is encrypted at rest.
+    pub encrypted: bool,
+    /// Why a node could not open it for want of keys, in the last half minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locked: Option<String>,
     /// It is being made smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shrink: Option<Shrink>,
@@ -236,7 +241,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     };
     let slow_stores = slow(meta, &living)?;
     let (networks, left_networks) = networks(&nodes, &link_reports(meta, &living)?);
-    let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
+    let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives, &troubles)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
     let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;

@@ -2,7 +2,7 @@
 
 use super::deletion::{Fate, end_of_former, leftovers, moved};
 use super::quota::{Wanted, charge, snapshots_of};
-use super::subsystem::{put, unchanged};
+use super::subsystem::{put, unchanged, uses_guard};
 use super::volume::believable;
 use super::{AdminError, RACES, Result, check_name, get, names_under, parse, put_if};
 use crate::policy::runner::Clock;
@@ -551,6 +551,8 @@ fn purge(meta: &dyn Transact, volume: VolumeId, by: By) -> Result<bool> {
         By::Time(now) if trashed.purge_at > now => return Ok(false),
         By::Time(now) | By::Operator(now) => now,
     };
+    // Before all volumes are looked at.
+    let (guard, guard_revision) = uses_guard(meta)?;
     let Some((found, revision)) = get::<Volume>(meta, &key)? else {
         return Ok(false);
     };
@@ -574,6 +576,12 @@ fn purge(meta: &dyn Transact, volume: VolumeId, by: By) -> Result<bool> {
         then.push(less);
     }
     then.extend(end_of_former(&found, &trashed.name, now));
+    if found.keys.is_some() {
+        // Of two that go at once, and are the last who can read by a key, the second is to know that.
+        let guard_key = map::counter_key("namespaces");
+        compares.push(unchanged(&guard_key, guard_revision));
+        then.push(put(guard_key, &(guard + 1)));
+    }
     let call = Call {
         compares,
         then,

@@ -1,8 +1,9 @@
 //! Volumes: their names and sizes.
 
+use super::keys::{DataKeys, NewKey};
 use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
-use super::{AdminError, RACES, Result, check_name, get, list, names_under, parse};
+use super::{AdminError, RACES, Result, check_name, cluster, get, list, names_under, parse};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Pool, Volume};
 use amita_types::{BLOCK_BYTES, Generation, VolumeId};
@@ -78,27 +79,54 @@ pub fn make_volume(
     size_bytes: u64,
     about: Option<&map::About>,
 ) -> Result<Volume> {
-    make_volume_and(meta, name, pool, size_bytes, about, &|_| Vec::new())
+    make(meta, name, pool, size_bytes, about, None, &|_| Vec::new())
 }
 
-/// The same, and with it what `more` says, in one transaction.
+/// The same, encrypted from its first write on, with a key that these make.
+///
+/// # Errors
+/// As [`make_volume`]; or a cluster whose version does not know of it; no key can be made.
+pub fn make_encrypted_volume(
+    meta: &dyn Transact,
+    name: &str,
+    pool: &str,
+    size_bytes: u64,
+    about: Option<&map::About>,
+    keys: &dyn DataKeys,
+) -> Result<Volume> {
+    make(meta, name, pool, size_bytes, about, Some(keys), &|_| Vec::new())
+}
+
+/// The same, encrypted where these are given, and with it what `more` says, in one transaction.
 pub(super) fn make_volume_and(
     meta: &dyn Transact,
     name: &str,
     pool: &str,
     size_bytes: u64,
     about: Option<&map::About>,
+    keys: Option<&dyn DataKeys>,
+    more: &dyn Fn(&Volume) -> Vec<Op>,
+) -> Result<Volume> {
+    make(meta, name, pool, size_bytes, about, keys, more)
+}
+
+fn make(
+    meta: &dyn Transact,
+    name: &str,
+    pool: &str,
+    size_bytes: u64,
+    about: Option<&map::About>,
+    keys: Option<&dyn DataKeys>,
     more: &dyn Fn(&Volume) -> Vec<Op>,
 ) -> Result<Volume> {
     check_name("volume", name)?;
     check_size(name, size_bytes)?;
-    about
-        .map_or(Ok(()), map::About::check)
-        .map_err(|why| AdminError::BadSetting {
-            what: "volume",
-            name: name.to_owned(),
-            why,
-        })?;
+    let bad = |why: String| AdminError::BadSetting {
+        what: "volume",
+        name: name.to_owned(),
+        why,
+    };
+    about.map_or(Ok(()), map::About::check).map_err(bad)?;
     pool_revision(meta, pool)?;
     let key = map::volume_key(name);
     if get::<Volume>(meta, &key)?.is_some() {
@@ -114,8 +142,16 @@ pub(super) fn make_volume_and(
         let pool_stays = unchanged(&map::pool_key(pool), pool_revision(meta, pool)?);
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         has_room(meta, last)?;
+        let id = VolumeId(last + 1);
+        let new_key = match keys {
+            Some(keys) => {
+                let key = NewKey::make(meta, Some(keys), (id, id), cluster(meta)?.version);
+                Some(key.map_err(|why| why.of(name))?)
+            }
+            None => None,
+        };
         let volume = Volume {
-            id: VolumeId(last + 1),
+            id,
             name: name.to_owned(),
             pool: pool.to_owned(),
             size_bytes,
@@ -124,10 +160,13 @@ pub(super) fn make_volume_and(
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: new_key.as_ref().map(NewKey::ring),
+            limits: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
-        // written last, so that nobody who is told one by one sees it before its volume.
-        let mut then = vec![put(key.clone(), &volume)];
+        // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.
+        let mut then = more(&volume);
+        then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {
             let about = map::About {
                 volume: volume.id,
@@ -135,13 +174,15 @@ pub(super) fn make_volume_and(
             };
             put(map::about_key(volume.id), &about)
         }));
-        then.extend(more(&volume));
         then.push(put(counter.clone(), &volume.id.0));
         let mut call = Call {
             compares: vec![unchanged(&counter, revision), unchanged(&key, 0), pool_stays],
             then,
             otherwise: Vec::new(),
         };
+        if let Some(key) = new_key {
+            key.into_call(&mut call);
+        }
         charge(meta, pool, Wanted::volume(size_bytes, 0))?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(volume);
@@ -227,6 +268,15 @@ pub(super) fn check_size(name: &str, size_bytes: u64) -> Result<()> {
 /// There is none of that name; the metadata is away.
 pub fn volume(meta: &dyn Transact, name: &str) -> Result<Volume> {
     find_volume(meta, name).map(|(volume, _)| volume)
+}
+
+/// The same, also one that is deleted and kept for a time, by the name that it has meanwhile.
+pub(super) fn find_kept(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
+    get::<Volume>(meta, &map::volume_key(name))?.ok_or_else(|| AdminError::NoSuch {
+        what: "volume",
+        name: name.to_owned(),
+        there: Vec::new(),
+    })
 }
 
 pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {

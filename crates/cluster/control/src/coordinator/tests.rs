@@ -358,6 +358,8 @@ impl Scene {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         self.put(&map::volume_key(&name), &volume);
     }

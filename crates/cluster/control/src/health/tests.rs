@@ -82,6 +82,8 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
         labels: std::collections::BTreeMap::new(),
         protected: false,
         import: None,
+        encrypted: false,
+        locked: None,
         shrink: None,
         flatten: None,
         parent: None,
@@ -96,6 +98,8 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
             lineage: amita_types::map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         },
         owner_name: None,
         owner_alive: false,
@@ -251,6 +255,7 @@ fn what_keeps_hosts_from_their_data_is_never_ok() {
         (Failing::Writes, "writes-fail"),
         (Failing::Reads, "reads-fail"),
         (Failing::Opening, "opening-fails"),
+        (Failing::Locked, "volume-locked"),
     ] {
         let trouble = |volume| Trouble {
             volume: VolumeId(volume),

@@ -23,6 +23,8 @@ fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     };
     (map::volume_key(name), json(&volume))
 }

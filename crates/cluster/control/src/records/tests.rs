@@ -30,6 +30,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/cluster",
         "/amita/groups/1/0000000000",
         "/amita/volumes/a",
+        "/amita/secrets/1/1",
         "/amita/next/volumes",
         "/amita/nvme/subsystems/db",
         "/amita/nvme/hosts/nqn.2014-08.com.example:h",
@@ -85,6 +86,8 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }

@@ -1,9 +1,9 @@
 //! Merging what the stores know. Pure.
 
-use super::{KnownGroup, Source};
+use super::{KnownGroup, Source, Word};
 use crate::records::{Records, is_kept};
 use crate::regress::{all, groups, read, same};
-use amita_types::map::{self, Cluster, Group, Life, Node, Pool, Store, Volume};
+use amita_types::map::{self, Cluster, ENCRYPTION_SINCE, Group, Life, Node, Pool, Store, Volume};
 use amita_types::{
     BLOCK_BYTES, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_BLOCKS_PER_CHUNK, PoolId, SnapshotId, StoreId,
     VolumeId,
@@ -91,6 +91,25 @@ pub enum RecoverError {
     /// A loss that nobody needs to accept.
     #[error("the loss of store {store} need not be accepted: no group needs it; leave --accept-loss out")]
     NotNeeded { store: StoreId },
+    /// Volumes without a record that may have been encrypted.
+    #[error(
+        "volumes were made after the newest copy of the metadata, and nothing that was found of them tells whether they were encrypted (numbers \
+         {}): if one was, its key is lost with its record, and opened as it lies it would read as noise, and be written over", super::word::numbers(.volumes))]
+    MayBeEncrypted {
+        /// Which.
+        volumes: Vec<VolumeId>,
+    },
+    /// A word on a volume that nobody asks for.
+    #[error(
+        "nobody asks whether volume {volume} was encrypted: it has a record, or none is made for it, or a store tells; leave --plain-volume and \
+         --closed-volume out for it"
+    )]
+    NotUndecided { volume: VolumeId },
+    /// Both words on a volume.
+    #[error(
+        "volume {volume} is to be opened as plain (--plain-volume) and to stay closed (--closed-volume): say one of them"
+    )]
+    BothWords { volume: VolumeId },
     /// A volume would count as deleted.
     #[error("volume {volume} is known to a store and would be left without a record: it would count as deleted")]
     Unrecorded { volume: VolumeId },
@@ -179,7 +198,7 @@ fn json<T: Serialize>(record: &T) -> Vec<u8> {
 ///
 /// # Errors
 /// See [`RecoverError`]; nothing was changed anywhere.
-pub fn rebuild(sources: &[Source], accept_loss: &[StoreId]) -> Result<Rebuilt, RecoverError> {
+pub fn rebuild(sources: &[Source], accept_loss: &[StoreId], word: &Word) -> Result<Rebuilt, RecoverError> {
     let first = sources.first().ok_or(RecoverError::NoStores)?;
     let mut present: BTreeMap<StoreId, &Source> = BTreeMap::new();
     for source in sources {
@@ -235,7 +254,7 @@ pub fn rebuild(sources: &[Source], accept_loss: &[StoreId]) -> Result<Rebuilt, R
     }));
     work.cluster()?;
     work.groups()?;
-    work.volumes()?;
+    work.volumes(word)?;
     work.notes();
     let life = Life {
         number: copy.life + 1,
@@ -318,6 +337,11 @@ fn never_back(copy: &Records) -> BTreeMap<String, u64> {
     marks
 }
 
+/// The prefix of all data keys.
+fn secrets() -> String {
+    format!("{}secrets/", map::PREFIX)
+}
+
 struct Work<'a> {
     from: StoreId,
     copy: &'a Records,
@@ -338,6 +362,7 @@ struct Met {
     last_chunk: Option<u64>,
     number: SnapshotId,
     cloned: bool,
+    plain: bool,
 }
 
 impl<'a> Work<'a> {
@@ -475,7 +500,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn volumes(&mut self) -> Result<(), RecoverError> {
+    fn volumes(&mut self, word: &Word) -> Result<(), RecoverError> {
         let mut known: BTreeMap<VolumeId, Met> = BTreeMap::new();
         for volume in self.sources.iter().flat_map(|source| &source.volumes) {
             let met = known.entry(volume.volume).or_default();
@@ -483,6 +508,7 @@ impl<'a> Work<'a> {
             met.last_chunk = volume.last_chunk.max(met.last_chunk);
             met.number = volume.number.max(met.number);
             met.cloned |= volume.cloned;
+            met.plain |= volume.plain;
         }
         let sources = self.sources.clone();
         let is_deleted = |id| sources.iter().any(|source| source.knows_deleted(id));
@@ -516,10 +542,12 @@ impl<'a> Work<'a> {
         let key = map::counter_key("volumes");
         let given: u64 = read(self.copy, &key).unwrap_or(0);
         known.retain(|id, _| id.0 > given && !is_deleted(*id));
+        self.decide(&known, word)?;
         for (&id, met) in &known {
-            self.found_volume(id, met)?;
+            self.found_volume(id, met, word)?;
         }
         self.count_clones();
+        self.forget_keys();
         // No number is given again that a store knows, be it a deleted volume's. Who counts as given and has no record is deleted (R13).
         let recorded: BTreeSet<VolumeId> = self.records_of::<Volume>("volumes/").map(|volume| volume.id).collect();
         if let Some(&volume) = known.keys().find(|id| !recorded.contains(id)) {
@@ -579,6 +607,23 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// A key went with the last who could read by it (S14): of what was deleted after the copy was made none comes back. A volume whose record
+    /// nobody can read may need any of them.
+    fn forget_keys(&mut self) {
+        let prefix = format!("{}volumes/", map::PREFIX);
+        let mut needed: BTreeSet<String> = BTreeSet::new();
+        for (_, value) in self.records.iter().filter(|(key, _)| key.starts_with(&prefix)) {
+            let Ok(volume) = serde_json::from_slice::<Volume>(value) else {
+                return;
+            };
+            let eras = volume.keys.iter().flat_map(map::KeyRing::eras);
+            needed.extend(eras.map(|era| map::secret_key(era.key)));
+        }
+        let prefix = secrets();
+        self.records
+            .retain(|key, _| !key.starts_with(&prefix) || needed.contains(key));
+    }
+
     fn records_of<T: DeserializeOwned>(&self, kind: &str) -> impl Iterator<Item = T> {
         let prefix = format!("{}{kind}", map::PREFIX);
         self.records
@@ -587,9 +632,26 @@ impl<'a> Work<'a> {
             .filter_map(|(_, value)| serde_json::from_slice(value).ok())
     }
 
+    /// Is the pool known that a volume without a record lies in, and all that it has?
+    fn is_known(&self, met: &Met) -> bool {
+        let pools = all::<Pool>(self.copy, "pools/").len();
+        pools == 1 && !self.newer_pools && !met.cloned && met.last_chunk.is_some()
+    }
+
+    /// No volume that may have been encrypted is opened as plain, but by somebody's word; and none that was not is kept closed.
+    fn decide(&self, known: &BTreeMap<VolumeId, Met>, word: &Word) -> Result<(), RecoverError> {
+        let cluster: Option<Cluster> = read(self.copy, &map::cluster_key());
+        let encrypts = cluster.is_none_or(|cluster| cluster.version >= ENCRYPTION_SINCE);
+        let asked = known
+            .iter()
+            .filter(|(_, met)| encrypts && !met.plain && self.is_known(met));
+        let asked: BTreeSet<VolumeId> = asked.map(|(id, _)| *id).collect();
+        word.decides(&asked)
+    }
+
     /// A volume that was made after the copy. Where it is not known which pool it lies in, its record names none: that keeps its
     /// number and its chunks.
-    fn found_volume(&mut self, id: VolumeId, met: &Met) -> Result<(), RecoverError> {
+    fn found_volume(&mut self, id: VolumeId, met: &Met, word: &Word) -> Result<(), RecoverError> {
         let mut name = format!("recovered-{id}");
         while self.records.contains_key(&map::volume_key(&name)) {
             name.push('x');
@@ -602,6 +664,13 @@ impl<'a> Work<'a> {
                     "volume {id} was made after the newest copy of the metadata, and no store holds a chunk of it: either nothing was \
                      written to it, or it is a clone that has all that it has from a snapshot. So it cannot be opened; it stands as {name} \
                      in pool {NO_POOL}, which keeps its number; delete it, and make it anew, or clone the snapshot that it came from anew"
+                ));
+                (NO_POOL.to_owned(), u64::from(MAX_BLOCKS_PER_CHUNK) * BLOCK_BYTES as u64)
+            }
+            _ if word.closed.contains(&id) => {
+                self.report.notes.push(format!(
+                    "volume {id} was made after the newest copy of the metadata, and may have been encrypted: so it stays closed, as was said; it \
+                     stands as {name} in pool {NO_POOL}, which keeps its number and its chunks on the stores until it is deleted"
                 ));
                 (NO_POOL.to_owned(), u64::from(MAX_BLOCKS_PER_CHUNK) * BLOCK_BYTES as u64)
             }
@@ -635,6 +704,12 @@ impl<'a> Work<'a> {
                  it, and reads as zeros; look at it before it is used, and clone the snapshot anew where it is so"
             ));
         }
+        if word.plain.contains(&id) {
+            self.report.notes.push(format!(
+                "volume {id} stands as {name}, and is opened as plain, as was said: if it was encrypted nevertheless, what it reads is noise; look \
+                 at it before it is used"
+            ));
+        }
         self.report.found_volumes.push(name.clone());
         let last = met.last_chunk.unwrap_or(0);
         let mut volume = Volume {
@@ -647,6 +722,8 @@ impl<'a> Work<'a> {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         self.number(&mut volume, met.number);
         self.insert_volume(volume)

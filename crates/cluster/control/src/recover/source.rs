@@ -69,6 +69,9 @@ pub struct KnownVolume {
     /// A chunk of it was made from one of another volume: it is a clone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cloned: bool,
+    /// The store holds a block of it that no cipher has made: it is not encrypted. Else that is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
 }
 
 fn is_head(number: &SnapshotId) -> bool {

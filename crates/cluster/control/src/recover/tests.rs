@@ -17,6 +17,11 @@ const B: StoreId = StoreId(0xb);
 const C: StoreId = StoreId(0xc);
 const POOL: PoolId = PoolId(1);
 
+/// Nobody has said anything of volumes.
+fn rebuild(sources: &[Source], accept_loss: &[StoreId]) -> Result<Rebuilt, RecoverError> {
+    super::rebuild(sources, accept_loss, &Word::default())
+}
+
 struct Meta(RefCell<State>);
 
 impl Meta {
@@ -69,6 +74,8 @@ fn volume(number: u64, generation: u32) -> Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 
@@ -228,6 +235,131 @@ fn a_volume_that_may_be_a_clone_is_said_to_be_where_there_are_snapshots() {
     }
 }
 
+fn key_name(image: u64) -> map::KeyName {
+    map::KeyName {
+        volume: VolumeId(image),
+        image: VolumeId(image),
+        number: map::KeyNumber(1),
+    }
+}
+
+/// The copy's volume is encrypted, by a key of its own.
+fn encrypt(copy: &mut Records, number: u64) {
+    let (key, encrypted) = (
+        key_name(number),
+        Volume {
+            keys: Some(map::KeyRing::new(key_name(number))),
+            ..volume(number, 3)
+        },
+    );
+    copy.values.insert(map::volume_key(&encrypted.name), json(&encrypted));
+    copy.values.insert(map::secret_key(key), b"{}".to_vec());
+}
+
+/// S14: what was erased stays erased, and nothing else is.
+#[test]
+fn the_keys_of_what_was_deleted_do_not_come_back() {
+    for is_readable in [true, false] {
+        let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+        for source in &mut all {
+            let copy = source.copy.as_mut().unwrap();
+            encrypt(copy, 1);
+            encrypt(copy, 2);
+            if !is_readable {
+                copy.values.insert(map::volume_key("later"), b"{\"keys\":".to_vec());
+            }
+        }
+        all[1].deleted = vec![(VolumeId(2), VolumeId(2))];
+        let rebuilt = rebuild(&all, &[]).expect("all are there");
+        let has = |image| rebuilt.records.contains_key(&map::secret_key(key_name(image)));
+        assert!(has(1), "it is needed");
+        assert_eq!(has(2), !is_readable, "nobody knows what one needs that cannot be read");
+    }
+}
+
+/// Its key went with its record, if it had one: as plain it is opened where it is known to be, and no plain one is kept closed unasked.
+#[test]
+fn a_volume_without_a_record_that_may_be_encrypted_is_opened_by_a_word_alone() {
+    let undecided = |version, plain| {
+        let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+        let copy = all[0].copy.as_mut().unwrap();
+        let cluster = map::Cluster { id: CLUSTER, version };
+        copy.values.insert(map::cluster_key(), json(&cluster));
+        copy.revision += 1;
+        all[0].volumes = vec![known_volume(3, 2, 1)];
+        // Whoever has met a block of it, and another one has not.
+        all[2].volumes = vec![KnownVolume {
+            plain,
+            ..known_volume(3, 2, 1)
+        }];
+        all
+    };
+    let since = map::ENCRYPTION_SINCE;
+    for (version, plain) in [(since - 1, false), (since, true)] {
+        let rebuilt = rebuild(&undecided(version, plain), &[]).expect("it is known to be plain");
+        assert_eq!(read_volume(&rebuilt, "recovered-3").pool, "p");
+        let notes = &rebuilt.report.notes;
+        assert!(!notes.iter().any(|note| note.contains("encrypted")), "{notes:?}");
+    }
+    let all = undecided(since, false);
+    let volumes = vec![VolumeId(3)];
+    let refused = rebuild(&all, &[]).unwrap_err();
+    assert_eq!(
+        refused,
+        RecoverError::MayBeEncrypted {
+            volumes: volumes.clone()
+        }
+    );
+    assert!(refused.to_string().contains("numbers 3)"), "{refused}");
+    let (plain, closed) = (
+        Word {
+            plain: volumes.clone(),
+            ..Word::default()
+        },
+        Word {
+            closed: volumes.clone(),
+            ..Word::default()
+        },
+    );
+    for (word, pool) in [(&plain, "p"), (&closed, "?")] {
+        let rebuilt = super::rebuild(&all, &[], word).expect("it was said");
+        assert_eq!(read_volume(&rebuilt, "recovered-3").pool, pool);
+        let notes = &rebuilt.report.notes;
+        assert!(notes.iter().any(|note| note.contains("as was said")), "{notes:?}");
+        let known = super::rebuild(&undecided(since, true), &[], word);
+        assert_eq!(
+            known.unwrap_err(),
+            RecoverError::NotUndecided { volume: VolumeId(3) },
+            "a store tells"
+        );
+    }
+    let both = Word {
+        plain: volumes.clone(),
+        closed: volumes,
+    };
+    let refused = super::rebuild(&all, &[], &both).unwrap_err();
+    assert_eq!(refused, RecoverError::BothWords { volume: VolumeId(3) });
+}
+
+/// What the copy names comes back as it was: encrypted, with its keys, whatever is found of it.
+#[test]
+fn an_encrypted_volume_of_the_copy_comes_back_with_its_keys() {
+    let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+    for source in &mut all {
+        encrypt(source.copy.as_mut().unwrap(), 1);
+        source.volumes = vec![known_volume(1, 7, 1)];
+    }
+    let rebuilt = rebuild(&all, &[]).expect("all are there");
+    let volume = read_volume(&rebuilt, "v1");
+    assert_eq!(volume.keys, Some(map::KeyRing::new(key_name(1))));
+    assert_eq!(volume.generation, Generation(8));
+    let key = map::secret_key(key_name(1));
+    assert_eq!(
+        rebuilt.records.get(&key),
+        all[0].copy.as_ref().unwrap().values.get(&key)
+    );
+}
+
 /// Nobody knows which pool it lies in: its number is not given again, and its chunks are not dropped.
 #[test]
 fn a_volume_of_an_unknown_pool_keeps_its_number_and_its_chunks() {
@@ -290,6 +422,7 @@ fn known_volume(number: u64, generation: u32, last_chunk: u64) -> KnownVolume {
         last_chunk: Some(last_chunk),
         number: SnapshotId::HEAD,
         cloned: false,
+        plain: false,
     }
 }
 
@@ -669,7 +802,10 @@ fn ten_thousand_records_are_written_in_calls_that_servers_take() {
 fn a_bundle_holds_all_that_a_store_knows() {
     let mut a = source(A, 10);
     a.groups = vec![known(0, 2, &[A, B])];
-    a.volumes = vec![known_volume(1, 5, 0)];
+    a.volumes = vec![KnownVolume {
+        plain: true,
+        ..known_volume(1, 5, 0)
+    }];
     let text = serde_json::to_string(&Bundle::new(&[a.clone(), source(B, 3)])).unwrap();
     let read: Bundle = serde_json::from_str(&text).unwrap();
     assert_eq!(read.sources().unwrap(), [a, source(B, 3)]);

@@ -204,6 +204,8 @@ impl Bench {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         put(map::volume_key(NAME), json(&volume));
 
@@ -412,6 +414,7 @@ fn config(node: u32, driver: &MemoryDriver) -> CoreConfig {
         stores: usize::from(node > 1),
         links_per_peer: 1,
         dials_others: true,
+        secret_links: true,
         refused_for: Duration::from_millis(150),
         stale_after: Duration::from_secs(1),
         nvme: amita_nvme::Config::default(),

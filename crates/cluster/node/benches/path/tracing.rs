@@ -80,6 +80,7 @@ pub fn always() {
             tag: n,
             arrived,
             parsed: arrived,
+            kept: arrived,
             trace: TraceId::NONE,
             host: amita_frontend::HostKey::NONE,
             generation: amita_types::Generation(0),

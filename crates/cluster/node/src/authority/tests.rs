@@ -81,6 +81,8 @@ impl Rig {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -253,6 +255,8 @@ impl Late {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -353,6 +357,8 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

@@ -10,6 +10,7 @@ fn opened(generation: u32) -> Opened {
     Opened {
         reservation: None,
         given_back: None,
+        keys: None,
         volume: volume(generation),
         volume_revision: 40,
         pool: Pool {
@@ -41,6 +42,8 @@ fn volume(generation: u32) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 

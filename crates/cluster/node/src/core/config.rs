@@ -21,6 +21,8 @@ pub struct CoreConfig {
     pub links_per_peer: usize,
     /// May peers on other machines be dialled? Not where they could not be told from strangers.
     pub dials_others: bool,
+    /// Do links to peers hide what they carry? Only such ones forward the data of encrypted volumes.
+    pub secret_links: bool,
     /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead.

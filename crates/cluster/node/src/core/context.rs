@@ -114,7 +114,7 @@ impl Context {
     /// nobody here would know. What this core itself has taken in it has looked after.
     pub(super) fn is_old_of_another_core(&self, now: Time, origin: &Origin) -> bool {
         usize::from(origin.core) != self.config.core
-            && now > origin.arrived.plus(self.config.stale_after)
+            && now > origin.kept.plus(self.config.stale_after)
             && !self.config.faults.has(Fault::AnyAgeBetweenCores)
     }
 }

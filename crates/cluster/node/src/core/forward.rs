@@ -13,11 +13,13 @@ mod wire;
 pub(super) use end::refuse_old;
 pub(super) use receiving::Receiving;
 
+use super::CoreConfig;
 use super::context::Context;
 use super::{reserve, route};
 use crate::faults::Fault;
 use crate::forwarder::{FORWARDED, FORWARDS, Forwarder, Pending, State, Work, is_host};
-use crate::mail::{Origin, VolumeRoute};
+use crate::limits::Gate;
+use crate::mail::{LimitMessage, Origin, VolumeRoute};
 use crate::token;
 use amita_fabric::{Forwarded, Link};
 use amita_frontend::HostKey;
@@ -45,13 +47,17 @@ pub(super) struct Forwarding {
     pub(super) forwarder: Forwarder,
     /// What other gateways have for this core.
     pub(super) receiving: Receiving,
+    /// Where I/O of limited volumes waits.
+    pub(super) gate: Gate,
 }
 
 impl Forwarding {
-    pub(super) fn new(core: usize) -> Forwarding {
+    pub(super) fn new(config: &CoreConfig) -> Forwarding {
+        let place = u64::from(config.node.0) << 16 | config.core as u64;
         Forwarding {
-            forwarder: Forwarder::new(token::id_base(core, FORWARDS)),
+            forwarder: Forwarder::new(token::id_base(config.core, FORWARDS)),
             receiving: Receiving::default(),
+            gate: Gate::new(place, config.fabric.session, config.faults),
         }
     }
 
@@ -159,6 +165,9 @@ impl Forwarding {
             State::Pausing(until) if now < until => return Turn::Nothing,
             State::Asking => return Turn::Nothing,
             State::There(node) => State::There(node),
+            State::Unknown | State::Pausing(_) if end::of_givers(cx, &mut self.forwarder, volume) => {
+                return Turn::Nothing;
+            }
             State::Unknown | State::Pausing(_) if reach::is_out_of_reach(cx, volume) => {
                 end::all_waiting(cx, &mut self.forwarder, volume);
                 return Turn::Nothing;
@@ -197,6 +206,14 @@ impl Forwarding {
                 Work::Io(_) if is_old => cx.done(origin, Err(IoError::Busy), Payload::None),
                 Work::Io(op) => route::route(cx, self, now, origin, volume, op, payload),
                 Work::Reserve => reserve::here(&mut cx.mail, origin, volume, &payload),
+                Work::Lend | Work::GiveBack => cx.mail.send(
+                    0,
+                    LimitMessage::AskHere {
+                        origin,
+                        volume,
+                        payload,
+                    },
+                ),
             }
         }
     }

@@ -27,6 +27,7 @@ pub(super) fn check_pulse(cx: &mut Context, fronts: &mut Fronts, forwarding: &mu
         }
     }
     forwarding.forwarder.forget(cx.config.core as u16, None);
+    forwarding.gate.forget_asks(now);
     let links = forwarding.receiving.take_links();
     for link in &links {
         cx.peers.fabric.close(driver, *link);

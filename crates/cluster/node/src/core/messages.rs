@@ -1,7 +1,7 @@
 //! What the cores of a node say to one another.
 
 use super::locks::LOCKS;
-use super::{Core, effects, flattens, forward, hosts, named, records, reserve, route, snapshots, wishes};
+use super::{Core, effects, flattens, forward, hosts, limits, named, records, reserve, route, snapshots, wishes};
 use crate::directory::Requester;
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
@@ -24,6 +24,7 @@ impl Core {
             CoreMessage::Directory(message) => self.on_directory_mail(driver.now(), message),
             CoreMessage::Reservation(message) => self.on_reservation_mail(driver, message),
             CoreMessage::Snapshot(message) => snapshots::on_mail(self, driver.now(), message),
+            CoreMessage::Limit(message) => limits::on_mail(self, driver.now(), message),
             CoreMessage::Node(message) => self.on_node_mail(driver, message),
         }
     }
@@ -362,6 +363,7 @@ impl Core {
             self.directory.lost(driver.now(), volume, generation);
             self.snapshots.lost(volume, generation);
             self.reservations.lost(volume, generation);
+            self.lender.lost(volume, generation);
             reserve::carry_out(&mut self.cx, &mut self.reservations);
         }
         self.cx.shards.note_dropped(volume, generation);

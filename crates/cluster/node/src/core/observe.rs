@@ -1,10 +1,12 @@
 //! A core says what it has counted.
 //!
-//! The figures of a volume are 10 KB, and a core may have thousands of them: they are copied over several passes, so that no I/O waits
-//! for all of them. Those who ask are threads of this node, each of which waits for its answer: there are few questions at a time.
+//! The figures of a volume are 10 KB, and a core may have thousands of them, and know of more that are limited: they are copied over several
+//! passes, so that no I/O waits for all of them. Those who ask are threads of this node, each of which waits for its answer: there are few
+//! questions at a time.
 
 use super::Core;
 use super::context::Context;
+use crate::limits::{Counts, Gate};
 use crate::links::{LinkAnswer, LinkQuestion, Named, PLACES_PER_QUESTION};
 use crate::observe::{
     CoreReport, CoreSessions, FoundSession, KeptQuestion, KeptTraces, Observe, SessionsQuestion, StoreReport,
@@ -26,12 +28,15 @@ pub(super) const VOLUMES_PER_PASS: usize = 256;
 pub(super) struct Observing(VecDeque<Answering>);
 
 impl Observing {
-    /// A question has come. Answered are the figures of the volumes that are open now, each as it is when its turn comes.
-    pub(super) fn ask(&mut self, shards: &Shards, question: Observe) {
+    /// A question has come. Answered are the figures of the volumes that are open now, and of those that are limited, each as it is when its turn
+    /// comes.
+    pub(super) fn ask(&mut self, shards: &Shards, gate: &Gate, question: Observe) {
         let left: Vec<VolumeId> = shards.volumes().collect();
         self.0.push_back(Answering {
             volumes: Vec::with_capacity(left.len()),
             left,
+            limited: Vec::new(),
+            limited_left: gate.limited().collect(),
             question,
         });
     }
@@ -44,7 +49,8 @@ impl Observing {
     /// Volumes that are still to be copied, for all questions.
     #[cfg(test)]
     pub(super) fn left(&self) -> usize {
-        self.0.iter().map(|answering| answering.left.len()).sum()
+        let of = |answering: &Answering| answering.left.len() + answering.limited_left.len();
+        self.0.iter().map(of).sum()
     }
 }
 
@@ -54,16 +60,27 @@ struct Answering {
     /// others come twice, or not at all.
     left: Vec<VolumeId>,
     volumes: Vec<VolumeReport>,
+    /// The same of those that are limited.
+    limited_left: Vec<VolumeId>,
+    limited: Vec<(String, Counts)>,
 }
 
 impl Answering {
-    /// Copies the figures of so many volumes at most. How many were looked at; one that is closed by now has none.
-    fn copy(&mut self, shards: &Shards, most: usize) -> usize {
+    /// Copies the figures of so many volumes at most. How many were looked at; one that is closed, or not limited, by now has none.
+    fn copy(&mut self, cx: &Context, gate: &Gate, most: usize) -> usize {
         let from = self.left.len().saturating_sub(most);
         let piece = self.left.drain(from..);
         let looked_at = piece.len();
-        self.volumes.extend(piece.filter_map(|id| of_volume(shards, id)));
-        looked_at
+        self.volumes.extend(piece.filter_map(|id| of_volume(&cx.shards, id)));
+        let from = self.limited_left.len().saturating_sub(most - looked_at);
+        let piece = self.limited_left.drain(from..);
+        let all_looked_at = looked_at + piece.len();
+        self.limited.extend(piece.filter_map(|id| of_limited(cx, gate, id)));
+        all_looked_at
+    }
+
+    fn is_copied(&self) -> bool {
+        self.left.is_empty() && self.limited_left.is_empty()
     }
 }
 
@@ -71,8 +88,8 @@ impl Answering {
 pub(super) fn go_on(core: &mut Core, driver: &dyn Driver) {
     let mut room = VOLUMES_PER_PASS;
     while let Some(mut answering) = core.observing.0.pop_front() {
-        room -= answering.copy(&core.cx.shards, room);
-        if !answering.left.is_empty() {
+        room -= answering.copy(&core.cx, &core.forwarding.gate, room);
+        if !answering.is_copied() {
             return core.observing.0.push_front(answering);
         }
         answer(core, driver, answering);
@@ -81,14 +98,19 @@ pub(super) fn go_on(core: &mut Core, driver: &dyn Driver) {
 
 /// Whoever asked may have gone meanwhile.
 fn answer(core: &mut Core, driver: &dyn Driver, answering: Answering) {
-    let Answering { question, volumes, .. } = answering;
+    let Answering {
+        question,
+        volumes,
+        limited,
+        ..
+    } = answering;
     let mut counted = Vec::new();
     for (store, question) in question.space.iter().flat_map(|asked| asked.iter()) {
         let count = core.cx.stores.count(driver.now(), *store, question);
         counted.extend(count.map(|count| (*store, count)));
     }
     let mut report = report(core, driver, question.traces);
-    (report.volumes, report.counted) = (volumes, counted);
+    (report.volumes, report.limited, report.counted) = (volumes, limited, counted);
     let _ = question.reply.send(Box::new(report));
 }
 
@@ -104,6 +126,12 @@ fn of_volume(shards: &Shards, id: VolumeId) -> Option<VolumeReport> {
         stuck_groups: status.stuck_groups.len(),
         counters: status.counters,
     })
+}
+
+fn of_limited(cx: &Context, gate: &Gate, id: VolumeId) -> Option<(String, Counts)> {
+    let counts = gate.counts_of(id)?;
+    let record = cx.view.volume_of(id)?;
+    Some((record.name.clone(), counts))
 }
 
 /// Cut peers that one answer names: with more, something else is wrong.
@@ -201,7 +229,7 @@ pub(super) fn tell_sessions(core: &Core, driver: &dyn Driver, question: &Session
     let _ = reply.send(Box::new(answer));
 }
 
-/// All but the volumes and what stores were asked to count.
+/// All but what is copied a piece at a time, and what stores were asked to count.
 fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
     let traces = &core.cx.shards.traces;
     let stores = core.cx.stores.paths().map(|(path, store)| StoreReport {
@@ -217,6 +245,7 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
         passes: core.cx.clock.passes(),
         driver: driver.counts(),
         volumes: Vec::new(),
+        limited: Vec::new(),
         stores: stores.collect(),
         counted: Vec::new(),
         fabric: core.cx.peers.fabric.counters(),

@@ -54,9 +54,15 @@ pub(super) fn read(core: &mut Core, now: Time, asked: Asked) {
     core.parents.asked.insert(tag, (now, asked));
     let mut origin = core.cx.origin(now, PARENTS, tag);
     origin.snapshot = asked.snapshot;
-    let op = Op::Read {
-        offset: asked.chunk.0 * u64::from(asked.chunk_bytes),
-        length: BLOCK_BYTES,
+    let offset = asked.chunk.0 * u64::from(asked.chunk_bytes);
+    let parent = core.cx.view.volume_of(asked.volume);
+    let op = match parent.is_some_and(|record| record.keys.is_some()) {
+        // Nothing of what an encrypted one holds is brought here for nothing.
+        true => Op::Allocation { offset },
+        false => Op::Read {
+            offset,
+            length: BLOCK_BYTES,
+        },
     };
     let (cx, forwarding) = (&mut core.cx, &mut core.forwarding);
     route::route(cx, forwarding, now, origin, asked.volume, op, Slice::default());

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::views::VIEWS;
-use super::{Core, flattens, hosts, observe, reserve, snapshots, wishes};
+use super::{Core, flattens, hosts, limits, observe, reserve, snapshots, wishes};
 use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
 use crate::faults::Fault;
@@ -33,7 +33,7 @@ pub(super) fn take_in(core: &mut Core, driver: &mut dyn Driver) {
 fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
     let now = core.cx.clock.began();
     match message {
-        ToCore::Observe(question) => core.observing.ask(&core.cx.shards, question),
+        ToCore::Observe(question) => core.observing.ask(&core.cx.shards, &core.forwarding.gate, question),
         ToCore::Kept(question) => observe::tell_kept(core, driver, &question),
         ToCore::Sessions(question) => observe::tell_sessions(core, driver, &question),
         ToCore::Links(question) => observe::tell_links(core, driver, &question),
@@ -106,7 +106,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
             core.nvme.note_reservation(now);
             core.iscsi.note_reservation(now);
         }
-        Change::Space => core.iscsi.note_space(now),
+        Change::Space { .. } => core.iscsi.note_space(now),
         _ => {
             core.nvme.note(change.concerns_hosts());
             core.iscsi.note(change.concerns_initiators());
@@ -117,9 +117,10 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         if core.cx.config.core == 0 {
             core.directory.deleted(now, volume);
         }
+        limits::changed(core, now, volume);
     }
     match change {
-        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export | Change::Space => {}
+        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export | Change::Space { keys: false } => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
             core.locks.stir(now);
@@ -139,7 +140,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
             core.directory.stir(now);
             core.forwarding.nodes_changed(&mut core.cx, now);
         }
-        Change::Scrub | Change::Move(_) => core.directory.stir(now),
+        Change::Scrub | Change::Move(_) | Change::Space { keys: true } => core.directory.stir(now),
         Change::Volume(volume, generation) => {
             // A deleted one that was cloned is opened though nobody uses it.
             let record = core.cx.view.volume_of(volume);
@@ -250,6 +251,7 @@ fn volume_changed(core: &mut Core, now: Time, volume: VolumeId, generation: Gene
         core.cx.shards.resized(volume, generation, size_bytes);
         core.directory.resized(volume, generation, size_bytes);
     }
+    limits::changed(core, now, volume);
     core.forwarding.owner_changed(&mut core.cx, now, volume);
     if core.cx.view.is_of_an_open_set(volume) {
         snapshots::look(core, now);

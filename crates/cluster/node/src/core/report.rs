@@ -17,6 +17,7 @@ fn works_again(failing: Failing) -> &'static str {
         Failing::Writes => "no write has failed",
         Failing::Reads => "no read has failed",
         Failing::Opening => "no opening has failed",
+        Failing::Locked => "it was not wanting for keys",
     }
 }
 
@@ -26,6 +27,7 @@ fn fails(failing: Failing) -> &'static str {
         Failing::Writes => "writes fail",
         Failing::Reads => "reads fail",
         Failing::Opening => "it could not be opened",
+        Failing::Locked => "it waits for its keys",
     }
 }
 
@@ -69,10 +71,10 @@ pub(super) fn tick(
     for (volume, failing, why) in cx.shards.take_troubles() {
         trouble(cx, reporter, now, volume, failing, &why);
     }
-    for (volume, why) in directory.take_unopened() {
+    for (volume, failing, why) in directory.take_unopened() {
         let known = cx.view.volumes().find(|known| known.name == volume);
         if let Some(id) = known.map(|known| known.id) {
-            trouble(cx, reporter, now, id, Failing::Opening, &why);
+            trouble(cx, reporter, now, id, failing, &why);
         }
     }
     for ended in reporter.ended_troubles(now) {

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, flattens, hosts, named, parents, snapshots};
+use super::{Core, flattens, hosts, limits, named, parents, snapshots};
 use crate::authority;
 use crate::control::FromCore;
 use crate::faults::Fault;
@@ -30,6 +30,8 @@ impl Core {
             let mut moved = false;
             hosts::forget(&mut self.cx, &mut self.fronts, &mut self.forwarding.forwarder);
             moved |= self.hand_out_messages(driver.now());
+            // Where a limit is gone, nothing that comes now goes before what has waited for it.
+            moved |= limits::go_on(self, driver);
             moved |= self.hand_out_requests(driver);
             self.cx.shards.traces.refine(driver);
             moved |= self.hand_out_effects(driver);
@@ -204,6 +206,13 @@ impl Core {
                     driver.refresh();
                     now = driver.now();
                     origin.parsed = now;
+                }
+                if self.forwarding.gate.holds(source.volume) {
+                    // One whose front is gone by now would wait for tokens that nobody is to spend.
+                    if self.fronts.has(front) {
+                        self.forwarding.gate.hold(now, origin, source.volume, op, payload);
+                    }
+                    return now;
                 }
                 route(
                     &mut self.cx,
@@ -504,6 +513,7 @@ impl Context {
             tag,
             arrived: self.clock.began(),
             parsed: now,
+            kept: self.clock.began(),
             trace: TraceId::NONE,
             host: frontend::HostKey::NONE,
             generation: Generation(0),

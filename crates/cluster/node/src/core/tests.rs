@@ -8,12 +8,13 @@ mod peers;
 use super::*;
 use crate::faults::{Fault, Faults};
 use crate::forwarder::Work;
-use crate::mail::{Origin, VolumeMessage};
+use crate::mail::{Origin, VolumeMessage, VolumeRoute};
 use crate::trace::TraceConfig;
 use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
 use amita_reactor::sim::{SimConfig, SimDriver, World};
 use amita_reactor::{Inbox, Outbox, Pool};
 use amita_sequencer::Opened;
+use amita_types::condition::Failing;
 use amita_types::io::{IoError, Op};
 use amita_types::map::{self, PoolKind};
 use amita_types::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, TraceId, VolumeId};
@@ -80,6 +81,7 @@ impl Rig {
             stores: 0,
             links_per_peer: 1,
             dials_others: true,
+            secret_links: true,
             refused_for: REFUSED_FOR,
             silent_for: SILENT_FOR,
             stale_after: Duration::from_secs(1),
@@ -147,6 +149,7 @@ impl Rig {
 fn opened(generation: Generation) -> Opened {
     let store = StoreId(9);
     Opened {
+        keys: None,
         volume: map::Volume {
             id: VOLUME,
             name: "v".to_owned(),
@@ -157,6 +160,8 @@ fn opened(generation: Generation) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: map::Pool {
@@ -285,6 +290,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         tag: 1,
         arrived: now,
         parsed: now,
+        kept: now,
         trace: TraceId::NONE,
         host: frontend::HostKey(9),
         generation: Generation(0),
@@ -347,6 +353,113 @@ fn of_a_deleted_volume_hosts_are_served_nothing_and_clones_what_they_need() {
     assert_eq!(rig.ended(), [(5, Err(IoError::Unavailable))]);
     rig.pass();
     assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 1), "it is being opened");
+}
+
+/// Another node owns an encrypted volume. What it holds goes there by links that nobody else can read, and by no others; what tells
+/// nothing of that goes by any.
+#[test]
+fn the_data_of_an_encrypted_volume_is_forwarded_by_secret_links_alone() {
+    let key = map::KeyName {
+        volume: VOLUME,
+        image: VOLUME,
+        number: map::KeyNumber(1),
+    };
+    let (offset, length) = (0, 4096);
+    for (encrypted, secret, refused) in [(true, false, true), (true, true, false), (false, false, false)] {
+        let mut rig = Rig::new();
+        rig.core.cx.config.secret_links = secret;
+        let record = map::Volume {
+            owner: Some(NodeId(2)),
+            keys: encrypted.then(|| map::KeyRing::new(key)),
+            ..opened(Generation(3)).volume
+        };
+        rig.core.control(ToCore::Record(crate::control::Record {
+            key: map::volume_key(&record.name),
+            value: Some(serde_json::to_vec(&record).unwrap()),
+            revision: 1,
+            created: 1,
+        }));
+        rig.pass();
+        let now = rig.core.cx.clock.began();
+        let ops = [
+            Op::Read { offset, length },
+            Op::Write { offset, length },
+            Op::Allocation { offset },
+        ];
+        for (tag, op) in ops.into_iter().enumerate() {
+            let mut origin = rig.core.cx.origin(now, rig.front, tag as u64);
+            origin.host = frontend::HostKey(9);
+            let (core, payload) = (&mut rig.core, amita_reactor::Slice::default());
+            core.forwarding
+                .wait(&mut core.cx, now, VOLUME, origin, Work::Io(op), payload);
+        }
+        let there = VolumeRoute::There(NodeId(2));
+        let core = &mut rig.core;
+        core.forwarding.sought(&mut core.cx, now, VOLUME, there);
+        let waiting = if refused { 1 } else { 3 };
+        assert_eq!(
+            rig.core.forwarding.forwarder.counts(),
+            (0, waiting),
+            "{encrypted} {secret}"
+        );
+        let troubles = rig.core.cx.shards.take_troubles();
+        let told: Vec<_> = troubles
+            .iter()
+            .map(|(volume, failing, _)| (*volume, *failing))
+            .collect();
+        match refused {
+            true => assert_eq!(told, [(VOLUME, Failing::Reads), (VOLUME, Failing::Writes)]),
+            false => assert!(told.is_empty(), "{told:?}"),
+        }
+        rig.pass();
+        let ended: Vec<u64> = rig.ended().into_iter().map(|(tag, _)| tag).collect();
+        let refusals: &[u64] = if refused { &[0, 1] } else { &[] };
+        assert_eq!(ended, refusals);
+    }
+}
+
+impl Rig {
+    /// The record of the volume, which nobody owns, as the metadata has it from now on.
+    fn limit(&mut self, revision: u64, iops: Option<u64>) {
+        let limit = |rate: u64| map::Limits {
+            iops: map::Measures {
+                both: Some(map::Limit {
+                    rate,
+                    burst: rate / 10 + 2,
+                    peak: None,
+                }),
+                ..map::Measures::default()
+            },
+            ..map::Limits::default()
+        };
+        let record = map::Volume {
+            owner: None,
+            limits: iops.map(limit).map(Box::new),
+            ..opened(Generation(3)).volume
+        };
+        self.core.control(ToCore::Record(crate::control::Record {
+            key: map::volume_key(&record.name),
+            value: Some(serde_json::to_vec(&record).unwrap()),
+            revision,
+            created: 1,
+        }));
+    }
+}
+
+/// The limit goes, and in the same pass the host has something more. (Nobody has the volume open, so that each ends as it is routed.)
+#[test]
+fn what_has_waited_for_a_limit_goes_before_what_comes_when_that_is_gone() {
+    let mut rig = Rig::new();
+    rig.limit(1, Some(10));
+    rig.pass();
+    rig.write(1);
+    rig.write(2);
+    assert!(rig.ended().is_empty());
+    rig.limit(2, None);
+    rig.write(3);
+    rig.pass();
+    let tags: Vec<u64> = rig.ended().into_iter().map(|(tag, _)| tag).collect();
+    assert_eq!(tags, [1, 2, 3]);
 }
 
 /// What that is for: without it the first write would never end.
@@ -426,6 +539,7 @@ mod named {
                 tag: 3,
                 arrived: Time(0),
                 parsed: Time(0),
+                kept: Time(0),
                 trace: TraceId::NONE,
                 host: amita_frontend::HostKey::NONE,
                 generation: Generation(0),

@@ -58,6 +58,8 @@ impl Rig {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         let store = amita_types::StoreId(1);
         let group = map::Group {
@@ -80,6 +82,7 @@ impl Rig {
             tag: 1,
             arrived: Time(0),
             parsed: Time(0),
+            kept: Time(0),
             trace: TraceId::NONE,
             host: HostKey::NONE,
             generation: Generation(0),
@@ -338,6 +341,8 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
     put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
@@ -383,6 +388,8 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     };
     view.apply(&Record {
         key: map::volume_key("v"),
@@ -650,6 +657,8 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     };
     let mut view = View::default();
     view.apply(&Record {

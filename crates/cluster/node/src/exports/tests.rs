@@ -31,6 +31,8 @@ fn view() -> View {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         put(&mut view, map::volume_key(name), &volume);
     }
@@ -147,6 +149,69 @@ fn a_certificate_grants_its_volumes_and_the_volumes_of_its_pools() {
     assert!(names(&unknown, &of_pool(3)).is_empty());
     put(&mut unknown, map::export_key(VOLUME), &export());
     assert_eq!(judge(&unknown, VOLUME, &of_pool(3)), None);
+}
+
+#[test]
+fn what_is_to_be_a_copy_is_for_no_client_whatever_its_certificate_grants() {
+    let mut view = view();
+    put(&mut view, map::export_key(VOLUME), &export());
+    let mut record = map::Copying {
+        volume: VOLUME,
+        name: "disk".to_owned(),
+        source: VolumeId(8),
+        of: "other".to_owned(),
+        snapshot: "copy-7".to_owned(),
+        takes: true,
+        snapshots: false,
+        limit_bytes_per_s: None,
+        asked_at: 1,
+        cancelled: false,
+        whole: false,
+        paused: None,
+        ails: None,
+        place: map::CopyPlace::default(),
+    };
+    let key = map::copying_key(VOLUME);
+    let granted = with("db1", "", &[(Scope::Volume(VOLUME), Rights::ALL)]);
+    assert_eq!(judge(&view, VOLUME, &granted), FULL);
+    put(&mut view, key.clone(), &record);
+    put(&mut view, map::copier_key(VolumeId(8)), &"n1");
+    let point = Source {
+        volume: VOLUME,
+        snapshot: amita_types::SnapshotId(1),
+    };
+    for who in [&granted, &client("db1"), &Who::Local] {
+        assert_eq!(judge(&view, VOLUME, who), None, "{who:?}");
+        assert_eq!(judge_source(&view, point, who), None, "{who:?}");
+        assert!(names(&view, who).is_empty());
+    }
+    assert_eq!(
+        judge(
+            &view,
+            VolumeId(8),
+            &with("a", "", &[(Scope::Volume(VolumeId(8)), Rights::ALL)])
+        ),
+        FULL
+    );
+    assert_eq!(judge(&view, VOLUME, &Who::Program), FULL, "who makes it opens it");
+    // It is whole, and then its record goes.
+    record.whole = true;
+    put(&mut view, key.clone(), &record);
+    assert_eq!(judge(&view, VOLUME, &granted), FULL);
+    record.whole = false;
+    put(&mut view, key.clone(), &record);
+    assert_eq!(judge(&view, VOLUME, &granted), None);
+    let gone = Record {
+        key: key.clone(),
+        value: None,
+        revision: 2,
+        created: 0,
+    };
+    assert!(view.apply(&gone).concerns_exports(), "clients wait for it");
+    assert_eq!(judge(&view, VOLUME, &granted), FULL);
+    // What nobody can read may say that it is none yet.
+    put(&mut view, key, &"?");
+    assert_eq!(judge(&view, VOLUME, &granted), None);
 }
 
 #[test]

@@ -36,6 +36,8 @@ impl Rig {
                 generation: Generation(1),
             }],
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         rig.tell(map::volume_key("copy"), Some(serde_json::to_vec(&volume).unwrap()));
         let record = Flatten {
@@ -235,6 +237,8 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
             lineage: Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         let record = Flatten {
             volume: volume.id,

@@ -20,6 +20,7 @@ fn pending(tag: u64, op: Op, since: Time) -> Pending {
             tag,
             arrived: since,
             parsed: since,
+            kept: since,
             trace: TraceId::NONE,
             host: HostKey(9),
             generation: amita_types::Generation(0),
@@ -209,4 +210,30 @@ fn what_one_front_has_stays_when_the_rest_is_taken_out() {
         1
     );
     assert!(!forwarder.is_stalled(), "nothing waits");
+}
+
+/// What has passed a limit may be much, and an ask behind it would come back too late; what waits for too long ends all the same.
+#[test]
+fn asks_for_tokens_go_before_what_waits() {
+    let ask = |tag: u64, since: Time| Pending {
+        work: Work::Lend,
+        ..pending(tag, Op::Read { offset: 0, length: 1 }, since)
+    };
+    let after = |seconds: u64| Time(seconds * 1_000_000_000);
+    let mut forwarder = Forwarder::new(0);
+    forwarder.push(VOLUME, write(1));
+    forwarder.push(VOLUME, write(2));
+    forwarder.push(VOLUME, ask(3, after(5)));
+    forwarder.push(VOLUME, ask(4, after(6)));
+    let first = forwarder.next_pending(VOLUME).expect("it waits");
+    assert_eq!(first.origin.tag, 3);
+    forwarder.put_again(VOLUME, first);
+    assert_eq!(forwarder.deadline(), Some(Time(0).plus(PATIENCE)));
+    let mut ended = |seconds: u64| -> Vec<u64> {
+        let ended = forwarder.take_given_up(after(seconds)).into_iter();
+        ended.map(|(pending, _)| pending.origin.tag).collect()
+    };
+    assert_eq!(ended(8), [1, 2]);
+    assert_eq!(ended(13), [3]);
+    assert_eq!(tags(&mut forwarder), [4]);
 }

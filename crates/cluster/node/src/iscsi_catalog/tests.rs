@@ -87,6 +87,8 @@ fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 

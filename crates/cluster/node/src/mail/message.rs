@@ -22,6 +22,7 @@ pub enum CoreMessage {
     Directory(DirectoryMessage),
     Reservation(ReservationMessage),
     Snapshot(SnapshotMessage),
+    Limit(LimitMessage),
     Node(NodeMessage),
 }
 
@@ -329,6 +330,41 @@ impl From<SnapshotMessage> for CoreMessage {
     }
 }
 
+/// About the tokens of limited volumes ([`crate::limits`]).
+#[derive(Debug)]
+pub enum LimitMessage {
+    /// Asks of a gate, for the core that holds the link to the volume's owner.
+    Ask {
+        /// Whose.
+        origin: Origin,
+        volume: VolumeId,
+        /// To lend, or to give back.
+        work: crate::forwarder::Work,
+        /// The asks.
+        payload: Slice,
+    },
+    /// To core 0: asks about a volume that is open here.
+    AskHere {
+        /// Whose.
+        origin: Origin,
+        volume: VolumeId,
+        /// The asks.
+        payload: Slice,
+    },
+    /// What was lent, or why nobody could be asked.
+    Lent {
+        /// Whose asks; of a gate's the tag is the volume's number.
+        origin: Origin,
+        result: Box<Result<crate::limits::Answer, amita_types::io::IoError>>,
+    },
+}
+
+impl From<LimitMessage> for CoreMessage {
+    fn from(message: LimitMessage) -> CoreMessage {
+        CoreMessage::Limit(message)
+    }
+}
+
 /// What the cores of a node hear of one another: of hosts, stores, peers and the metadata.
 #[derive(Debug)]
 pub enum NodeMessage {
@@ -449,6 +485,9 @@ pub struct Origin {
     pub arrived: Time,
     /// See `arrived`.
     pub parsed: Time,
+    /// Until when the core of its connection has looked after that before it let it go on: a limit may have held it for longer than its host
+    /// may be out of sight (R9).
+    pub kept: Time,
     /// Its trace, if it has one.
     pub trace: TraceId,
     /// The host, where its front serves hosts that other gateways serve as well: such I/O may be forwarded.
@@ -472,6 +511,6 @@ impl CoreMessage {
     /// Is it a step of an I/O, which changes nothing that anybody waits for?
     #[must_use]
     pub fn is_of_io(&self) -> bool {
-        matches!(self, CoreMessage::Io(_))
+        matches!(self, CoreMessage::Io(_) | CoreMessage::Limit(_))
     }
 }

@@ -13,6 +13,7 @@ use amita_control::agent::PolicyReport;
 
 mod cluster;
 mod export;
+mod limits;
 mod links;
 mod process;
 
@@ -107,6 +108,7 @@ use MetricKind::{Counter, Gauge, Histogram};
 /// All of them, in the order in which they are told.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     NODE.iter()
+        .chain(limits::METRICS)
         .chain(links::METRICS)
         .chain(export::METRICS)
         .chain(process::METRICS)

@@ -3,6 +3,7 @@
 use super::kept::ExportReport;
 use super::process::{CertificateReport, ProcessReport};
 use super::space::StoreQuestions;
+use crate::limits;
 use crate::links::PeerLink;
 use crate::trace::{StageTimes, Trace, TraceCounters};
 use crate::usage::Usage;
@@ -11,8 +12,8 @@ use amita_control::agent::PolicyReport;
 use amita_reactor::{DriverCounts, Time};
 use amita_store::{Count, Times};
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub struct CoreReport {
     pub driver: DriverCounts,
     /// The volumes that are open here.
     pub volumes: Vec<VolumeReport>,
+    /// The limited volumes, open here or not, by their names, and what has become of their I/O at this core's gate.
+    pub limited: Vec<(String, limits::Counts)>,
     /// The stores that it serves.
     pub stores: Vec<StoreReport>,
     /// What those of them that were asked have counted.
@@ -143,6 +146,16 @@ impl NodeReport {
             }
         }
         all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// The limited volumes in order of their names, and what waits, and has waited, at the gates of all cores.
+    #[must_use]
+    pub fn limited(&self) -> BTreeMap<String, limits::Counts> {
+        let mut all: BTreeMap<String, limits::Counts> = BTreeMap::new();
+        for (name, counts) in self.cores.iter().flat_map(|core| &core.limited) {
+            all.entry(name.clone()).or_default().add(counts);
+        }
         all
     }
 

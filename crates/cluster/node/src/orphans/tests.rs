@@ -1,6 +1,7 @@
 use super::*;
 use crate::control::Record;
-use amita_types::map::{self, Group, Pool, PoolKind, Syncing};
+use amita_types::condition::{Condition, Failing, Trouble, condition_key};
+use amita_types::map::{self, Group, KeyName, KeyNumber, KeyRing, Pool, PoolKind, Syncing};
 use amita_types::{Epoch, GroupIndex, PoolId, StoreId};
 
 fn put<T: serde::Serialize>(view: &mut View, key: String, value: &T) {
@@ -23,6 +24,8 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 
@@ -104,6 +107,52 @@ fn the_owner_opens_its_volume_and_exactly_one_opens_an_orphan() {
     assert_eq!(count, 40, "and none is forgotten");
 }
 
+/// Else one node without its file keeps all stores of a pool from being taken back.
+#[test]
+fn who_lacks_the_keys_leaves_a_volume_to_one_who_does_not() {
+    let name = KeyName {
+        volume: VolumeId(1),
+        image: VolumeId(1),
+        number: KeyNumber(1),
+    };
+    let encrypted = map::Volume {
+        keys: Some(KeyRing::new(name)),
+        ..volume(1, 1, Some(2))
+    };
+    let mut view = view(true, &[encrypted, volume(2, 1, Some(2))], &[1, 2, 3]);
+    assert_eq!(looked(&view, 2), ["v1", "v2"]);
+    let say = |view: &mut View, node: u32, what: Failing| {
+        let trouble = |volume| Trouble {
+            volume: VolumeId(volume),
+            what,
+            why: "there is no file".to_owned(),
+        };
+        let condition = Condition {
+            stores: Vec::new(),
+            troubles: vec![trouble(1), trouble(2)],
+        };
+        put(view, condition_key(NodeId(node), 0), &condition);
+    };
+    say(&mut view, 2, Failing::Opening);
+    assert_eq!(
+        looked(&view, 2),
+        ["v1", "v2"],
+        "of what else fails nobody else knows better"
+    );
+    say(&mut view, 2, Failing::Locked);
+    assert_eq!(looked(&view, 2), ["v2"]);
+    let others = [1, 3].map(|me| looked(&view, me));
+    assert_eq!(others.concat(), ["v1"], "exactly one of the others");
+    // Nobody has them.
+    say(&mut view, 1, Failing::Locked);
+    say(&mut view, 3, Failing::Locked);
+    assert_eq!(looked(&view, 2), ["v1", "v2"]);
+    assert!(looked(&view, 1).is_empty() && looked(&view, 3).is_empty());
+    // They have come at one.
+    say(&mut view, 3, Failing::Opening);
+    assert_eq!(looked(&view, 3), ["v1"]);
+}
+
 #[test]
 fn what_did_not_open_is_tried_again_later() {
     let view = view(true, &[volume(1, 1, Some(1))], &[1]);
@@ -117,6 +166,22 @@ fn what_did_not_open_is_tried_again_later() {
     let next = orphans.deadline().expect("it is not open yet");
     assert!(orphans.look(next, NodeId(1), &view, |_| Held::Open).is_empty());
     assert_eq!(orphans.deadline(), None, "nothing is left to do");
+}
+
+#[test]
+fn many_that_do_not_open_keep_no_other_from_its_turn() {
+    let volumes: Vec<map::Volume> = (0..100).map(|id| volume(id, 1, Some(1))).collect();
+    let view = view(true, &volumes, &[1]);
+    let mut orphans = OrphanedVolumes::default();
+    orphans.stir(Time(0));
+    let mut tried = BTreeSet::new();
+    for _ in 0..volumes.len().div_ceil(MAX_AT_ONCE) {
+        let next = orphans.deadline().expect("none is open");
+        let names = orphans.look(next, NodeId(1), &view, |_| Held::No);
+        assert!(names.len() <= MAX_AT_ONCE);
+        tried.extend(names);
+    }
+    assert_eq!(tried.len(), volumes.len());
 }
 
 #[test]

@@ -23,6 +23,8 @@ fn volume(generation: u32, owner: u32) -> Vec<u8> {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     })
     .unwrap()
 }
@@ -55,6 +57,7 @@ impl Rig {
             tag,
             arrived: Time(0),
             parsed: Time(0),
+            kept: Time(0),
             trace: TraceId::NONE,
             host: HostKey(host.into()),
             generation: amita_types::Generation(0),

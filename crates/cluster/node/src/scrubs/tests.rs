@@ -33,6 +33,8 @@ impl Rig {
             lineage: Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         rig.tell(map::volume_key("db"), serde_json::to_vec(&volume).unwrap());
         rig.wish(scrub);

@@ -11,8 +11,10 @@ use crate::fronts::{MakeFront, MakeLocalFront};
 use crate::iscsi_catalog::IscsiCataloguer;
 use crate::mail::{CoreMessage, Mail, ring_messages};
 use crate::proof::TlsHandshakes;
+use crate::volume_keys::{KeyFile, VolumeKeys};
 use crate::worker::Orders;
-use amita_fabric::secure::Security;
+use amita_crypt::Keys;
+use amita_fabric::secure::{Protection, Security};
 use amita_frontend::Who;
 use amita_identity::Live;
 use amita_iscsi::IscsiFront;
@@ -28,7 +30,7 @@ use amita_types::{ClusterId, NodeId};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -109,6 +111,8 @@ struct CoreSetup {
     orders: Option<(Orders, Sender<ToCore>)>,
     /// The Unix socket of NBD, on the core that serves it.
     local: Option<Arc<UnixListener>>,
+    /// The keys of encrypted volumes, on the core that opens volumes.
+    volume_keys: Option<Arc<dyn Keys>>,
     inbox: Receiver<ToCore>,
     outbox: Sender<Control>,
     words: Sender<StartupEvent>,
@@ -139,9 +143,10 @@ impl<'a> CoreStarter<'a> {
         to_control: &Sender<Control>,
         words: Sender<StartupEvent>,
         rings: Receiver<Rings>,
-    ) -> CoreSetup {
+    ) -> Result<CoreSetup, ServeError> {
         let stores = self.config.stores.iter().skip(core).step_by(self.config.cores);
-        CoreSetup {
+        let volume_keys = self.config.volume_keys.as_ref().filter(|_| core == 0);
+        Ok(CoreSetup {
             core,
             config: self.config.clone(),
             cluster: self.joined.cluster,
@@ -151,11 +156,19 @@ impl<'a> CoreStarter<'a> {
             stores: stores.cloned().collect(),
             orders: self.orders.map(|orders| (orders.clone(), sender.clone())),
             local: self.local.clone().filter(|_| core == 0),
+            volume_keys: volume_keys.map(|path| self.volume_keys(path)).transpose()?,
             inbox,
             outbox: to_control.clone(),
             words,
             rings,
-        }
+        })
+    }
+
+    /// Here and not on the core's thread, whose processor its thread would have.
+    fn volume_keys(&self, path: &Path) -> Result<Arc<dyn Keys>, ServeError> {
+        let client = Arc::new(self.joined.client.clone());
+        let keys = VolumeKeys::start(KeyFile::at(path), client).map_err(ServeError::Thread)?;
+        Ok(keys)
     }
 
     /// Makes the one core of a process that runs it by itself.
@@ -165,7 +178,7 @@ impl<'a> CoreStarter<'a> {
         let (words, heard) = channel();
         let (_, no_rings) = channel();
         let (driver, service) = self
-            .core_setup(0, (&sender, inbox), to_control, words, no_rings)
+            .core_setup(0, (&sender, inbox), to_control, words, no_rings)?
             .build()?;
         let bound = heard.try_iter().find_map(|word| match word {
             StartupEvent::Fabric(address, second) => Some((address, second)),
@@ -191,7 +204,7 @@ impl<'a> CoreStarter<'a> {
         for (core, cpu) in placement(cores, self.config.pin).into_iter().enumerate() {
             let (sender, inbox) = channel();
             let (give_rings, rings) = channel();
-            let setup = self.core_setup(core, (&sender, inbox), to_control, words.clone(), rings);
+            let setup = self.core_setup(core, (&sender, inbox), to_control, words.clone(), rings)?;
             senders.push(sender);
             ring_senders.push(give_rings);
             threads.push((ThreadConfig { index: core, cpu }, setup));
@@ -445,7 +458,7 @@ impl CoreSetup {
     }
 
     fn core_config(&self, pool: Pool) -> CoreConfig {
-        let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool);
+        let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool.clone());
         fabric.core = self.core as u16;
         fabric.cores = self.config.cores as u16;
         // One for each core; which cores dial a peer at all is chosen by `peer_links`.
@@ -468,6 +481,7 @@ impl CoreSetup {
             stores: self.config.stores.len(),
             links_per_peer: self.links,
             dials_others: self.config.identity.is_some() || self.config.insecure_network,
+            secret_links: self.config.identity.is_some() && self.config.protection == Protection::Secret,
             refused_for: self.config.refused_for,
             silent_for: self.config.silent_for,
             stale_after: self.config.stale_after,
@@ -478,10 +492,12 @@ impl CoreSetup {
             sequencer: amita_sequencer::Config {
                 store_timeout: self.config.silent_for,
                 confirm_reads: self.config.confirm_reads,
+                pool,
                 ..amita_sequencer::Config::default()
             },
             opener: amita_sequencer::OpenerConfig {
                 owner_patience: self.config.owner_patience,
+                keys: self.volume_keys.clone(),
                 ..amita_sequencer::OpenerConfig::new(self.node, "")
             },
             trace: self.config.trace.clone(),

@@ -248,6 +248,7 @@ impl Keeper {
             last_chunk: None,
             number: SnapshotId::HEAD,
             cloned: false,
+            plain: false,
         });
         Source {
             store,

@@ -62,6 +62,8 @@ pub struct ServeConfig {
     /// The file with the cluster's sealing key, which opens the secrets of NVMe hosts and of iSCSI initiators; none: those that have
     /// to prove something cannot connect here.
     pub seal_key: Option<PathBuf>,
+    /// The file with what wraps the data keys of encrypted volumes ([`crate::volume_keys`]); none: they stay closed here.
+    pub volume_keys: Option<PathBuf>,
     /// Where its metrics and traces can be read by whoever reaches the address; none: nowhere.
     pub metrics: Option<SocketAddr>,
     /// Where its REST API listens, for the node's record; none: nowhere. Whoever runs the node serves it.
@@ -148,6 +150,7 @@ impl ServeConfig {
             nvme: None,
             iscsi: Vec::new(),
             seal_key: None,
+            volume_keys: None,
             metrics: None,
             api: None,
             advertise: None,

@@ -66,6 +66,8 @@ impl Rig {
             lineage,
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         let key = map::volume_key(&volume.name);
         self.metadata.txn(&Call::put(key, json(&volume))).unwrap();

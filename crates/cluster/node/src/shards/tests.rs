@@ -11,6 +11,7 @@ const NOW: Time = Time(1_000_000_000);
 /// A volume as an opener hands it over, with this record of its reservation.
 fn opened(reservation: Option<&[u8]>) -> Opened {
     Opened {
+        keys: None,
         volume: Volume {
             id: VOLUME,
             name: "v".to_owned(),
@@ -21,6 +22,8 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: Pool {
@@ -67,6 +70,7 @@ fn origin(host: u64) -> Origin {
         tag: 1,
         arrived: NOW,
         parsed: NOW,
+        kept: NOW,
         trace: TraceId::NONE,
         host: HostKey(host.into()),
         generation: Generation(0),

@@ -76,6 +76,8 @@ impl Rig {
             lineage,
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         self.put(map::volume_key("v"), &volume);
     }

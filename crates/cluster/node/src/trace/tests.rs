@@ -18,6 +18,7 @@ fn origin(trace: TraceId, arrived: Time, parsed: Time) -> Origin {
         tag: 1,
         arrived,
         parsed,
+        kept: arrived,
         trace,
         host: amita_frontend::HostKey::NONE,
         generation: amita_types::Generation(0),

@@ -65,8 +65,9 @@ impl View {
 
     /// How full a core's stores are.
     pub(super) fn apply_space(&mut self, rest: &str, record: &Record) -> Change {
+        let keys = self.apply_locked(rest, record);
         let Some(space) = &mut self.iscsi.space else {
-            return Change::Space;
+            return Change::Space { keys };
         };
         space.remove(rest);
         let told = record
@@ -81,7 +82,7 @@ impl View {
         if !now.is_empty() {
             space.insert(rest.to_owned(), now);
         }
-        Change::Space
+        Change::Space { keys }
     }
 
     /// From where on stores count as near full.

@@ -38,6 +38,8 @@ impl Rig {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         let record = serde_json::to_vec(&volume).unwrap();
         metadata.txn(&Call::put(map::volume_key("v"), record)).unwrap();

@@ -1,4 +1,6 @@
 use super::*;
+use amita_types::VolumeId;
+use amita_types::map::{KeyName, KeyNumber};
 
 fn counting(bytes: &mut [u8]) {
     for (at, byte) in bytes.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::key::KeyNumber;
 use amita_testkit::Random;
 use amita_types::VolumeId;
+use amita_types::map::KeyNumber;
 
 fn name(image: u64, number: u32) -> KeyName {
     KeyName {

@@ -9,6 +9,7 @@ use super::{Next, Provider, Random};
 use crate::hex::Hex;
 use crate::key::{DATA_KEY_BYTES, DataKey};
 use crate::wrapped::{Binding, By, KeyError, Label, SALT_BYTES, Told, WrappedKey};
+use crate::wrapping::{Which, WrappingKey};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -202,12 +203,47 @@ impl Provider for Passphrase {
         KIND
     }
 
-    fn wrap(&mut self, binding: &Binding, key: &DataKey, random: Random<'_>) -> Result<Next<WrappedKey>, KeyError> {
+    fn first(&mut self) -> Result<WrappingKey, BadPassphrase> {
+        let (salt, argon2id) = (self.salt, self.cost);
+        let kek = self.kek(salt, argon2id)?.id;
+        Ok(WrappingKey(Which::Passphrase { kek, salt, argon2id }))
+    }
+
+    fn has(&mut self, by: &WrappingKey) -> Result<bool, BadPassphrase> {
+        match &by.0 {
+            Which::Passphrase { kek, salt, argon2id } => Ok(self.kek(*salt, *argon2id)?.id == *kek),
+            _ => Ok(false),
+        }
+    }
+
+    fn wrap_by(
+        &mut self,
+        by: &WrappingKey,
+        binding: &Binding,
+        key: &DataKey,
+        random: Random<'_>,
+    ) -> Result<Next<WrappedKey>, KeyError> {
         let label = Label::new(binding, key);
-        let (salt, cost) = (self.salt, self.cost);
+        let not_here = || KeyError::NotHere {
+            key: binding.key,
+            by: by.clone(),
+            given: KIND,
+        };
+        let Which::Passphrase {
+            kek: id,
+            salt,
+            argon2id: cost,
+        } = &by.0
+        else {
+            return Err(not_here());
+        };
+        let (salt, cost) = (*salt, *cost);
         let made = self
             .kek(salt, cost)
             .map_err(|why| KeyError::Passphrase { key: binding.key, why })?;
+        if made.id != *id {
+            return Err(not_here());
+        }
         let kek = made.id;
         let told = Told::Passphrase {
             kek: &kek,

@@ -5,9 +5,11 @@
 //! new line in front, giving the file to all nodes, and wrapping all data keys again.
 
 use super::local::{KEK_BYTES, Kek};
+use super::passphrase::BadPassphrase;
 use super::{Next, Provider, Random};
 use crate::key::DataKey;
 use crate::wrapped::{Binding, By, KeyError, Label, Told, WrappedKey};
+use crate::wrapping::{Which, WrappingKey};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -36,16 +38,44 @@ impl SealedFile {
     }
 }
 
+impl SealedFile {
+    fn by(&self, by: &WrappingKey) -> Option<&Kek> {
+        let Which::SealedFile { kek: id } = &by.0 else {
+            return None;
+        };
+        self.keks.iter().find(|kek| kek.id == *id)
+    }
+}
+
 impl Provider for SealedFile {
     fn kind(&self) -> &'static str {
         KIND
     }
 
-    fn wrap(&mut self, binding: &Binding, key: &DataKey, random: Random<'_>) -> Result<Next<WrappedKey>, KeyError> {
+    fn first(&mut self) -> Result<WrappingKey, BadPassphrase> {
+        let kek = self.keks[0].id;
+        Ok(WrappingKey(Which::SealedFile { kek }))
+    }
+
+    fn has(&mut self, by: &WrappingKey) -> Result<bool, BadPassphrase> {
+        Ok(self.by(by).is_some())
+    }
+
+    fn wrap_by(
+        &mut self,
+        by: &WrappingKey,
+        binding: &Binding,
+        key: &DataKey,
+        random: Random<'_>,
+    ) -> Result<Next<WrappedKey>, KeyError> {
         let label = Label::new(binding, key);
-        let newest = &self.keks[0];
-        let kek = newest.id;
-        let (nonce, wrapped) = newest.wrap(&label.associated(&Told::SealedFile { kek: &kek }), key, random);
+        let found = self.by(by).ok_or_else(|| KeyError::NotHere {
+            key: binding.key,
+            by: by.clone(),
+            given: KIND,
+        })?;
+        let kek = found.id;
+        let (nonce, wrapped) = found.wrap(&label.associated(&Told::SealedFile { kek: &kek }), key, random);
         let by = By::SealedFile { kek, nonce, wrapped };
         Ok(Next::Done(WrappedKey { label, by }))
     }

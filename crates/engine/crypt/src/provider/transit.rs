@@ -11,9 +11,11 @@
 //!
 //! Vault makes a key that it does not know when the token's policy lets it *create*: give it `update` of these two paths, and no more.
 
+use super::passphrase::BadPassphrase;
 use super::{HttpRequest, HttpResponse, Next, Provider, Question, Random};
 use crate::key::DataKey;
 use crate::wrapped::{Binding, By, KeyError, Label, Told, WrappedKey};
+use crate::wrapping::{Which, WrappingKey};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -296,7 +298,29 @@ impl Provider for Transit {
         KIND
     }
 
-    fn wrap(&mut self, binding: &Binding, key: &DataKey, _: Random<'_>) -> Result<Next<WrappedKey>, KeyError> {
+    fn first(&mut self) -> Result<WrappingKey, BadPassphrase> {
+        let (mount, key) = (self.mount.clone(), self.key.clone());
+        Ok(WrappingKey(Which::Transit { mount, key }))
+    }
+
+    fn has(&mut self, by: &WrappingKey) -> Result<bool, BadPassphrase> {
+        Ok(*by == self.first()?)
+    }
+
+    fn wrap_by(
+        &mut self,
+        by: &WrappingKey,
+        binding: &Binding,
+        key: &DataKey,
+        _: Random<'_>,
+    ) -> Result<Next<WrappedKey>, KeyError> {
+        if !self.has(by).is_ok_and(|has| has) {
+            return Err(KeyError::NotHere {
+                key: binding.key,
+                by: by.clone(),
+                given: KIND,
+            });
+        }
         let label = Label::new(binding, key);
         let (mount, name) = (self.mount.clone(), self.key.clone());
         let told = Told::Transit {

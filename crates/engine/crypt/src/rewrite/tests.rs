@@ -1,6 +1,6 @@
 use super::*;
-use crate::key::{KeyName, KeyNumber};
 use amita_types::VolumeId;
+use amita_types::map::{KeyName, KeyNumber};
 use proptest::prelude::*;
 
 fn key(number: u32) -> KeyName {

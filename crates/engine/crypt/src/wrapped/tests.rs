@@ -145,7 +145,7 @@ fn another_key_encryption_key_is_named() {
     assert_eq!(
         refused.to_string(),
         "data key 1 of volume 3 (image 7) was wrapped with key-encryption key c6aa7ebb8323b8fa, which is not in this node's file: give it \
-         the cluster's sealing key"
+         the cluster's, with that line"
     );
 }
 

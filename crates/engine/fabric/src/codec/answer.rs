@@ -5,13 +5,13 @@ mod resync;
 pub(super) use resync::{HELD_BYTES, JOINED_BYTES, MENDED_BYTES, STATED_BYTES, VERIFIED_BYTES};
 
 use super::control::{get_generation, no_payload};
-use super::request::{CHANGE_BYTES, get_changes, get_sums, put_changes, put_sums};
+use super::request::{CHANGE_BYTES, SUM_BYTES, get_changes, get_sums, put_changes, put_sums};
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind, Prefix};
 use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, Answer, AnswerBody, ChangesAnswer, DataAnswer, DiffersAnswer, MAX_CHANGES, OpenedAnswer, Problem,
-    Refusal, SettledAnswer,
+    Refusal, Run, SettledAnswer,
 };
 use amita_types::{
     BLOCK_BYTES, BlockIndex, Epoch, Generation, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, RequestId, SnapshotId, StoreId,
@@ -35,6 +35,10 @@ wire! {
     RawSettled: 1 { full: u8, }
 }
 wire! { RawData: 8 { version: u64, } }
+wire! {
+    /// Behind the sums of a [`RawData`], where versions were asked for.
+    RawRun: 10 { version: u64, blocks: u16, }
+}
 wire! {
     /// `more` is [`NO_MORE`] at the end.
     RawListed: 2 { more: u16, }
@@ -61,7 +65,8 @@ const fn from_to(least: usize, more: usize) -> (usize, usize) {
 pub(super) const SETTLED_BYTES: (usize, usize) = exactly(RawSettled::BYTES);
 pub(super) const PLAIN_BYTES: (usize, usize) = exactly(0);
 pub(super) const OPENED_BYTES: (usize, usize) = from_to(RawOpened::BYTES, RawNumber::BYTES);
-pub(super) const DATA_BYTES: (usize, usize) = from_to(RawData::BYTES, MAX_IO_BLOCKS as usize * size_of::<u32>());
+pub(super) const DATA_BYTES: (usize, usize) =
+    from_to(RawData::BYTES, MAX_IO_BLOCKS as usize * (SUM_BYTES + RawRun::BYTES));
 pub(super) const LISTED_BYTES: (usize, usize) = from_to(RawListed::BYTES, MAX_CHANGES * CHANGE_BYTES);
 pub(super) const ALLOCATED_BYTES: (usize, usize) = exactly(BITMAP_WORDS * size_of::<u64>());
 pub(super) const DIFFERS_BYTES: (usize, usize) = exactly(2 * BITMAP_WORDS * size_of::<u64>());
@@ -112,7 +117,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             Kind::Opened
         }
         AnswerBody::Done => Kind::Done,
-        AnswerBody::Data(DataAnswer { version, sums }) => {
+        AnswerBody::Data(DataAnswer { version, sums, runs }) => {
             let expected = sums.len() * BLOCK_BYTES as usize;
             if payload_bytes != expected || sums.len() > MAX_IO_BLOCKS as usize {
                 return Err(EncodeError::Payload {
@@ -122,6 +127,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             }
             RawData { version: version.0 }.put(out);
             put_sums(out, sums);
+            put_runs(out, runs, sums.len())?;
             Kind::Data
         }
         AnswerBody::Changes(ChangesAnswer { entries, more }) => {
@@ -153,6 +159,38 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
         | AnswerBody::Verified(_)
         | AnswerBody::States(_) => resync::put(out, body)?,
     })
+}
+
+fn put_runs(out: &mut Vec<u8>, runs: &[Run], blocks: usize) -> Result<(), EncodeError> {
+    if runs.len() > blocks {
+        return Err(EncodeError::Field {
+            field: "number of versions",
+            value: runs.len() as u64,
+        });
+    }
+    for &Run { blocks, version } in runs {
+        let version = version.0;
+        RawRun { version, blocks }.put(out);
+    }
+    Ok(())
+}
+
+/// Up to the end of the head; none where nobody has asked for them. Whether they fit the blocks is for who has asked to judge.
+fn get_runs(mut reader: Reader<'_>, blocks: usize) -> Result<Box<[Run]>, DecodeError> {
+    let bytes = reader.rest().len();
+    if !bytes.is_multiple_of(RawRun::BYTES) || bytes > blocks * RawRun::BYTES {
+        return Err(DecodeError::Field {
+            field: "bytes of versions",
+            value: bytes as u64,
+        });
+    }
+    let mut runs = Vec::with_capacity(bytes / RawRun::BYTES);
+    while !reader.is_empty() {
+        let RawRun { version, blocks } = RawRun::get(&mut reader)?;
+        let version = Version(version);
+        runs.push(Run { blocks, version });
+    }
+    Ok(runs.into())
 }
 
 /// Where to go on listing blocks.
@@ -262,10 +300,15 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
                     bytes,
                 });
             }
-            let sums = get_sums(reader, bytes / BLOCK_BYTES as usize)?;
+            let blocks = bytes / BLOCK_BYTES as usize;
+            let (sums, behind) = reader
+                .rest()
+                .split_at_checked(blocks * SUM_BYTES)
+                .ok_or(DecodeError::HeadShort)?;
             AnswerBody::Data(DataAnswer {
                 version: Version(raw.version),
-                sums,
+                sums: get_sums(Reader::new(sums), blocks)?,
+                runs: get_runs(Reader::new(behind), blocks)?,
             })
         }
         Kind::Listed => {

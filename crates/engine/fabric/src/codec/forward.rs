@@ -31,7 +31,7 @@ pub(super) const FORWARD_BYTES: (usize, usize) = (RawForward::BYTES, RawForward:
 pub(super) const FORWARDED_BYTES: usize = RawForwarded::BYTES;
 
 impl ForwardOp {
-    const ALL: [ForwardOp; 7] = [
+    const ALL: [ForwardOp; 8] = [
         ForwardOp::Read,
         ForwardOp::Write,
         ForwardOp::Clear,
@@ -39,6 +39,7 @@ impl ForwardOp {
         ForwardOp::CompareAndWrite,
         ForwardOp::Reserve,
         ForwardOp::Differ,
+        ForwardOp::Lend,
     ];
 
     /// The payload's length that goes with it, if that is fixed.
@@ -47,7 +48,7 @@ impl ForwardOp {
             ForwardOp::Read | ForwardOp::Clear | ForwardOp::Allocation | ForwardOp::Differ => Some(0),
             ForwardOp::Write => Some(length),
             ForwardOp::CompareAndWrite => Some(length.saturating_mul(2)),
-            ForwardOp::Reserve => None,
+            ForwardOp::Reserve | ForwardOp::Lend => None,
         }
     }
 }

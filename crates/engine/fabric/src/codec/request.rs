@@ -52,7 +52,7 @@ wire! {
 
 /// Bytes of an entry.
 pub(super) const CHANGE_BYTES: usize = RawChange::BYTES;
-const SUM_BYTES: usize = size_of::<u32>();
+pub(super) const SUM_BYTES: usize = size_of::<u32>();
 const fn exactly(bytes: usize) -> (usize, usize) {
     (RawRequest::BYTES + bytes, RawRequest::BYTES + bytes)
 }

@@ -117,6 +117,7 @@ pub fn read(id: u64, blocks: u16) -> (Message, Slice) {
         chunk: ChunkIndex(id),
         range: BlockRange::new(0, blocks),
         least: Version::NONE,
+        versions: false,
     });
     (request(id, body), Slice::default())
 }
@@ -152,6 +153,7 @@ pub fn answer(request: &Request) -> (Message, Slice) {
                 AnswerBody::Data(DataAnswer {
                     version: Version(1),
                     sums,
+                    runs: Box::default(),
                 }),
                 payload,
             )

@@ -25,12 +25,23 @@ pub struct GrantorConfig {
     pub epoch: LeaseEpoch,
     /// How long tokens are lent for.
     pub lease: Duration,
+    /// And to who is slow to hear.
+    pub long_lease: Duration,
     /// What the largest request costs.
     pub largest: u64,
     /// What is set apart.
     pub standing: Standing,
     /// Rules that are switched off.
     pub faults: Faults,
+}
+
+impl GrantorConfig {
+    fn lease_of(&self, is_long: bool) -> Duration {
+        match is_long {
+            true => self.long_lease,
+            false => self.lease,
+        }
+    }
 }
 
 /// Why a limit cannot be shared.
@@ -52,7 +63,10 @@ pub enum LeaseError {
 #[derive(Debug)]
 struct Lent {
     holder: HolderId,
+    is_long: bool,
     asked: Time,
+    /// How far apart its last two asks were.
+    apart: Duration,
     number: u64,
     sent: Time,
     spent: u128,
@@ -71,6 +85,16 @@ struct Lent {
 }
 
 impl Lent {
+    /// It is silent for half of the lease: a grant would have lapsed when it comes. Half of a long one is long, and it has its turn meanwhile, which
+    /// others wait for: there it is twice as long as its asks are apart.
+    fn is_stale(&self, now: Time, config: &GrantorConfig) -> bool {
+        let most = match self.is_long {
+            true => (2 * self.apart).max(config.lease).min(config.long_lease / 2),
+            false => config.lease / 2,
+        };
+        now.since(self.asked) > most
+    }
+
     fn out(&self) -> u128 {
         self.told + self.untold.iter().map(|&(_, tokens)| u128::from(tokens)).sum::<u128>()
     }
@@ -86,13 +110,21 @@ pub struct Grantor {
     mandate: Time,
     /// Until then what a predecessor has lent may be spent.
     quiet: Time,
+    /// Until then what a predecessor has lent for long may be spent: up to [`Grantor::long_room`].
+    reserved: Time,
+    /// Has that moment not come yet?
+    is_reserved: bool,
     /// What is out with all holders, in tokens.
     out: u128,
+    /// Of that, for long.
+    long_out: u128,
     places: Vec<Option<Lent>>,
     /// Places by when their leases end.
     ends: Heap,
     /// Places that want some, by their turns.
     order: Heap,
+    /// Who wants some for long while there is no room, and its turn.
+    skipped: Vec<(u32, u128)>,
     turn: u128,
     /// There is too little: nothing is lent before then.
     round: Time,
@@ -115,10 +147,14 @@ impl Grantor {
             meter: Meter::new(now, &shared, spending),
             mandate: Time(0),
             quiet: Time(0),
+            reserved: Time(0),
+            is_reserved: false,
             out: 0,
+            long_out: 0,
             places: Vec::new(),
             ends: Heap::default(),
             order: Heap::default(),
+            skipped: Vec::new(),
             turn: 0,
             round: Time(0),
             granted: 0,
@@ -135,17 +171,24 @@ impl Grantor {
         if !config.faults.has(Fault::BeginAtOnce) {
             grantor.quiet = now.plus(mandate).plus(config.lease);
         }
+        if !config.faults.has(Fault::ForgetLongLeases) {
+            grantor.reserved = now.plus(mandate).plus(config.long_lease);
+            grantor.is_reserved = true;
+        }
         if !config.faults.has(Fault::BeginFull) {
             grantor.meter.empty();
         }
         Ok(grantor)
     }
 
-    /// The least burst with which a limit of that rate can be shared: what comes in within two leases, and a largest request.
+    /// The least burst with which a limit of that rate can be shared: what comes in within two leases, and two largest requests. Half
+    /// of it can be lent for long, and with the other half all still goes on.
     #[must_use]
     pub fn least_burst(rate: u64, lease: Duration, largest: u64) -> u64 {
         let lent = u128::from(rate) * (2 * lease).as_nanos() / 1_000_000_000;
-        u64::try_from(lent).unwrap_or(u64::MAX).saturating_add(largest)
+        u64::try_from(lent)
+            .unwrap_or(u64::MAX)
+            .saturating_add(largest.saturating_mul(2))
     }
 
     /// Its epoch.
@@ -163,6 +206,7 @@ impl Grantor {
     pub fn end(&mut self) {
         self.mandate = Time(0);
         self.places.clear();
+        (self.out, self.long_out) = (0, 0);
         self.order = Heap::default();
         self.ends = Heap::default();
     }
@@ -180,24 +224,44 @@ impl Grantor {
         Ok(())
     }
 
+    /// What was saved is gone: the limit did not hold for a while. What is lent, or owed, stays.
+    pub fn drain(&mut self, now: Time) {
+        self.advance(now);
+        self.meter.empty();
+    }
+
     /// The limit.
     #[must_use]
     pub fn limit(&self) -> Limit {
         self.limit
     }
 
-    /// What takes room, in parts.
+    /// What takes room, in parts: what is lent, and what a predecessor may have lent for long.
     fn lent(&self) -> i128 {
         if self.config.faults.has(Fault::LentTakesNoRoom) {
             return 0;
         }
-        self.out as i128 * PARTS
+        let reserved = if self.is_reserved { self.long_room() } else { 0 };
+        (self.out as i128 + i128::from(reserved)) * PARTS
+    }
+
+    /// What can be lent for long, in tokens.
+    fn long_room(&self) -> u64 {
+        self.capacity() / 2
     }
 
     /// Brings everything up to `now`: what comes in, and what ends, one after the other. What came in while there was no room for
     /// it does not come later.
     fn advance(&mut self, now: Time) {
         self.meter.pause(self.quiet.min(now));
+        if self.is_reserved && now >= self.reserved {
+            self.advance_to(self.reserved);
+            self.is_reserved = false;
+        }
+        self.advance_to(now);
+    }
+
+    fn advance_to(&mut self, now: Time) {
         while let Some((end, place)) = self.ends.peek() {
             let end = Time(u64::try_from(end).unwrap_or(u64::MAX));
             if end > now {
@@ -214,16 +278,19 @@ impl Grantor {
     fn lease_ends(&mut self, now: Time, place: u32) {
         let slot = &mut self.places[place as usize];
         let Some(lent) = slot else { return };
-        self.out -= lent.out();
-        lent.ended += lent.out();
+        let out = lent.out();
+        let lease = self.config.lease_of(lent.is_long);
+        self.out -= out;
+        self.long_out -= if lent.is_long { out } else { 0 };
+        lent.ended += out;
         lent.told = 0;
         lent.untold.clear();
-        let is_silent = now.since(lent.asked) >= self.config.lease;
+        let is_silent = now.since(lent.asked) >= lease;
         if is_silent && !self.config.faults.has(Fault::TakeBackLate) {
             *slot = None;
             self.order.remove(place);
         } else {
-            self.ends.set(place, u128::from(now.plus(self.config.lease).0));
+            self.ends.set(place, u128::from(now.plus(lease).0));
         }
     }
 
@@ -237,14 +304,21 @@ impl Grantor {
         let Some(lent) = &mut self.places[place as usize] else {
             return;
         };
-        if ask.number <= lent.number && !self.config.faults.has(Fault::HearOldAsks) {
+        if ask.number <= lent.number && !self.config.faults.has(Fault::HearOldAsks) || ask.is_long != lent.is_long {
             return;
         }
+        let lease = self.config.lease_of(lent.is_long);
         let before = lent.out();
         // A holder may owe; what it says is no more than it was given: it is one of ours, and what it says binds nobody else.
         let left = ask.taken.saturating_sub(ask.spent).saturating_sub(ask.gone);
         lent.untold.retain(|(number, _)| *number > ask.heard);
-        lent.told = left;
+        // It may be heard after the lease of what it tells of has ended, and that was taken for spent: by a statement nothing gets more.
+        lent.told = 0;
+        let counted = before - lent.out();
+        lent.told = match self.config.faults.has(Fault::ReviveLapsed) {
+            true => left,
+            false => left.min(counted),
+        };
         let after = lent.out();
         let mut spent = ask.spent.saturating_sub(lent.spent);
         let mut back = before.saturating_sub(after);
@@ -253,6 +327,9 @@ impl Grantor {
         }
         spent = spent.min(back);
         back -= spent;
+        if lent.number > 0 {
+            lent.apart = now.since(lent.asked);
+        }
         (lent.spent, lent.number, lent.sent, lent.asked) = (ask.spent, ask.number, ask.sent, now);
         (lent.want, lent.least) = (ask.want, ask.least.min(ask.want));
         if lent.want > 0 {
@@ -262,9 +339,12 @@ impl Grantor {
             self.order.remove(place);
         }
         self.out = self.out - before + after;
+        if lent.is_long {
+            self.long_out = self.long_out - before + after;
+        }
         if !self.ends.contains(place) {
             // It may hold tokens that were taken for spent; or nothing, and its place is free when it has been silent for a lease.
-            self.ends.set(place, u128::from(now.plus(self.config.lease).0));
+            self.ends.set(place, u128::from(now.plus(lease).0));
         }
         // Given back, or never taken: a negative sum takes nothing out.
         self.meter.spend(-(back as i128 * PARTS));
@@ -289,7 +369,10 @@ impl Grantor {
         };
         self.places[place] = Some(Lent {
             holder: ask.holder,
+            is_long: ask.is_long,
             asked: now,
+            // The second one comes when the first had its answer.
+            apart: self.config.lease_of(ask.is_long),
             number: 0,
             sent: ask.sent,
             spent: ask.spent,
@@ -313,27 +396,44 @@ impl Grantor {
         if now < self.round {
             return;
         }
+        let (mut available, mut for_long) = (self.available(), self.available_for_long());
+        let (most_to_one, long_room) = (self.most_to_one(), self.long_room());
         while let Some((start, place)) = self.order.peek() {
-            let available = self.available();
-            let capacity = self.capacity();
             let waiting = self.order.len() as u64;
             let least_turn = self.limit.rate() / 1_000_000 * (self.config.lease / LEAST_TURN).as_micros() as u64;
             let Some(lent) = self.places[place as usize].as_mut() else {
                 self.order.remove(place);
                 continue;
             };
-            let is_stale = now.since(lent.asked) > self.config.lease / 2;
-            if is_stale || lent.untold.is_full() {
+            if lent.is_stale(now, &self.config) || lent.untold.is_full() {
                 // It asks again; a grant would have lapsed when it comes, or could not be counted.
                 self.order.remove(place);
                 continue;
             }
-            let needed = lent.least.max(1).min(capacity);
+            let needed = lent
+                .least
+                .max(1)
+                .min(if lent.is_long { long_room } else { most_to_one });
+            if lent.is_long && for_long < needed {
+                // What the others of its kind hold is no reason for the rest to wait.
+                self.order.remove(place);
+                self.skipped.push((place, start));
+                continue;
+            }
             if available < needed {
                 break;
             }
             let turn = (available / (TURN * waiting)).max(least_turn).max(needed);
-            let tokens = turn.min(lent.want).min(available);
+            let most = if lent.is_long {
+                for_long.min(available)
+            } else {
+                available
+            };
+            let tokens = turn.min(lent.want).min(most);
+            available -= tokens;
+            if lent.is_long {
+                for_long -= tokens;
+            }
             lent.round += tokens;
             lent.want -= tokens;
             lent.least = lent.least.saturating_sub(tokens);
@@ -346,6 +446,9 @@ impl Grantor {
                 self.order.remove(place);
             }
         }
+        for (place, start) in self.skipped.drain(..) {
+            self.order.set(place, start);
+        }
         if !self.order.is_empty() {
             self.round = now.plus(self.config.lease / ROUNDS);
         }
@@ -357,12 +460,28 @@ impl Grantor {
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 
+    /// What can be lent for long now. What that takes is counted when it is handed out.
+    fn available_for_long(&self) -> u64 {
+        if self.config.faults.has(Fault::LendAllForLong) {
+            return u64::MAX;
+        }
+        if self.is_reserved && !self.config.faults.has(Fault::LendLongEarly) {
+            return 0;
+        }
+        let out = u64::try_from(self.long_out).unwrap_or(u64::MAX);
+        self.long_room().saturating_sub(out)
+    }
+
+    /// More than that is never available at once.
+    fn most_to_one(&self) -> u64 {
+        self.capacity() - if self.is_reserved { self.long_room() } else { 0 }
+    }
+
     fn capacity(&self) -> u64 {
         u64::try_from(self.meter.capacity() / PARTS).unwrap_or(u64::MAX)
     }
 
     fn hand_out(&mut self, now: Time, emit: &mut impl FnMut(Grant)) {
-        let end = u128::from(now.plus(self.config.lease).0);
         for (place, lent) in self.places.iter_mut().enumerate() {
             let Some(lent) = lent.as_mut().filter(|lent| lent.round > 0) else {
                 continue;
@@ -372,7 +491,9 @@ impl Grantor {
             // There is room: who has none was not given a turn.
             lent.untold.push((self.granted, tokens));
             self.out += u128::from(tokens);
-            self.ends.set(place as u32, end);
+            self.long_out += u128::from(if lent.is_long { tokens } else { 0 });
+            let end = now.plus(self.config.lease_of(lent.is_long));
+            self.ends.set(place as u32, u128::from(end.0));
             emit(Grant {
                 epoch: self.config.epoch,
                 holder: lent.holder,
@@ -391,7 +512,12 @@ impl Grantor {
         }
         let (_, place) = self.order.peek()?;
         let lent = self.places[place as usize].as_ref()?;
-        let needed = lent.least.max(1).min(self.capacity());
+        let most = if lent.is_long {
+            self.long_room()
+        } else {
+            self.most_to_one()
+        };
+        let needed = lent.least.max(1).min(most);
         let ready = self.meter.ready_at(i128::from(needed) * PARTS);
         // Room may be what is lacking: it comes when leases end.
         let end = self
@@ -399,6 +525,7 @@ impl Grantor {
             .peek()
             .map_or(ready, |(end, _)| Time(u64::try_from(end).unwrap_or(u64::MAX)));
         let room = self.meter.capacity() - self.lent() >= i128::from(needed) * PARTS;
+        let room = room && (!lent.is_long || self.available_for_long() >= needed);
         Some(if room { ready.max(self.quiet) } else { end }.max(self.round))
     }
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct HolderConfig {
     /// How long the grantor lends for.
     pub lease: Duration,
+    /// Is that its long lease?
+    pub is_long: bool,
     /// What the largest request costs. A larger one passes with as many tokens, and the rest is owed.
     pub largest: u64,
     /// Tokens a second of the standing share; zero: none.
@@ -35,7 +37,7 @@ pub struct Holder {
     /// The number of the next ask, when the last one went, and what had been spent then.
     number: u64,
     asked: Option<Time>,
-    /// The last ask has had an answer.
+    /// The last ask has had an answer: by a grant, or as [`Holder::answered`] says.
     is_answered: bool,
     spent_when_asked: u128,
     /// What was spent between the last two asks.
@@ -159,6 +161,7 @@ impl Holder {
             gone: self.gone,
             want,
             least: u64::try_from(least).unwrap_or(u64::MAX).min(want),
+            is_long: self.config.is_long,
             sent: now,
         };
         self.number += 1;
@@ -167,8 +170,44 @@ impl Holder {
         Some(ask)
     }
 
+    /// The last ask of a holder that is not needed any more: gives back all that it has, tells what it has spent, and that it takes no grant that
+    /// is under way. What it owes is forgotten: for who changes holders no request may cost more than [`HolderConfig::largest`]. None: it has not
+    /// asked this grantor for anything.
+    #[must_use]
+    pub fn give_back(mut self, now: Time) -> Option<Ask> {
+        if self.asked.is_none() && self.taken == 0 {
+            return None;
+        }
+        self.gone += self.left().max(0).unsigned_abs();
+        Some(Ask {
+            epoch: self.epoch,
+            holder: self.id,
+            number: self.number,
+            heard: u64::MAX,
+            taken: self.taken,
+            spent: self.spent,
+            gone: self.gone,
+            want: 0,
+            least: 0,
+            is_long: self.config.is_long,
+            sent: now,
+        })
+    }
+
+    /// The grantor has answered what was asked at that moment, whether or not it has lent anything. For a long lease, a quarter of which is long,
+    /// that says when to ask again as a grant would; a quarter of a short one is soon enough.
+    pub fn answered(&mut self, sent: Time) {
+        self.is_answered |= self.config.is_long && self.asked == Some(sent);
+    }
+
+    /// Does it ask for a long lease?
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.config.is_long
+    }
+
     /// When it may ask again, if a request waits that costs so much: a quarter of a lease after the last one; where that had an
-    /// answer, and what came with it is spent, at once.
+    /// answer, and what came with it is spent, a fiftieth.
     #[must_use]
     pub fn ask_at(&self, next: u64) -> Time {
         let next = next.min(self.config.largest);

@@ -111,6 +111,12 @@ fn content(stamp: u64, cell: u64) -> Vec<u8> {
     bytes
 }
 
+/// Is it what a client may have written, or a part of it?
+pub fn plain(block: &[u8]) -> bool {
+    let nothing_behind = |cell: &[u8]| cell[16..].iter().all(|byte| *byte == 0);
+    block.chunks_exact(CELL_BYTES as usize).any(nothing_behind)
+}
+
 impl World {
     pub fn client(&mut self, gateway: usize, volume: usize) {
         if !self.is_open(gateway, volume) || self.settling {
@@ -246,8 +252,13 @@ impl World {
     /// A write comes by.
     pub(super) fn note_stamps(&mut self, request: &Request, payload: &[u8]) {
         if let RequestBody::Write(WriteRequest { chunk, version, .. }) = request.body {
-            let stamp = u64::from_le_bytes(payload[..8].try_into().unwrap());
-            self.stamps.insert(stamp, ((request.scope.volume, chunk.0), version));
+            let payload = self.plain_of(request, payload);
+            // One that was made whole brings what was around it as well.
+            for cell in payload.chunks_exact(CELL_BYTES as usize) {
+                let stamp = u64::from_le_bytes(cell[..8].try_into().unwrap());
+                let place = ((request.scope.volume, chunk.0), version);
+                self.stamps.entry(stamp).or_insert(place);
+            }
         }
     }
 

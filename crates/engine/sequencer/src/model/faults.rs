@@ -24,6 +24,8 @@ pub struct Profile {
     /// How often one of the stores finds a block damaged, or sends one that is.
     pub damage_percent: u64,
     pub read_percent: u64,
+    /// Volumes are encrypted.
+    pub encrypted: bool,
     /// Reads and writes that are not of whole blocks.
     pub partial_percent: u64,
     /// I/O that goes to one chunk.
@@ -66,6 +68,7 @@ impl Profile {
             busy_percent: 0,
             damage_percent: 0,
             read_percent: 50,
+            encrypted: false,
             partial_percent: 0,
             hot_percent: 0,
             spare_percent: 4,
@@ -287,6 +290,18 @@ impl Profile {
             spikes: 3,
             dead_at_end: true,
             ..Profile::calm()
+        }
+    }
+
+    /// Encrypted volumes, with everything that can go wrong.
+    pub fn sealed(seed: u64) -> Profile {
+        Profile {
+            name: "sealed",
+            encrypted: true,
+            copies: 2 + (seed % 2) as usize,
+            partial_percent: 50,
+            cuts: 8,
+            ..Profile::resync(seed)
         }
     }
 

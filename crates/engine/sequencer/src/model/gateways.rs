@@ -1,10 +1,13 @@
 //! Gateways: they open the volume, run its sequencers, are asked to release it, and die.
 
+use super::sealed::Given;
 use super::world::{Event, GATEWAYS, GROUPS, MS, STORES, VOLUMES, World, node_of, store_id, volume_id};
 use crate::io::{Effect, Opened, StopReason};
 use crate::{Config, Counters, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply, Sequencer};
-use amita_reactor::Time;
+use amita_crypt::Keys;
+use amita_reactor::{Pool, Time};
 use amita_types::{ChunkId, ChunkIndex, Generation, NodeId};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl World {
@@ -15,6 +18,10 @@ impl World {
         let base = self.base();
         let mut config = OpenerConfig::new(NodeId(gateway as u32), VOLUMES[volume]);
         config.faults = self.planted;
+        config.keys = self
+            .keys
+            .get(volume)
+            .map(|keys| Arc::new(Given(keys.clone())) as Arc<dyn Keys>);
         config.release_timeout = Duration::from_millis(30);
         let opener = Opener::new(config, base, Time(self.now));
         self.gateways[gateway].openers[volume] = Some((opener, base));
@@ -127,6 +134,7 @@ impl World {
                 busy_pause: Duration::from_millis(1),
                 meta_pause: Duration::from_millis(5),
                 meta_pause_most: Duration::from_millis(40),
+                pool: Pool::heap(),
                 faults: self.planted,
             };
             let base = self.base();

@@ -9,7 +9,7 @@ use amita_testkit::Random;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ClearRequest,
     DataAnswer, FenceRequest, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request, RequestBody,
-    RollRequest, SettleRequest, SettledAnswer, Sums, WriteRequest,
+    RollRequest, Run, SettleRequest, SettledAnswer, Sums, WriteRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, StoreId, Version, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
@@ -371,7 +371,12 @@ impl Store {
                 );
             }
             RequestBody::Write(_) | RequestBody::Clear(_) => self.write(now, link, request, &payload),
-            RequestBody::Read(ReadRequest { chunk, range, least }) => {
+            RequestBody::Read(ReadRequest {
+                chunk,
+                range,
+                least,
+                versions,
+            }) => {
                 let held = self.durable.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
                 if !in_sync || held.incomplete.is_some() {
                     return self.refuse(now, link, &request, Refusal::Incomplete);
@@ -388,6 +393,7 @@ impl Store {
                 let mut sums = Sums::new();
                 let mut bytes = Vec::new();
                 let mut any = false;
+                let mut runs = Vec::new();
                 for block in range.iter() {
                     let entry = held.blocks.get(&block.0);
                     version = version.max(entry.map_or(Version::NONE, |entry| entry.version));
@@ -395,9 +401,13 @@ impl Store {
                         Some((data, sum)) => {
                             any = true;
                             sums.push(*sum);
+                            let version = entry.map_or(Version::NONE, |entry| entry.version);
+                            runs.push(Run { blocks: 1, version });
                             bytes.extend_from_slice(data);
                         }
                         None => {
+                            let version = Version::NONE;
+                            runs.push(Run { blocks: 1, version });
                             sums.push(amita_types::crc32c(&[0; BLOCK_BYTES as usize]));
                             bytes.resize(bytes.len() + BLOCK_BYTES as usize, 0);
                         }
@@ -411,11 +421,15 @@ impl Store {
                     sums.clear();
                     bytes.clear();
                 }
+                if !any || !versions {
+                    runs.clear();
+                }
+                let runs = runs.into();
                 self.answer(
                     now,
                     link,
                     &request,
-                    Ok(AnswerBody::Data(DataAnswer { version, sums })),
+                    Ok(AnswerBody::Data(DataAnswer { version, sums, runs })),
                     Slice::copy_from(&bytes),
                 );
             }

@@ -101,6 +101,7 @@ fn profile(name: &str, seed: u64) -> Profile {
         "relay" => Profile::relay(seed),
         "hot" => Profile::hot(seed),
         "apart" => Profile::apart(seed),
+        "sealed" => Profile::sealed(seed),
         other => panic!("no profile {other}"),
     }
 }
@@ -204,6 +205,13 @@ fn apart() {
     taken!(seen; promoted, deposed);
 }
 
+#[test]
+fn sealed() {
+    let (counters, seen) = play(Profile::sealed, 0..400);
+    taken!(counters; rolled, resent, mended, sync_promoted, damaged, hedged);
+    taken!(seen; promoted, takeovers, deposed);
+}
+
 /// Seeds that have found faults in how members are brought up to date, and what they were.
 #[test]
 fn what_was_found() {
@@ -275,4 +283,8 @@ planted! {
     compare_versions, CompareVersions by Profile::back, 1000;
     trust_lists, TrustLists by Profile::resync, 1000;
     compare_unsettled, CompareUnsettled by Profile::hot, 4000;
+    seal_again, SealAgain by Profile::sealed, 200;
+    merge_ciphertext, MergeCiphertext by Profile::sealed, 200;
+    decrypt_holes, DecryptHoles by Profile::sealed, 200;
+    mend_under_own, MendUnderOwn by Profile::sealed, 1000;
 }

@@ -5,6 +5,7 @@ use super::faults::Profile;
 use super::store::Store;
 use crate::io::CallId;
 use crate::{Counters, Faults, Opener, OwnerReply, Sequencer};
+use amita_crypt::Keychain;
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::{Slice, Time};
 use amita_testkit::Random;
@@ -12,6 +13,7 @@ use amita_types::map::{self, PoolKind};
 use amita_types::message::{Answer, Request, RequestBody, WriteRequest};
 use amita_types::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub const MS: u64 = 1_000_000;
 pub const GATEWAYS: usize = 3;
@@ -216,6 +218,9 @@ pub struct World {
     pub raised: BTreeMap<(usize, Generation), Vec<Epoch>>,
     /// Which write of which chunk brought a stamp.
     pub stamps: BTreeMap<u64, (super::store::Key, amita_types::Version)>,
+    /// By volume, where they are encrypted.
+    pub keys: Vec<Arc<Keychain>>,
+    pub sealed: super::sealed::Seen,
     pub counters: Counters,
     pub seen: Seen,
     pub failure: Option<String>,
@@ -241,6 +246,12 @@ pub fn node_of(index: usize) -> NodeId {
 impl World {
     pub fn new(seed: u64, profile: Profile, planted: Faults) -> World {
         let mut random = Random::new(seed);
+        let keys: Vec<Arc<Keychain>> = match profile.encrypted {
+            true => (0..profile.volumes)
+                .map(|volume| super::sealed::keychain(seed, volume))
+                .collect(),
+            false => Vec::new(),
+        };
         let mut meta = amita_metadata::model::State::new();
         let mut put = |key: String, value: Vec<u8>| {
             meta.txn(&Call::put(key, value)).expect("the model takes it");
@@ -284,6 +295,8 @@ impl World {
                 lineage: map::Lineage::default(),
                 parents: Vec::new(),
                 former: Vec::new(),
+                keys: keys.get(index).map(|keys| keys.ring().clone()),
+                limits: None,
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
         }
@@ -330,6 +343,8 @@ impl World {
             next_base: 0,
             raised: BTreeMap::new(),
             stamps: BTreeMap::new(),
+            keys,
+            sealed: super::sealed::Seen::default(),
             counters: Counters::default(),
             seen: Seen::default(),
             failure: None,
@@ -473,6 +488,7 @@ impl World {
             } => {
                 if self.gateways[gateway].links[store].link == link {
                     self.check_fence(&request);
+                    self.look_at_payload(&request, &payload);
                     self.note_stamps(&request, &payload);
                     self.say(|| {
                         format!(

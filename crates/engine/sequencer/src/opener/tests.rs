@@ -1,3 +1,5 @@
+mod locked;
+
 use super::*;
 use amita_metadata::model::State;
 use amita_types::map::PoolKind;
@@ -56,6 +58,8 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         lineage: map::Lineage::default(),
         parents: Vec::new(),
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 

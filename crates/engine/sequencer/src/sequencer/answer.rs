@@ -11,9 +11,7 @@ use crate::table::{StoreSlot, TaskSlot};
 use crate::task::{Kind, Tasks};
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
-use amita_types::message::{
-    AllocationAnswer, Answer, AnswerBody, DataAnswer, DiffersAnswer, Problem, Refusal, SettledAnswer,
-};
+use amita_types::message::{AllocationAnswer, Answer, AnswerBody, DiffersAnswer, Problem, Refusal, SettledAnswer};
 
 /// An answer that was awaited.
 #[derive(Clone, Copy)]
@@ -110,9 +108,9 @@ fn accepted(
     match (&cx.tasks[slot].kind, body) {
         (Kind::Write(_), AnswerBody::Done) => write::written(cx, now, slot, position),
         // Whatever a member answers: data for a question about allocation, or the reverse, ends no read.
-        (Kind::Read(read), AnswerBody::Data(DataAnswer { version, sums })) if read.is_about_data() => {
+        (Kind::Read(read), AnswerBody::Data(data)) if read.is_about_data() => {
             let scrubs = &mut resync.scrubs;
-            return read::data_arrived(cx, scrubs, now, slot, position, (version, &sums, payload));
+            return read::data_arrived(cx, scrubs, now, slot, position, data, payload);
         }
         (Kind::Read(read), AnswerBody::Allocation(AllocationAnswer { allocated })) if read.is_about_allocation() => {
             read::allocation_arrived(cx, now, slot, position, allocated);

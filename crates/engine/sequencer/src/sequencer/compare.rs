@@ -5,15 +5,17 @@
 //! brings is what every later write finds. If it is as expected, the new bytes are sequenced as the next write of the
 //! chunk, and only then do others go on. A new owner cannot come between: a lease stood when the answer was given out,
 //! and the write that follows is fenced with everything else of this generation.
+//!
+//! A write of an encrypted volume that is not of whole blocks goes the same way, and compares nothing (`at_rest.rs`).
 
 use super::context::Context;
-use super::{pipeline, read, write};
+use super::{at_rest, pipeline, read, write};
 use crate::io::Course;
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::{Kind, Read, Write};
-use amita_reactor::Time;
-use amita_types::TraceId;
-use amita_types::io::{IoError, Payload};
+use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Op, Payload};
+use amita_types::{BLOCK_BYTES, BlockRange, SnapshotId, TraceId};
 
 /// Goes on with the chunk's compare-and-write, or begins the next one.
 pub(super) fn advance(cx: &mut Context, now: Time, chunk: ChunkSlot) {
@@ -50,7 +52,7 @@ pub(super) fn end(cx: &mut Context, chunk: ChunkSlot, slot: TaskSlot) {
     }
 }
 
-/// What the range holds is here, and may be given out. It has left the slot.
+/// What the blocks hold is here, and may be given out; empty: they are zeros. It has left the slot.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn found(
     cx: &mut Context,
@@ -59,24 +61,37 @@ pub(super) fn found(
     group: GroupSlot,
     (trace, asked_at): (TraceId, Time),
     read: Read,
-    found: &Payload,
+    blocks: &Slice,
     course: Course,
 ) {
-    let half = read.compare.len() / 2;
-    let (expected, new) = (read.compare.slice(..half), read.compare.slice(half..));
-    let is_equal = match found {
-        Payload::Data(data) => data[..] == expected[..],
-        Payload::Zeros(_) => expected.iter().all(|byte| *byte == 0),
-        Payload::None | Payload::Allocation(_) | Payload::Differs(_) => unreachable!("the range was read"),
-    };
     assert_eq!(cx.chunks[chunk].queues.comparing, Some(slot), "one at a time");
-    if !is_equal {
-        end(cx, chunk, slot);
-        return cx.done(read.io, Err(IoError::Miscompare), Payload::None, course);
-    }
+    let new = match read.op {
+        Op::CompareAndWrite { offset, .. } => {
+            let half = read.compare.len() / 2;
+            let expected = &read.compare[..half];
+            let skip = (offset % u64::from(BLOCK_BYTES)) as usize;
+            let is_equal = match blocks.is_empty() {
+                true => expected.iter().all(|byte| *byte == 0),
+                false => blocks[skip..skip + half] == *expected,
+            };
+            if !is_equal {
+                end(cx, chunk, slot);
+                return cx.done(read.io, Err(IoError::Miscompare), Payload::None, course);
+            }
+            read.compare.slice(half..)
+        }
+        _ => read.compare,
+    };
     let offset_bytes = (read.op.offset() % u64::from(cx.owned.chunk_bytes)) as u32;
-    let write = Write::new(read.io, false, (offset_bytes, half as u32), read.range, new);
-    let slot = cx.tasks.add(Kind::Write(write), group, Some(chunk));
+    let length_bytes = new.len() as u32;
+    let range = BlockRange::of_bytes(offset_bytes, length_bytes);
+    let mut write = Write::new(read.io, false, (offset_bytes, length_bytes), range, new);
+    let is_whole = cx.owned.keys.is_none() || at_rest::surround(&cx.config.pool, &mut write, read.range, blocks);
+    let kind = match is_whole {
+        true => Kind::Write(write),
+        false => Kind::Read(other_end(cx, chunk, write)),
+    };
+    let slot = cx.tasks.add(kind, group, Some(chunk));
     cx.tasks[slot].trace = trace;
     cx.tasks[slot].asked_at = asked_at;
     let state = &mut cx.chunks[chunk];
@@ -84,4 +99,15 @@ pub(super) fn found(
     cx.tasks.push(&mut state.queues.compared, slot);
     pipeline::block(cx, chunk);
     cx.intake.is_due = true;
+}
+
+/// One end of a write is whole: the other is read.
+fn other_end(cx: &Context, chunk: ChunkSlot, write: Write) -> Read {
+    let (offset, length) = (write.offset_bytes, write.length_bytes);
+    let op = Op::Write {
+        offset: cx.chunks[chunk].index.0 * u64::from(cx.owned.chunk_bytes) + u64::from(offset),
+        length,
+    };
+    let range = at_rest::surroundings(offset, length);
+    Read::new(write.io, op, range, SnapshotId::HEAD, write.payload)
 }

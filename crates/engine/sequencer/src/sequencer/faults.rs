@@ -3,12 +3,16 @@
 
 use super::context::Context;
 use super::resync::Resync;
-use super::{group, resend, silence};
+use super::{at_rest, group, resend, silence, write};
 use crate::members::Members;
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
-use amita_reactor::Time;
+use crate::task::Write;
+use amita_crypt::Keychain;
+use amita_reactor::{Slice, Time};
 use amita_types::io::Payload;
 use amita_types::map;
+use amita_types::message::{Expect, Run};
+use amita_types::{BLOCK_BYTES, ChunkIndex, Version};
 
 /// `Fault::AcknowledgeEarly`: the client is told before the write is committed.
 pub(super) fn tell_early(cx: &mut Context, slot: TaskSlot) {
@@ -64,6 +68,45 @@ fn await_no_more(cx: &mut Context, slot: TaskSlot, members: Members) {
     for position in members.iter() {
         cx.settle(slot, position);
     }
+}
+
+/// `Fault::MergeCiphertext`: a write that is not whole is encrypted as if zeros were around it.
+pub(super) fn seal_part(keys: &Keychain, chunk: ChunkIndex, write: &mut Write) {
+    let blocks = usize::from(write.range.count) * BLOCK_BYTES as usize;
+    let at = (write.offset_bytes % BLOCK_BYTES) as usize;
+    let (mut plain, mut sealed) = (vec![0; blocks], vec![0; blocks]);
+    plain[at..at + write.payload.len()].copy_from_slice(&write.payload);
+    keys.seal((chunk, write.range), write.version, &plain, &mut sealed)
+        .expect("whole blocks");
+    write.payload = Slice::copy_from(&sealed[at..at + write.payload.len()]);
+}
+
+/// `Fault::SealAgain`: what is sent again is encrypted once more, with checksums of that.
+pub(super) fn seal_again(cx: &mut Context, slot: TaskSlot) {
+    at_rest::seal(cx, slot);
+    let write = cx.tasks[slot].write();
+    write.sums = write::sums(write);
+}
+
+/// `Fault::MendUnderOwn`: the version of what is replaced.
+pub(super) fn version_of_replaced(expect: Expect, version: Version) -> Version {
+    match expect {
+        Expect::Entry { version: had, .. } | Expect::Upto { version: had } if had != Version::NONE => had,
+        _ => version,
+    }
+}
+
+/// `Fault::DecryptHoles`: blocks without data are taken for data of the newest version.
+pub(super) fn fill_holes(runs: &[Run], newest: Version) -> Vec<Run> {
+    let filled = |run: &Run| Run {
+        blocks: run.blocks,
+        version: if run.version == Version::NONE {
+            newest
+        } else {
+            run.version
+        },
+    };
+    runs.iter().map(filled).collect()
 }
 
 /// `Fault::ServeHalfFenced`: those of the members that can be reached are enough.

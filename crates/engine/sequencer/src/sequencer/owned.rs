@@ -1,8 +1,10 @@
 //! What a sequencer owns: the volume under its generation, in the pool as it was opened.
 
 use crate::io::Opened;
+use amita_crypt::Keychain;
 use amita_types::map::{self, PoolKind};
 use amita_types::{BLOCK_BYTES, Generation, NodeId};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Owned {
@@ -15,6 +17,8 @@ pub(super) struct Owned {
     /// The generation before ours, if its owner has handed the volume over (R4).
     pub given_back: Option<Generation>,
     pub pool: map::Pool,
+    /// Those of an encrypted volume (S14).
+    pub keys: Option<Arc<Keychain>>,
     pub chunk_bytes: u32,
     pub blocks_per_chunk: u16,
     /// Below so many members in sync nothing is written (R10).
@@ -40,6 +44,7 @@ impl Owned {
             generation: opened.generation,
             given_back: opened.given_back,
             pool: opened.pool,
+            keys: opened.keys,
             id_base,
         }
     }

@@ -4,7 +4,7 @@
 use super::answer::Misbehaved;
 use super::context::Context;
 use super::resync::Scrubs;
-use super::{care, clear, compare, group, lease, pipeline};
+use super::{at_rest, care, clear, compare, group, lease, pipeline};
 use crate::faults::Fault;
 use crate::io::StopReason;
 use crate::members::{Members, Position};
@@ -13,12 +13,14 @@ use crate::task::{Found, Kind, Read};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Differs, IoError, Op, Payload};
-use amita_types::message::{AllocationRequest, DifferRequest, Problem, ReadRequest, Refusal, RequestBody, Sums};
+use amita_types::message::{
+    AllocationRequest, DataAnswer, DifferRequest, Problem, ReadRequest, Refusal, RequestBody, Sums,
+};
 use amita_types::{BLOCK_BYTES, BlockRange, SnapshotId, TraceId, Version};
 
 /// Submitted, and found valid: queued at its chunk.
 pub(super) fn queue(cx: &mut Context, chunk: ChunkSlot, read: Read, trace: TraceId) {
-    let compares = matches!(read.op, Op::CompareAndWrite { .. });
+    let compares = read.writes();
     let slot = cx.tasks.add(Kind::Read(read), cx.chunks[chunk].group, Some(chunk));
     cx.tasks[slot].trace = trace;
     let state = &mut cx.chunks[chunk];
@@ -118,6 +120,7 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
             chunk: index,
             range: read.range,
             least,
+            versions: cx.owned.keys.is_some(),
         }),
     };
     cx.tasks.age(slot, now);
@@ -191,8 +194,10 @@ pub(super) fn data_arrived(
     now: Time,
     slot: TaskSlot,
     position: Position,
-    (version, sums, payload): (Version, &Sums, Slice),
+    answer: DataAnswer,
+    payload: Slice,
 ) -> Result<(), Misbehaved> {
+    let DataAnswer { version, sums, runs } = answer;
     let group = cx.tasks[slot].group;
     let chunk = cx.tasks[slot].chunk();
     let read = cx.tasks[slot].read();
@@ -210,8 +215,9 @@ pub(super) fn data_arrived(
     if version > cx.chunks[chunk].log.issued {
         return Err(Misbehaved(format!("version {version}, which was never given out")));
     }
-    match damage(range, sums, &payload) {
+    match damage(range, &sums, &payload) {
         Intact::Yes => {
+            let payload = at_rest::open(cx, chunk, range, (version, &runs), payload)?;
             cx.settle(slot, position);
             cx.note_answer(now, slot, position);
             found(cx, now, slot, Found::Data { version, payload });
@@ -307,8 +313,10 @@ fn give_out(cx: &mut Context, slot: TaskSlot) {
         unreachable!("held tasks are reads")
     };
     cx.counters.reads += 1;
-    if let Op::CompareAndWrite { .. } = read.op {
-        let payload = payload_of(&mut read);
+    if read.writes() {
+        let Some(Found::Data { payload, .. }) = read.found.take() else {
+            unreachable!("the blocks were read")
+        };
         return compare::found(cx, slot, chunk, group, (trace, asked_at), read, &payload, course);
     }
     let payload = payload_of(&mut read);
@@ -403,7 +411,7 @@ fn damage(range: BlockRange, sums: &Sums, payload: &[u8]) -> Intact {
 /// Cuts what was asked for out of the whole blocks that came.
 fn payload_of(read: &mut Read) -> Payload {
     match (read.found.take(), read.op) {
-        (Some(Found::Data { payload, .. }), Op::Read { offset, length } | Op::CompareAndWrite { offset, length }) => {
+        (Some(Found::Data { payload, .. }), Op::Read { offset, length }) => {
             if payload.is_empty() {
                 return Payload::Zeros(length);
             }

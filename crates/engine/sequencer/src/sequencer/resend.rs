@@ -4,7 +4,7 @@
 
 use super::UNFIT_PAUSES;
 use super::context::Context;
-use super::{catch_up, credits, group, join, write};
+use super::{catch_up, credits, faults, group, join, write};
 use crate::config::MAX_REFUSALS;
 use crate::faults::Fault;
 use crate::members::Position;
@@ -51,6 +51,9 @@ pub(super) fn of_chunk(cx: &mut Context, now: Time, chunk: ChunkSlot, position: 
             credits::charge_to(cx, now, slot, position);
         }
         cx.counters.resent += u64::from(again);
+        if again && cx.config.faults.has(Fault::SealAgain) {
+            faults::seal_again(cx, slot);
+        }
         join::first(cx, now, chunk, position, previous);
         write::send(cx, now, slot, position);
     }

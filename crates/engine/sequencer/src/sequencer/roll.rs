@@ -123,6 +123,7 @@ fn fetch(cx: &mut Context, now: Time, chunk: ChunkSlot) {
             chunk: index,
             range,
             least: longest,
+            versions: false,
         });
         open::send(cx, now, chunk, source, Step::Fetch(range), body, Slice::default());
     }

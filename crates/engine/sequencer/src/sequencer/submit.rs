@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::owned::Owned;
-use super::{pipeline, read, write};
+use super::{at_rest, pipeline, read, write};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoId};
 use crate::task::{Read, Write};
@@ -57,6 +57,10 @@ pub(super) fn accept(
     }
     let chunk = cx.chunk_slot(place.chunk);
     match op {
+        Op::Write { .. } if at_rest::needs_surroundings(cx, place.offset_bytes, place.length_bytes) => {
+            let range = at_rest::surroundings(place.offset_bytes, place.length_bytes);
+            read::queue(cx, chunk, Read::new(io, op, range, at, data), trace);
+        }
         Op::Write { .. } | Op::Clear { .. } => {
             let clear = matches!(op, Op::Clear { .. });
             let write = Write::new(io, clear, (place.offset_bytes, place.length_bytes), place.range, data);
@@ -79,7 +83,12 @@ fn place(owned: &Owned, op: &Op, data: &Slice, at: SnapshotId) -> Result<Place, 
             let blocks = (offset % block + u64::from(length)).div_ceil(block);
             length > 0 && blocks <= u64::from(MAX_IO_BLOCKS)
         }
-        Op::Write { length, .. } => length > 0 && length <= MAX_IO_BYTES && data.len() == length as usize,
+        Op::Write { length, .. } => {
+            let blocks = (offset % block + u64::from(length)).div_ceil(block);
+            // S15: the blocks at its ends are written as well.
+            let fits = owned.keys.is_none() || blocks <= u64::from(MAX_IO_BLOCKS);
+            fits && length > 0 && length <= MAX_IO_BYTES && data.len() == length as usize
+        }
         Op::Clear { .. } => length > 0 && offset % block == 0 && length % block == 0,
         Op::CompareAndWrite { length, .. } => {
             length > 0 && length <= MAX_IO_BYTES / 2 && data.len() == 2 * length as usize

@@ -1,6 +1,7 @@
 //! One concern after the other, with stores and metadata played by hand.
 
 mod answers;
+mod at_rest;
 mod compare;
 mod cut;
 mod evict;

@@ -7,7 +7,7 @@
 //!   There must be as many members as the pool asks for (R10); a compare-and-write whose turn it is goes first
 //!   (`compare.rs`), and so does the comparison of a chunk with a syncing member's copy, for a moment (R5, `resync`). What no
 //!   store has room for fails here, without a version.
-//! * *Sequenced*: it gets the version after the last one, and names that one (R1). A syncing member that has not joined the
+//! * *Sequenced*: it gets the version after the last one, and names that one (R1); of an encrypted volume it is encrypted (`at_rest.rs`). A syncing member that has not joined the
 //!   chunk's history is asked to first (R5, `join.rs`).
 //! * *Sent* to every member at once, behind everything that the member was sent before. Its payload is kept until the end
 //!   and sent again where a link broke, or where it was refused (R8, `resend.rs`).
@@ -18,7 +18,7 @@
 
 use super::context::Context;
 use super::credits::charge;
-use super::{compare, credits, cut, faults, join, open, pipeline, read, resend};
+use super::{at_rest, compare, credits, cut, faults, join, open, pipeline, read, resend};
 use crate::config::{MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
@@ -130,6 +130,9 @@ fn sequence(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot, versi
     write.version = version;
     write.previous = previous;
     (write.number, write.previous_number) = (number, previous_number);
+    // Before the checksums: they are the ciphertext's.
+    at_rest::seal(cx, slot);
+    let write = cx.tasks[slot].write();
     write.sums = sums(write);
     let bytes = write.payload.len() as u64;
     cx.intake.bytes += bytes;
@@ -276,7 +279,7 @@ fn most_writes() -> u32 {
 }
 
 /// CRC-32C of each piece of the payload: computed once, when the write is sequenced, and checked at every step on.
-fn sums(write: &Write) -> Sums {
+pub(super) fn sums(write: &Write) -> Sums {
     let mut sums = Sums::with_capacity(usize::from(write.range.count));
     let mut rest: &[u8] = &write.payload;
     let mut room = (BLOCK_BYTES - write.offset_bytes % BLOCK_BYTES) as usize;

@@ -25,6 +25,7 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
     Opened {
         reservation: None,
         given_back: None,
+        keys: None,
         volume: map::Volume {
             id: VolumeId(9),
             name: "v".to_owned(),
@@ -35,6 +36,8 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
             lineage: map::Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         },
         volume_revision: 1,
         pool: map::Pool {
@@ -116,6 +119,7 @@ impl Stores {
                         AnswerBody::Data(DataAnswer {
                             version: Version::NONE,
                             sums,
+                            runs: Box::default(),
                         })
                     }
                     RequestBody::RenewLease => AnswerBody::LeaseRenewed,

@@ -137,6 +137,7 @@ impl Hollow {
             chunk: ChunkIndex(block / BLOCKS),
             range: BlockRange::new((block % BLOCKS) as u16, 1),
             least: Version::NONE,
+            versions: false,
         });
         self.ask(body, Slice::default());
     }

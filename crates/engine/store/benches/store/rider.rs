@@ -267,6 +267,7 @@ impl Rider {
             chunk: ChunkIndex(chunk),
             range: BlockRange::of_bytes(offset, bytes),
             least: Version::NONE,
+            versions: false,
         });
         self.ask(body, Slice::default());
     }

@@ -230,6 +230,7 @@ impl Writer {
                     chunk,
                     range: BlockRange::new(block.0, 1),
                     least: Version::NONE,
+                    versions: false,
                 });
                 Some((body, Slice::default()))
             }

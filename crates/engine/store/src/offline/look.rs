@@ -1,7 +1,7 @@
 //! What a mounted store is, for people and scripts.
 
 use super::{LeafFault, Offline, ReadAt};
-use crate::format::Slot;
+use crate::format::{PAGE_BYTES, Place, Slot};
 use crate::index::{ChunkKey, Entry, LEAF_ENTRIES, Leaf, Location, PARTS, Seen as Kept, View};
 use crate::store::Store;
 use amita_types::{BlockIndex, ChunkId, Epoch, Generation, GroupId, NodeId, SnapshotId, StoreId, Version, VolumeId};
@@ -273,6 +273,19 @@ impl<R: ReadAt> Offline<R> {
         Ok(written
             .map(|(block, entry)| (BlockIndex(block as u16), *entry))
             .collect())
+    }
+
+    /// What a block holds; `None`: nothing, or it cannot be read, or is not what the entry binds. `origin` is that of its chunk
+    /// ([`ChunkLook::origin`]).
+    #[must_use]
+    pub fn content(&self, origin: ChunkId, block: BlockIndex, entry: Entry) -> Option<Vec<u8>> {
+        if !entry.has_data() {
+            return None;
+        }
+        let mut content = vec![0; PAGE_BYTES];
+        self.reader.read_at(self.slot_offset(entry.slot), &mut content).ok()?;
+        let sum = Place::of(origin).bind(block, amita_types::crc32c(&content));
+        (sum == entry.sum).then_some(content)
     }
 
     /// Where a slot lies, in bytes.

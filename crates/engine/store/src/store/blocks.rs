@@ -9,7 +9,7 @@ use crate::faults::Fault;
 use crate::format::{PAGE_BYTES, Place};
 use crate::index::{ChunkKey, Entry, View};
 use amita_reactor::{BufMut, Time};
-use amita_types::message::{AnswerBody, DataAnswer, Refusal, Sums};
+use amita_types::message::{AnswerBody, DataAnswer, Refusal, Run, Sums};
 use amita_types::{BlockIndex, BlockRange, MAX_IO_BLOCKS, Version};
 use std::io;
 
@@ -28,7 +28,16 @@ pub(super) struct BlockRead {
     issued: Time,
     /// Nothing but this is wanted.
     verifying: Option<Verifying>,
+    /// The answer says the versions of the blocks.
+    versions: bool,
     window: u64,
+}
+
+/// What blocks are read for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    Read { versions: bool },
+    Verify(Verifying),
 }
 
 impl BlockRead {
@@ -95,6 +104,22 @@ impl BlockRead {
         .collect()
     }
 
+    /// The versions of the blocks, where they are asked for; of those without data none (rule S15).
+    fn runs(&self) -> Box<[Run]> {
+        if !self.versions {
+            return Box::default();
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        for entry in &self.entries {
+            let version = if entry.has_data() { entry.version } else { Version::NONE };
+            match runs.last_mut() {
+                Some(run) if run.version == version => run.blocks += 1,
+                _ => runs.push(Run { blocks: 1, version }),
+            }
+        }
+        runs.into()
+    }
+
     /// What was read, in one piece.
     fn take_payload(&mut self) -> BufMut {
         let mut payload = BufMut::empty();
@@ -158,8 +183,12 @@ pub(super) fn start(
     key: ChunkKey,
     view: View,
     range: BlockRange,
-    verifying: Option<Verifying>,
+    purpose: Purpose,
 ) {
+    let (verifying, versions) = match purpose {
+        Purpose::Read { versions } => (None, versions),
+        Purpose::Verify(verifying) => (Some(verifying), false),
+    };
     let reads = &mut store.reads.blocks;
     let place = reads.begin();
     let read = reads.get_mut(place);
@@ -176,8 +205,11 @@ pub(super) fn start(
             Some(verifying) => verifying.body(read),
             None => {
                 store.env.counters.reads += 1;
-                let (version, sums) = (read.version(), Sums::new());
-                AnswerBody::Data(DataAnswer { version, sums })
+                AnswerBody::Data(DataAnswer {
+                    version: read.version(),
+                    sums: Sums::new(),
+                    runs: Box::default(),
+                })
             }
         };
         reads.end(place);
@@ -193,6 +225,7 @@ pub(super) fn start(
     read.damaged = None;
     read.issued = store.env.now;
     read.verifying = verifying;
+    read.versions = versions;
     read.divide(buffer);
     for part in 0..read.parts.len() {
         let (at, buffer) = &mut read.parts[part];
@@ -280,7 +313,12 @@ fn finish(store: &mut Store, place: u32) {
         answer::give(store, asker, body);
         return space::reclaim(store);
     }
-    let (version, sums, damaged) = (read.version(), read.sums(), read.damaged);
+    let damaged = read.damaged;
+    let data = DataAnswer {
+        version: read.version(),
+        sums: read.sums(),
+        runs: read.runs(),
+    };
     store.env.course = Course {
         issued: read.issued,
         data: store.env.now,
@@ -292,7 +330,7 @@ fn finish(store: &mut Store, place: u32) {
         Some(block) => store.env.refuse(asker, Refusal::Damaged { block }),
         None => {
             store.env.counters.reads += 1;
-            answer::give_data(store, asker, DataAnswer { version, sums }, payload.freeze());
+            answer::give_data(store, asker, data, payload.freeze());
         }
     }
     store.env.course = Course::default();

@@ -1,6 +1,6 @@
 //! Reads, and what else asks and changes nothing. None of it ever sees what is not durable.
 
-use super::blocks::BlockReads;
+use super::blocks::{BlockReads, Purpose};
 use super::change::Change as OpChange;
 use super::join::Say;
 use super::leaves::{LostLeaf, Waiter};
@@ -19,7 +19,11 @@ use amita_types::{
 /// What a reader wants to know once the chunk is new enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want {
-    Data(BlockRange),
+    Data {
+        range: BlockRange,
+        /// With the versions of the blocks.
+        versions: bool,
+    },
     /// So many blocks has the chunk.
     Verify(BlockRange, u32),
     Allocation,
@@ -42,7 +46,7 @@ impl Want {
     /// The blocks whose entries it looks at.
     fn blocks(self) -> BlockRange {
         match self {
-            Want::Data(range) | Want::Verify(range, _) => range,
+            Want::Data { range, .. } | Want::Verify(range, _) => range,
             Want::Restore { block, .. } => BlockRange::new(block.0, 1),
             Want::Version => BlockRange::default(),
             Want::Allocation | Want::Differ { .. } | Want::Changes { .. } => {
@@ -53,7 +57,7 @@ impl Want {
 
     /// Is what it gets handed on as what the volume holds?
     fn is_served(self) -> bool {
-        matches!(self, Want::Data(_) | Want::Allocation | Want::Differ { .. })
+        matches!(self, Want::Data { .. } | Want::Allocation | Want::Differ { .. })
     }
 }
 
@@ -120,10 +124,9 @@ pub(super) fn read(store: &mut Store, caller: &Caller, request: &ReadRequest) {
     if !range.is_inside(caller.blocks()) || u32::from(range.count) > MAX_IO_BLOCKS {
         return store.env.invalid(caller.asker, Problem::Range);
     }
-    look(
-        store,
-        Query::by(caller, request.chunk, request.least, Want::Data(range)),
-    );
+    let versions = request.versions;
+    let want = Want::Data { range, versions };
+    look(store, Query::by(caller, request.chunk, request.least, want));
 }
 
 pub(super) fn allocation(store: &mut Store, caller: &Caller, request: &AllocationRequest) {
@@ -282,9 +285,10 @@ pub(super) fn wake(store: &mut Store, key: ChunkKey) {
 fn answer_unknown(store: &mut Store, asker: Requester, want: Want) {
     let version = Version::NONE;
     let body = match want {
-        Want::Data(_) => AnswerBody::Data(DataAnswer {
+        Want::Data { .. } => AnswerBody::Data(DataAnswer {
             version,
             sums: Sums::new(),
+            runs: Box::default(),
         }),
         Want::Allocation => AnswerBody::Allocation(AllocationAnswer {
             allocated: Box::new([0; 16]),
@@ -310,7 +314,10 @@ fn answer_unknown(store: &mut Store, asker: Requester, want: Want) {
 /// All leaves that it needs are in memory.
 fn serve(store: &mut Store, asker: Requester, key: ChunkKey, view: View, want: Want) {
     let body = match want {
-        Want::Data(range) => return blocks::start(store, asker, key, view, range, None),
+        Want::Data { range, versions } => {
+            let purpose = Purpose::Read { versions };
+            return blocks::start(store, asker, key, view, range, purpose);
+        }
         Want::Verify(range, end) => return verify::blocks(store, asker, key, view, range, end),
         Want::Version => AnswerBody::Opened(OpenedAnswer {
             version: store.index.chunk(key).version(view),

@@ -3,7 +3,7 @@
 //! Damage is what is looked for, so it is no error here: a block that cannot be read or has another checksum is listed, and
 //! so is every block of a leaf that cannot be read.
 
-use super::blocks::BlockRead;
+use super::blocks::{BlockRead, Purpose};
 use super::read::{Query, Want};
 use super::request::Caller;
 use super::{Requester, Store, answer, blocks, read};
@@ -45,7 +45,7 @@ pub(super) fn blocks(store: &mut Store, asker: Requester, key: ChunkKey, view: V
         more,
         but: None,
     };
-    blocks::start(store, asker, key, view, range, Some(verifying));
+    blocks::start(store, asker, key, view, range, Purpose::Verify(verifying));
 }
 
 /// What a state has elsewhere than the next newer view, of these blocks (S12): what they share is looked at there. The range lies in one
@@ -85,7 +85,7 @@ pub(super) fn state(store: &mut Store, query: Query, key: ChunkKey, place: usize
         more: more.or_else(|| next_own(part + 1)),
         but: Some(newer),
     };
-    blocks::start(store, query.asker, key, view, range, Some(verifying));
+    blocks::start(store, query.asker, key, view, range, Purpose::Verify(verifying));
 }
 
 /// Has the entry data, and another view has them nowhere or in another slot? The view's leaf is in memory.

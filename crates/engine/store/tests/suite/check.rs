@@ -11,7 +11,7 @@ use amita_store::format::page::LogPage;
 use amita_store::format::superblock::{Fault, OFFSETS, Superblock};
 use amita_store::format::{Geometry, Place, Slot, seal};
 use amita_store::offline::{CheckOptions, DataFault, LeafFault, Offline, Problem, ReadAt, Report, User, check};
-use amita_store::{Config, MountError, State};
+use amita_store::{Config, Entry, MountError, State};
 use amita_types::message::{AnswerBody, CloneRequest, RequestBody};
 use amita_types::{BlockIndex, ChunkId, ChunkIndex, SnapshotId, Version, VolumeId};
 use planter::Planter;
@@ -702,6 +702,19 @@ fn what_a_chunk_is_can_be_asked() {
     assert_eq!(at(2), (version(1, 9), version(1, 3)));
     assert_eq!(at(0), (version(1, 9), version(1, 10)));
     assert!(offline.chunk(chunk(VOLUME, 99)).is_none());
+    let of = |chunk, snapshot| {
+        let parts = offline.entries(chunk, SnapshotId(snapshot)).expect("kept");
+        let entries: Vec<_> = parts.into_iter().flat_map(|part| part.expect("whole")).collect();
+        entries[3]
+    };
+    // Each block is bound to its place, a clone's to that of its origin.
+    let (block, entry) = of(SECOND, 0);
+    let content = |origin, block| offline.content(origin, block, entry);
+    assert_eq!(content(SECOND, block), Some(vec![0x44; BLOCK]));
+    assert_eq!((content(SECOND, BlockIndex(4)), content(FIRST, block)), (None, None));
+    let (block, entry) = of(CLONED, 0);
+    assert_eq!(offline.content(FIRST, block, entry), Some(vec![4; BLOCK]));
+    assert_eq!(offline.content(FIRST, block, Entry::NEVER), None);
     assert_eq!(offline.superblock().cluster, CLUSTER);
     // A second life of the same image finds the same: nothing was written.
     let mut rig = Rig::open(

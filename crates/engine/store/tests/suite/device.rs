@@ -46,6 +46,7 @@ fn is_poisoned(run: &mut FaultyRun, outcome: Outcome) {
             chunk,
             range: BlockRange::new(0, 1),
             least: Version::NONE,
+            versions: false,
         }),
         RequestBody::Open(OpenRequest { chunk }),
         RequestBody::RenewLease,

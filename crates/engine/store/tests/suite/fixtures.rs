@@ -194,6 +194,7 @@ fn rot_in_an_older_store_is_not_served() {
                     chunk: ChunkIndex(place.chunk),
                     range: BlockRange::new(*block, 1),
                     least: expected.version,
+                    versions: false,
                 });
                 let (result, payload) = owner.ask(&mut rig, body, &[]);
                 assert!(result.is_err() && payload.is_empty(), "{place}/{block}");

@@ -156,6 +156,7 @@ impl Play {
                 chunk,
                 range: self.range(),
                 least: version,
+                versions: false,
             }),
             5 => RequestBody::Changes(ChangesRequest {
                 chunk,

@@ -64,6 +64,7 @@ impl Used {
             chunk: ChunkIndex(0),
             range: BlockRange::new(0, 1),
             least,
+            versions: false,
         });
         self.send(snapshot, body, &[])
     }

@@ -104,6 +104,7 @@ impl Test {
             chunk: CHUNK,
             range: BlockRange::new(block, 1),
             least: Version::NONE,
+            versions: false,
         });
         self.ask(volume, at, body, &[]).map(|(_, bytes)| bytes)
     }

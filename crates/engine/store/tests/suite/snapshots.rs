@@ -103,6 +103,7 @@ impl Test {
             chunk: ChunkIndex(0),
             range: BlockRange::new(block, 1),
             least: Version::NONE,
+            versions: false,
         });
         let (_, bytes) = self.ask(SnapshotId(at), body, &[])?;
         assert!(bytes.iter().all(|&byte| Some(&byte) == bytes.first()));

@@ -114,6 +114,7 @@ impl Side {
             chunk: CHUNK,
             range: BlockRange::new(block, 1),
             least: Version::NONE,
+            versions: false,
         });
         let (result, payload) = self.ask_with(at, body, &[]);
         let AnswerBody::Data(DataAnswer { sums, .. }) = result? else {

@@ -408,6 +408,7 @@ impl Game {
                 chunk: ChunkIndex(chunk as u64),
                 range: BlockRange::new(0, 1),
                 least: Version::NONE,
+                versions: false,
             });
             self.send(rig, chunk, body, &[], None, Err(Refusal::Incomplete));
         }

@@ -159,6 +159,7 @@ fn read(rig: &mut Rig, owner: &mut Requester, at: u32, block: u16) -> Result<u8,
         chunk: ChunkIndex(0),
         range: BlockRange::new(block, 1),
         least: Version::NONE,
+        versions: false,
     }));
     request.scope.snapshot = SnapshotId(at);
     let told = owner.ask(rig, request, Slice::default());

@@ -4,7 +4,8 @@ use super::{PREFIX, Paused, is_false};
 use crate::id::{Generation, SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-/// `/amita/copies/to/VOLUME_ID`: the volume of this number, the *target*, is to be a copy, and is not one yet. Nobody uses it meanwhile.
+/// `/amita/copies/to/VOLUME_ID`: the volume of this number, the *target*, is to be a copy, and is not one yet. Nobody uses it
+/// before it is [`whole`](Copying::whole).
 ///
 /// It is made what snapshots of the source are, one *pass* after the other. Whoever is at it holds the key [`copier_key`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub struct Copying {
     /// It is taken back: whoever is at it removes the target, the snapshot that was taken, and this record.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cancelled: bool,
+    /// The target is a copy, and used as any volume. What is left is the snapshot that was taken for it: whoever is at it removes that, and
+    /// this record. It is never [`cancelled`](Self::cancelled) as well.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub whole: bool,
     /// It stands still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
@@ -58,8 +63,8 @@ pub struct CopyPlace {
     /// What the target holds is not known: a pass was left that had no base, or others have had it. So the next pass writes all of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub mixed: bool,
-    /// The most that the target's generation may be: whoever is at it notes that before the opening that raises it. Where it is more, others
-    /// may have had the target.
+    /// The target's, by the last opening of whoever is, or was, at it: noted when that alone is seen to have raised it, before anything is written.
+    /// Where it is more, others may have had the target.
     pub generation: Generation,
     /// Bytes that passes which are done, or were left, have gone through.
     pub passed_bytes: u64,
@@ -73,11 +78,18 @@ impl Copying {
     /// Is somebody to be at it now?
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.cancelled || self.paused.is_none()
+        self.cancelled || self.whole || self.paused.is_none()
     }
 }
 
 impl CopyPlace {
+    /// The target is to be opened, and is of this generation. Where others may have had it, nothing is known of what it holds.
+    pub fn found(&mut self, generation: Generation) {
+        if generation > self.generation {
+            (self.mixed, self.pass_bytes) = (true, 0);
+        }
+    }
+
     /// Bytes that were gone through.
     #[must_use]
     pub fn done_bytes(&self) -> u64 {
@@ -105,3 +117,6 @@ pub fn copying_key(volume: VolumeId) -> String {
 pub fn copier_key(volume: VolumeId) -> String {
     format!("{}by/{volume}", copies_prefix())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, TakingState};
+use amita_control::admin::{self, AdminError, DataKeys, TakingState};
 use amita_metadata::Transact;
 use amita_types::VolumeId;
 use amita_types::map;
@@ -335,13 +335,16 @@ async fn make_clone(
     Body(wanted): Body<NewClone>,
 ) -> Result<Tagged<Volume>, Problem> {
     let NewClone { name, labels } = wanted;
+    // Of an encrypted volume a clone has a key of its own.
+    let keys = api.data_keys();
     let made = api.act(asker, Action::VolumeClone, name.clone(), move |meta| {
         let about = map::About {
             created_at: Some(now().as_secs()),
             labels,
             ..map::About::of(VolumeId(0))
         };
-        admin::clone_volume(meta, &volume, &snapshot, &name, &about)?;
+        let keys = keys.as_deref().map(|keys| keys as &dyn DataKeys);
+        admin::clone_volume_with(meta, keys, (&volume, &snapshot), &name, &about)?;
         volumes::find(meta, &name)
     });
     Ok(Tagged(StatusCode::CREATED, made.await?))

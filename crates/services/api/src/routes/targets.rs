@@ -169,8 +169,8 @@ pub struct NewLun {
     pub volume: String,
     /// Its number, 0 to 16383 (0 to 254 for Windows); null: the one after the highest.
     pub lun: Option<u16>,
-    /// Bytes of a logical block: 512, as most initiators want it, or 4096; 512 where it is not said.
-    #[schema(default = 512)]
+    /// Bytes of a logical block: 512, as most initiators want it, or 4096; where it is not said 512, and 4096 of an encrypted volume.
+    // No `default` in the schema: a client that fills it in would wish 512 of an encrypted volume.
     pub block_bytes: Option<u32>,
     /// Also while the volume is a namespace of a subsystem, or exported by NBD.
     #[serde(default)]
@@ -363,10 +363,14 @@ async fn add_lun(
     Body(wanted): Body<NewLun>,
 ) -> Result<(StatusCode, Json<Lun>), Problem> {
     let made = api.run(asker, move |session| {
+        let block_bytes = match wanted.block_bytes {
+            Some(wished) => wished,
+            None => admin::usual_block_bytes(&session.reader(), &wanted.volume)?,
+        };
         let spec = LunSpec {
             of: wanted.volume,
             number: wanted.lun,
-            block_bytes: wanted.block_bytes.unwrap_or(512),
+            block_bytes,
             shared: wanted.shared,
         };
         let made = session.act(Action::LunAdd, &format!("{} in {name}", spec.of), |meta| {

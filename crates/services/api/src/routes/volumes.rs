@@ -50,6 +50,10 @@ pub struct Volume {
     pub clones: u64,
     /// The node by which its I/O goes now; null: nobody uses it.
     pub owner: Option<String>,
+    /// It is encrypted at rest.
+    pub encrypted: bool,
+    /// Why a node could not open it for want of its keys, in the last half minute; null: none has said so.
+    pub locked: Option<String>,
     /// It is served by NBD.
     pub exported: bool,
     /// An image is being copied into it: it is not there whole.
@@ -73,6 +77,8 @@ impl From<admin::VolumeStatus> for Volume {
             parent: found.parent,
             clones: found.clones as u64,
             owner: found.owner_name.filter(|_| found.owner_alive),
+            encrypted: found.encrypted,
+            locked: found.locked,
             exported: found.export.is_some(),
             importing: found.import.is_some(),
             flattening: found.flatten.is_some(),
@@ -94,6 +100,10 @@ pub struct NewVolume {
     /// What is to be known of it: up to 32.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Encrypted at rest, from its first write on. The node that is asked has to have the cluster's volume keys (`amita serve
+    /// --volume-keys`).
+    #[serde(default)]
+    pub encrypted: bool,
 }
 
 /// What of a volume is to be another; what is not there stays.
@@ -198,6 +208,12 @@ pub(super) fn look(meta: &dyn Transact, name: &str) -> Result<(Volume, Identity)
     Ok((volume, identity))
 }
 
+/// A key is needed, and this node makes none.
+pub(super) fn no_keys() -> Problem {
+    let why = "this node has no volume keys; ask one that has (`amita serve --volume-keys`)";
+    Problem::new(Code::WrongState, why)
+}
+
 /// The volumes, in the order of their names.
 #[utoipa::path(get, path = "/volumes", operation_id = "listVolumes", tag = "volumes", params(Cursor, Filter, Labels),
     responses((status = 200, body = Page<Volume>),
@@ -239,13 +255,23 @@ async fn create(
     Body(wanted): Body<NewVolume>,
 ) -> Result<Tagged<Volume>, Problem> {
     let name = wanted.name.clone();
+    let keys = match wanted.encrypted {
+        true => Some(api.data_keys().ok_or_else(no_keys)?),
+        false => None,
+    };
     let made = api.act(asker, Action::VolumeCreate, name, move |meta| {
         let about = map::About {
             created_at: Some(now().as_secs()),
-            labels: wanted.labels,
+            labels: wanted.labels.clone(),
             ..map::About::of(VolumeId(0))
         };
-        admin::make_volume(meta, &wanted.name, &wanted.pool, wanted.size_bytes, Some(&about))?;
+        let NewVolume {
+            name, pool, size_bytes, ..
+        } = &wanted;
+        match &keys {
+            Some(keys) => admin::make_encrypted_volume(meta, name, pool, *size_bytes, Some(&about), &**keys)?,
+            None => admin::make_volume(meta, name, pool, *size_bytes, Some(&about))?,
+        };
         find(meta, &wanted.name)
     });
     Ok(Tagged(StatusCode::CREATED, made.await?))

@@ -279,6 +279,14 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             "renameVolume",
             case("/volumes/other/rename", json!({ "name": "another" }), 200),
         ),
+        (
+            "copyVolume",
+            case(
+                "/volumes/db/copies",
+                json!({ "name": "db2", "pool": "main", "snapshots": true }),
+                202,
+            ),
+        ),
         ("showFlattening", get("/volumes/copy/flatten")),
         ("flattenVolume", case("/volumes/copy/flatten", Value::Null, 202)),
         ("cancelFlattening", get("/volumes/copy/flatten")),
@@ -299,6 +307,16 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             ),
         ),
         ("clearReservation", get("/volumes/db/reservation")),
+        ("showVolumeLimits", get("/volumes/db/limits")),
+        (
+            "setVolumeLimits",
+            case(
+                "/volumes/db/limits",
+                json!({ "iops": { "both": { "rate": 500 } } }),
+                200,
+            ),
+        ),
+        ("clearVolumeLimits", get("/volumes/db/limits")),
         ("listSnapshots", get("/volumes/db/snapshots")),
         ("showSnapshot", get("/volumes/db/snapshots/monday")),
         (

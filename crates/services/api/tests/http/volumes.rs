@@ -1,14 +1,135 @@
 //! Volumes: made, changed, deleted and had back.
 
 use super::world::{Said, World, volume};
-use amita_control::admin;
+use amita_control::admin::{self, DataKeys};
+use amita_crypt::{Binding, DataKey, Provider, SealedFile, WrappedKey, WrappingKey, Zeroizing};
 use amita_identity::OperatorRole;
 use amita_metadata::{Call, Transact};
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 use OperatorRole::{Auditor, Operator, Tenant, Viewer};
+
+#[tokio::test]
+async fn a_volume_is_limited_and_what_cannot_be_kept_is_refused() {
+    let world = World::new();
+    let made = world.ask(Operator, "POST", "/api/v1/volumes", Some(volume("a"))).await;
+    made.done(201);
+    let path = "/api/v1/volumes/a/limits";
+    let none = json!({ "read": null, "write": null, "both": null });
+    let shown = world.ask(Viewer, "GET", path, None).await.done(200);
+    assert_eq!(shown.body, json!({ "iops": none, "bandwidth": none }));
+    let wanted = json!({ "bandwidth": { "write": { "rate": 1000, "peak": { "rate": 20_000_000, "seconds": 9 } } } });
+    let set = world.ask(Operator, "PUT", path, Some(wanted)).await.done(200);
+    let write = &set.body["bandwidth"]["write"];
+    assert_eq!((&write["rate"], &write["peak"]["seconds"]), (&1000.into(), &9.into()));
+    // A tenth of a second of the peak, and a piece.
+    assert_eq!(write["burst"], 2_000_000 + (256 << 10));
+    let small = json!({ "iops": { "read": { "rate": 1000, "burst": 7 } } });
+    let refused = world.ask(Operator, "PUT", path, Some(small)).await;
+    let text = refused.body.to_string();
+    assert!(text.contains("read-iops") && text.contains("at least 102"), "{text}");
+    let kept = world.ask(Viewer, "GET", path, None).await.done(200);
+    assert_eq!(kept.body, set.body);
+    world.ask(Viewer, "DELETE", path, None).await.is(403, "denied");
+    let cleared = world.ask(Operator, "DELETE", path, None).await.done(200);
+    assert_eq!(cleared.body, shown.body);
+}
+
+/// Keys that nobody needs to know.
+#[derive(Debug)]
+struct Maker;
+
+impl DataKeys for Maker {
+    fn make(&self, _: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
+        let random = &mut amita_keys::system_random;
+        let mut file = SealedFile::new(vec![Zeroizing::new([7; 32])]).ok_or("there is a key")?;
+        let wrapped = file.wrap(binding, &DataKey::generate(random), random);
+        let wrapped = wrapped.map_err(|why| why.to_string())?;
+        wrapped.done().ok_or_else(|| "nobody is asked".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_has_volume_keys_makes_encrypted_volumes_and_their_copies() {
+    let wanted = |name: &str| {
+        let mut wanted = volume(name);
+        wanted["encrypted"] = true.into();
+        Some(wanted)
+    };
+    let world = World::new();
+    let refused = world.ask(Operator, "POST", "/api/v1/volumes", wanted("a")).await;
+    assert!(
+        refused.body["detail"].to_string().contains("--volume-keys"),
+        "{refused:?}"
+    );
+    refused.is(409, "wrong-state");
+    let world = world.wrapping(Arc::new(Maker));
+    let made = world
+        .ask(Operator, "POST", "/api/v1/volumes", wanted("a"))
+        .await
+        .done(201);
+    assert_eq!(
+        (&made.body["encrypted"], &made.body["locked"]),
+        (&true.into(), &Value::Null)
+    );
+    let plain = world.ask(Operator, "POST", "/api/v1/volumes", Some(volume("b"))).await;
+    assert_eq!(plain.done(201).body["encrypted"], false);
+    for (of, name, asked, is) in [
+        ("a", "c", false, true),
+        ("b", "d", true, true),
+        ("b", "e", false, false),
+    ] {
+        let copy = json!({ "name": name, "pool": "main", "encrypted": asked });
+        let path = format!("/api/v1/volumes/{of}/copies");
+        world.ask(Operator, "POST", &path, Some(copy)).await.done(202);
+        let shown = world.ask(Viewer, "GET", &format!("/api/v1/volumes/{name}"), None).await;
+        assert_eq!(shown.done(200).body["encrypted"], is, "{name}");
+    }
+}
+
+/// A file of another cluster's.
+#[derive(Debug)]
+struct Foreign;
+
+impl DataKeys for Foreign {
+    fn make(&self, _: Option<&WrappingKey>, _: &Binding) -> Result<WrappedKey, String> {
+        Err("the file of volume keys is not the cluster's".to_owned())
+    }
+}
+
+/// What lacks is the node's, and not in the request: at another node the same is done.
+#[tokio::test]
+async fn a_node_without_the_clusters_volume_keys_says_so_and_makes_nothing() {
+    let world = World::new().wrapping(Arc::new(Maker));
+    let mut wanted = volume("a");
+    wanted["encrypted"] = true.into();
+    let made = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted.clone()));
+    made.await.done(201);
+    let meta = Arc::clone(&world.meta) as Arc<dyn Transact + Send + Sync>;
+    let world = world.through(meta);
+    let copy = json!({ "name": "b", "pool": "main", "encrypted": false });
+    let path = "/api/v1/volumes/a/copies";
+    let refused = world.ask(Operator, "POST", path, Some(copy.clone())).await;
+    assert!(
+        refused.body["detail"].to_string().contains("--volume-keys"),
+        "{refused:?}"
+    );
+    refused.is(409, "wrong-state");
+    let world = world.wrapping(Arc::new(Foreign));
+    world
+        .ask(Operator, "POST", path, Some(copy))
+        .await
+        .is(409, "wrong-state");
+    wanted["name"] = "b".into();
+    let refused = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted)).await;
+    assert!(refused.body["detail"].to_string().contains("not the cluster's"));
+    refused.is(409, "wrong-state");
+    let none = world.ask(Viewer, "GET", "/api/v1/volumes/b", None).await;
+    none.is(404, "not-found");
+}
 
 #[tokio::test]
 async fn a_volume_is_made_shown_changed_and_listed() {

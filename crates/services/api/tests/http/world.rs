@@ -109,6 +109,15 @@ impl World {
         }
     }
 
+    /// The same, at a node that makes data keys by this.
+    pub fn wrapping(self, keys: Arc<dyn admin::DataKeys + Send + Sync>) -> World {
+        let api = Api::new(Arc::clone(&self.meta) as Arc<dyn Transact + Send + Sync>);
+        World {
+            router: router(api.with_data_keys(Some(keys))),
+            ..self
+        }
+    }
+
     /// The same, at a node that carries commands out.
     pub fn commanding(self, commands: Arc<dyn amita_api::Commands>) -> World {
         let api = Api::new(Arc::clone(&self.meta) as Arc<dyn Transact + Send + Sync>);

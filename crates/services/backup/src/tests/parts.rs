@@ -76,6 +76,7 @@ proptest! {
         let volume = VolumePoint {
             identity: identity(random.below(200) as u8),
             bytes: random.below(1 << 26) * 4096,
+            encrypted: random.percent(50),
             snapshot: (random.bits(), random.bits()),
             parent: random.percent(50).then(|| random.within(1, 1000)),
             branches: Vec::new(),
@@ -206,4 +207,41 @@ fn who_says_nothing_is_silent_by_the_watchers_clock() {
     assert_eq!(watch.look(&state, hour * 12, hour), [one]);
     state.apply(Entry::End(one)).unwrap();
     assert!(watch.look(&state, hour * 20, hour).is_empty());
+}
+
+/// As `docs/backup-format.md` has it: a volume that was not encrypted is written as before there were such that are.
+#[test]
+fn a_point_says_of_each_volume_whether_it_was_encrypted() {
+    let of = |encrypted| {
+        let volume = VolumePoint {
+            identity: identity(1),
+            bytes: 8192,
+            encrypted,
+            snapshot: (1, 1),
+            parent: None,
+            branches: vec![None],
+        };
+        let point = Point {
+            name: "p".to_owned(),
+            time: 0,
+            volumes: vec![volume],
+        };
+        let session = SessionId(1);
+        let entry = Entry::Point { session, point };
+        let bytes = entry.encode();
+        assert_eq!(Entry::parse(&bytes), Ok(entry));
+        bytes
+    };
+    let (plain, sealed) = (of(false), of(true));
+    let differing: Vec<usize> = (0..plain.len()).filter(|at| plain[*at] != sealed[*at]).collect();
+    let [at] = differing[..] else { panic!("{differing:?}") };
+    // 8192 and 8193 in LEB128.
+    assert_eq!(plain[at..at + 2], [0x80, 0x40]);
+    assert_eq!(sealed[at..at + 2], [0x81, 0x40]);
+    let mut later = plain;
+    later[at] = 0x82;
+    assert!(
+        Entry::parse(&later).is_err(),
+        "what a later version says is not passed over"
+    );
 }

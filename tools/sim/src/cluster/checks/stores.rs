@@ -61,6 +61,9 @@ impl Cluster {
     /// Cuts the power of all, mounts each store alone and compares what the in-sync ones hold.
     pub(in crate::cluster) fn judge_stores(&mut self) -> Result<(), String> {
         self.disarm();
+        if let Some(sealed) = &self.setup.sealed {
+            self.coverage.add("sealed.payloads", sealed.verdict()?);
+        }
         for member in 0..self.nodes.len() {
             self.end(member, true);
         }
@@ -538,6 +541,7 @@ impl Cluster {
             chunk: ChunkIndex(chunk),
             range,
             least,
+            versions: self.setup.sealed.is_some(),
         });
         let (answer, payload) = self.ask(mounted, scope, body)?;
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
@@ -547,9 +551,16 @@ impl Cluster {
             Ok(AnswerBody::Data(_)) if payload.is_empty() => {
                 Ok(Some(vec![Stamp::ZERO; usize::from(range.count) * SECTORS_PER_BLOCK]))
             }
-            Ok(AnswerBody::Data(_)) => stamp::parse(&payload, 1, first)
-                .map(Some)
-                .map_err(|corrupt| format!("store {} holds data that {corrupt}", mounted.store)),
+            Ok(AnswerBody::Data(data)) => {
+                let place = (ChunkIndex(chunk), range);
+                let plain = match &self.setup.sealed {
+                    Some(sealed) => sealed.open(scope.volume, place, &data.runs, &payload)?,
+                    None => payload.to_vec(),
+                };
+                stamp::parse(&plain, 1, first)
+                    .map(Some)
+                    .map_err(|corrupt| format!("store {} holds data that {corrupt}", mounted.store))
+            }
             Err(Refusal::Damaged { .. }) => Ok(None),
             other => Err(format!(
                 "store {}, a read of chunk {chunk} {range:?}: {other:?}",

@@ -404,6 +404,7 @@ impl Cluster {
             before,
             keep: of.keep,
             now: Duration::from_nanos(now.0),
+            keys: self.setup.sealed.as_ref().map(|sealed| sealed as &dyn admin::DataKeys),
         };
         let reverted = admin::revert_volume(&desk, &revert);
         let guest = &mut self.clones.guests[of.index];

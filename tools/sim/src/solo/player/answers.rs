@@ -52,7 +52,7 @@ impl Player {
                     least,
                     after_open,
                 },
-                Ok(AnswerBody::Data(DataAnswer { version, sums })),
+                Ok(AnswerBody::Data(DataAnswer { version, sums, .. })),
             ) => self.on_read(chunk, range, (least, after_open), version, &sums, &payload),
             (Asked::Settle, Ok(AnswerBody::Settled(_))) => Ok(()),
             (

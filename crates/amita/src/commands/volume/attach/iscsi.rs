@@ -11,9 +11,6 @@ use amita_terminal::table::print;
 use amita_types::map::{IscsiLun, IscsiTarget, naa_text};
 use serde::Serialize;
 
-/// Bytes of a logical block, where nobody says: all initiators know these.
-const BLOCK_BYTES: u32 = 512;
-
 /// Of which kind the host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum System {
@@ -78,7 +75,10 @@ pub(super) fn attach(arguments: &AttachArguments, initiator: &str, metadata: &Ad
         (None, None) => own_target(metadata, name, &initiator)?,
     };
     let present = used.map(|used| used.lun);
-    let block_bytes = arguments.block_size.unwrap_or(BLOCK_BYTES);
+    let block_bytes = match arguments.block_size {
+        Some(wished) => wished,
+        None => admin::usual_block_bytes(&metadata.reader(), name).described()?,
+    };
     let Made { lun, found, made } = metadata
         .act(Action::VolumeAttach, &format!("{name} to {initiator}"), |meta| {
             make(meta, (name.as_str(), block_bytes), &initiator, &target, present)

@@ -27,6 +27,9 @@ struct Volume {
     id: u64,
     pool: String,
     size_bytes: u64,
+    /// Nodes of before have none.
+    #[serde(default)]
+    encrypted: bool,
     importing: bool,
 }
 
@@ -92,6 +95,7 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     let summary = Summary {
         volume: volume.name,
         id: volume.id,
+        encrypted: volume.encrypted,
         size_bytes: done.size_bytes,
         format: format.name(),
         image_bytes,
@@ -153,7 +157,10 @@ fn prepare(arguments: &Arguments, wanted: u64, rest: &Rest) -> Result<(Volume, S
                     "there is no volume {name:?}, and a new one needs --pool"
                 )));
             };
-            let body = json!({ "name": name, "pool": pool, "size_bytes": wanted });
+            let mut body = json!({ "name": name, "pool": pool, "size_bytes": wanted });
+            if arguments.encrypted {
+                body["encrypted"] = true.into();
+            }
             let (made, tag) = rest.ask_tagged(&changing(Method::POST, "/api/v1/volumes", &body))?;
             return Ok((made, tag, Before::Made));
         }
@@ -288,6 +295,7 @@ mod tests {
             id: 1,
             pool: "fast".to_owned(),
             size_bytes: 1 << 30,
+            encrypted: false,
             importing: false,
         };
         let full = || {

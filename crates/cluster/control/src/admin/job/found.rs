@@ -121,17 +121,16 @@ fn copying(record: &Copying, now: u64) -> Job {
         ails: record.ails.clone(),
         ..counted(job, JobUnit::Bytes, done, place.total_bytes)
     };
-    match record.cancelled {
-        false => pausable(job, state, record.paused.as_ref()),
-        true => Job {
-            state,
-            left_s: None,
-            ails: Some(
-                job.ails
-                    .unwrap_or_else(|| "it is taken back, and what there is of it is being removed".to_owned()),
-            ),
-            ..job
-        },
+    let removes = match (record.cancelled, record.whole) {
+        (false, false) => return pausable(job, state, record.paused.as_ref()),
+        (true, _) => "it is taken back, and what there is of it is being removed",
+        (false, true) => "it is whole, and the snapshot that was taken for it is being removed",
+    };
+    Job {
+        state,
+        left_s: None,
+        ails: Some(job.ails.unwrap_or_else(|| removes.to_owned())),
+        ..job
     }
 }
 

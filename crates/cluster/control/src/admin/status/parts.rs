@@ -5,7 +5,7 @@ use super::{
     lives, total,
 };
 use amita_metadata::Transact;
-use amita_types::condition::{StoreSpace, Trouble};
+use amita_types::condition::{Failing, StoreSpace, Trouble};
 use amita_types::map::{
     self, About, Export, Flatten, Group, IscsiGateway, Node, Parent, Pool, Snapshot, Store, Trashed, Volume,
 };
@@ -145,8 +145,11 @@ pub(super) fn members_of(reader: &mut Reader<'_>) -> Result<(Members, Seen)> {
 pub fn volume_statuses(meta: &dyn Transact) -> Result<Vec<VolumeStatus>> {
     let mut reader = Reader::new(meta);
     let nodes: Vec<Node> = reader.list(&map::node_key(""), any)?;
-    let names = nodes.into_iter().map(|node| (node.id, node.name)).collect();
-    volumes_of(&mut reader, &names, &lives(meta)?).map(|(volumes, _)| volumes)
+    let names: BTreeMap<NodeId, String> = nodes.into_iter().map(|node| (node.id, node.name)).collect();
+    let lives = lives(meta)?;
+    let living = names.keys().copied().filter(|node| lives.alive(*node)).collect();
+    let (_, troubles) = conditions(meta, &living)?;
+    volumes_of(&mut reader, &names, &lives, &troubles).map(|(volumes, _)| volumes)
 }
 
 /// The volumes, and how many deleted ones there are.
@@ -154,6 +157,7 @@ pub(super) fn volumes_of(
     reader: &mut Reader<'_>,
     names: &BTreeMap<NodeId, String>,
     lives: &Lives,
+    troubles: &[(NodeId, Trouble)],
 ) -> Result<(Vec<VolumeStatus>, usize)> {
     let exports: Vec<Export> = reader.list(&map::exports_prefix(), any)?;
     let mut exported: BTreeMap<VolumeId, Export> = exports.into_iter().map(|export| (export.volume, export)).collect();
@@ -164,6 +168,11 @@ pub(super) fn volumes_of(
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
     let deleted_volumes = volumes.iter().filter(|volume| volume.is_deleted()).count();
     let (mut parents, mut children) = families(reader, &volumes)?;
+    let locked = |volume: VolumeId| {
+        let mut troubles = troubles.iter().map(|(_, trouble)| trouble);
+        let found = troubles.find(|found| (found.volume, found.what) == (volume, Failing::Locked));
+        found.map(|found| found.why.clone())
+    };
     let volumes = volumes
         .into_iter()
         .filter(|volume| !map::is_hidden(&volume.name))
@@ -178,6 +187,8 @@ pub(super) fn volumes_of(
                 labels: about.labels,
                 protected: about.protected,
                 import: about.import,
+                encrypted: volume.keys.is_some(),
+                locked: locked(volume.id),
                 shrink: about.shrink,
                 flatten: flattens.remove(&volume.id),
                 parent: parents.remove(&volume.id),

@@ -78,6 +78,7 @@ fn revert_by(meta: &dyn Transact, to: &str, kept: &str, keep: bool) -> Result<Vo
         before: &before,
         keep,
         now: NOW,
+        keys: None,
     };
     revert_volume(meta, &revert)
 }
@@ -244,6 +245,7 @@ fn nothing_is_kept_where_nothing_is_to_be() {
         before: &before,
         keep: false,
         now: NOW,
+        keys: None,
     };
     revert_volume(&meta, &revert).unwrap();
     assert_eq!(names(&meta), ["a", "later"]);
@@ -335,6 +337,7 @@ fn what_was_done_meanwhile_is_not_passed() {
                 before: &before,
                 keep: true,
                 now: NOW,
+                keys: None,
             };
             let result = match at_once {
                 true => {
@@ -428,6 +431,7 @@ fn what_was_done_meanwhile_is_not_passed() {
         before: &before,
         keep: true,
         now: NOW,
+        keys: None,
     };
     assert!(matches!(
         revert_volume(&meta, &revert),
@@ -453,6 +457,7 @@ fn what_may_be_done_meanwhile_is_read_anew() {
         before: &before,
         keep: true,
         now: NOW,
+        keys: None,
     };
     let made = revert_volume(&racing(&meta, &race), &revert).unwrap();
     assert_eq!(made.id, VolumeId(3));

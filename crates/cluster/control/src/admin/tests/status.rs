@@ -80,6 +80,18 @@ fn it_tells_how_full_pools_are_and_what_fails_at_hosts() {
         (found.health, names(&found)),
         ("blocked", vec!["writes-fail", "pool-full"])
     );
+    assert_eq!(found.volumes[0].locked, None);
+    let locked = Trouble {
+        what: Failing::Locked,
+        ..trouble(volume.id)
+    };
+    say(&meta, 3, 97, vec![trouble(volume.id), locked]);
+    let found = status(&meta).unwrap();
+    assert_eq!(names(&found), ["writes-fail", "volume-locked", "pool-full"]);
+    for found in [found.volumes, volume_statuses(&meta).unwrap()] {
+        assert_eq!(found[0].locked.as_deref(), Some("no space left"));
+    }
+    say(&meta, 3, 97, vec![trouble(volume.id)]);
     set_thresholds(&meta, |own| {
         (own.near_full_percent, own.full_percent) = (98, 99);
     })

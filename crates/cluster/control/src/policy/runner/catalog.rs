@@ -3,7 +3,7 @@
 use crate::admin::{AdminError, Tally};
 use amita_metadata::{Call, Op, Reply, Transact};
 use amita_types::VolumeId;
-use amita_types::map::{self, About, Target, Volume};
+use amita_types::map::{self, About, Copying, Target, Volume};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 #[derive(Default)]
 pub(crate) struct Catalog {
     volumes: Option<Vec<Volume>>,
+    /// Those of them that are to be copies, and are none yet: no policy is for them.
+    copying: BTreeSet<VolumeId>,
     abouts: Option<Vec<About>>,
     /// How many snapshots there are in pools that have a quota: it outlives the step.
     pub tally: Tally,
@@ -36,8 +38,11 @@ impl Catalog {
 
     fn volumes(&mut self, meta: &dyn Transact) -> Result<&[Volume], AdminError> {
         if self.volumes.is_none() {
-            let reply = meta.txn(&Call::prefix(map::volume_key("")))?;
+            let mut call = Call::prefix(map::volume_key(""));
+            call.then.push(copies());
+            let reply = meta.txn(&call)?;
             self.volumes = Some(listed(&reply, 0));
+            self.copying = copying(&reply, 1);
         }
         Ok(self.volumes.as_deref().unwrap_or_default())
     }
@@ -48,9 +53,11 @@ impl Catalog {
         call.then.push(Op::Prefix {
             key: map::volume_key(""),
         });
+        call.then.push(copies());
         let reply = meta.txn(&call)?;
         self.abouts = Some(readable(&reply, 0));
         self.volumes = Some(listed(&reply, 1));
+        self.copying = copying(&reply, 2);
         Ok(())
     }
 
@@ -89,7 +96,9 @@ impl Catalog {
             Target::Label { .. } => labelled.contains(&volume.id),
             Target::Pool(pool) => volume.pool == *pool,
         };
-        Ok(self.volumes(meta)?.iter().filter(is_meant))
+        self.volumes(meta)?;
+        let whole = |volume: &&Volume| !self.copying.contains(&volume.id);
+        Ok(self.volumes.iter().flatten().filter(whole).filter(is_meant))
     }
 
     /// Where a volume is that has not the name that it had.
@@ -103,6 +112,20 @@ impl Catalog {
         let found = self.volumes(meta)?.iter().find(|found| found.host() == volume);
         Ok(found.map(|found| found.chain().collect()).unwrap_or_default())
     }
+}
+
+fn copies() -> Op {
+    Op::Prefix {
+        key: map::copying_prefix(),
+    }
+}
+
+fn copying(reply: &Reply, at: usize) -> BTreeSet<VolumeId> {
+    let all: Vec<Copying> = readable(reply, at);
+    all.iter()
+        .filter(|found| !found.whole)
+        .map(|found| found.volume)
+        .collect()
 }
 
 /// One that cannot be read is no reason to leave all others without snapshots; `amita status` tells of it.

@@ -100,6 +100,8 @@ impl Rig {
             lineage: Lineage::default(),
             parents: Vec::new(),
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         self.put(map::volume_key(name), &record);
         id

@@ -1,8 +1,9 @@
 //! How what waits for an owner, or is with it, ends: as the owner has answered, or because nobody can be asked.
 
-use super::wire::{code, error_from_wire, payload_from_wire, reservation_from_wire};
+use super::wire::{code, error_from_wire, payload_from_wire, reservation_from_wire, tokens_from_wire};
 use crate::core::clock::Clock;
 use crate::core::context::Context;
+use crate::core::limits;
 use crate::core::parents::PARENTS;
 use crate::core::reserve;
 use crate::faults::Fault;
@@ -37,6 +38,14 @@ pub(super) fn of_hosts(cx: &mut Context, forwarder: &mut Forwarder, volume: Volu
     }
 }
 
+/// Nobody is looked for to whom tokens are only given back: they lapse. Nothing else waits then: true.
+pub(super) fn of_givers(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) -> bool {
+    for pending in forwarder.take_others(volume, |pending| pending.work != Work::GiveBack) {
+        tell(cx, pending, Err(IoError::Busy), Payload::None);
+    }
+    forwarder.front(volume).is_none()
+}
+
 /// What nobody will say any more what became of it, and what has waited for too long.
 pub(super) fn given_up(cx: &mut Context, forwarder: &mut Forwarder, now: Time) {
     for (pending, unknown) in forwarder.take_given_up(now) {
@@ -55,6 +64,10 @@ pub(super) fn tell(cx: &mut Context, pending: Pending, result: Result<(), IoErro
                 _ => Refusal::Unavailable,
             };
             reserve::ended(&mut cx.mail, pending.origin, Err(why));
+        }
+        Work::Lend | Work::GiveBack => {
+            let why = result.err().unwrap_or(IoError::Unavailable);
+            limits::ended(&mut cx.mail, pending.origin, Err(why));
         }
     }
 }
@@ -83,6 +96,15 @@ pub(super) fn done(
             Ok(result) => reserve::ended(&mut cx.mail, pending.origin, result),
             Err(why) => {
                 // It was carried out, and nobody can read how it ended.
+                tell(cx, pending, Err(IoError::Lost), Payload::None);
+                cx.peers.give_up(link, why, &mut cx.control);
+            }
+        };
+    }
+    if matches!(pending.work, Work::Lend | Work::GiveBack) {
+        return match tokens_from_wire(answer, &payload) {
+            Ok(lent) => limits::ended(&mut cx.mail, pending.origin, Ok(lent)),
+            Err(why) => {
                 tell(cx, pending, Err(IoError::Lost), Payload::None);
                 cx.peers.give_up(link, why, &mut cx.control);
             }
@@ -124,6 +146,11 @@ pub(super) fn undone(cx: &mut Context, forwarder: &mut Forwarder, now: Time, lin
         code::NOT_LIVING if forwarder.is_known_by(link) && !faults.has(Fault::KeepWhenLapsed) => {
             forwarder.put_again(volume, pending);
             halt(forwarder, &mut cx.clock);
+        }
+        code::LOST | code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM
+            if pending.work == Work::GiveBack =>
+        {
+            tell(cx, pending, Err(IoError::Busy), Payload::None);
         }
         // The owner has no use for it now, or no longer: somebody else may, or it itself a little later.
         code::LOST | code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM => {

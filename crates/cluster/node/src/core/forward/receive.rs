@@ -7,6 +7,7 @@ use crate::core::forward::Forwarding;
 use crate::core::{CoreConfig, route};
 use crate::faults::Fault;
 use crate::forwarder::{FORWARDED, FORWARDS, Work, is_host};
+use crate::limits::{Answer, write_answer};
 use crate::mail::Origin;
 use crate::token;
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message};
@@ -68,6 +69,7 @@ impl Forwarding {
             tag,
             arrived: cx.clock.began(),
             parsed: now,
+            kept: cx.clock.began(),
             trace: TraceId::NONE,
             host: HostKey::from(request.host),
             generation,
@@ -75,7 +77,9 @@ impl Forwarding {
         };
         match work {
             Work::Io(op) => route::route(cx, self, now, origin, request.volume, op, payload),
-            Work::Reserve => self.wait(cx, now, request.volume, origin, Work::Reserve, payload),
+            work @ (Work::Reserve | Work::Lend | Work::GiveBack) => {
+                self.wait(cx, now, request.volume, origin, work, payload)
+            }
         }
     }
 }
@@ -170,6 +174,18 @@ impl Receiving {
         let text = serde_json::to_vec(&told).expect("numbers and names");
         let data = Slice::copy_from(&text);
         send_answer(cx, now, link, tag, code::DONE, (form::RESERVATION, 0, data));
+    }
+
+    /// Ends forwarded asks for tokens.
+    pub(in crate::core) fn lent(&mut self, cx: &mut Context, now: Time, tag: u64, result: Result<Answer, IoError>) {
+        let Some(Sender { link, tag, .. }) = self.take(tag, code::DONE) else {
+            return;
+        };
+        match result {
+            Ok(answer) => send_answer(cx, now, link, tag, code::DONE, (form::TOKENS, 0, write_answer(&answer))),
+            Err(IoError::Invalid) => send(cx, now, link, tag, code::INVALID, Payload::None),
+            Err(_) => send(cx, now, link, tag, code::NOT_OWNER, Payload::None),
+        }
     }
 
     /// Ends a forwarded request that came in here.

@@ -5,9 +5,10 @@ use super::{Turn, end};
 use crate::core::CoreConfig;
 use crate::core::context::Context;
 use crate::forwarder::{FORWARDED, Forwarder, Pending, Work};
-use crate::mail::{IoMessage, Mail, ReservationMessage};
+use crate::mail::{IoMessage, LimitMessage, Mail, ReservationMessage};
 use amita_fabric::{Forward, Link, Message, SendError};
 use amita_reactor::driver::Time;
+use amita_types::condition::Failing;
 use amita_types::io::{IoError, Payload};
 use amita_types::{Generation, NodeId, VolumeId};
 
@@ -34,14 +35,17 @@ pub(super) fn forward(
     if cx.clock.is_late() || forwarder.is_halted() {
         return Turn::Nothing;
     }
-    let generation = match cx.view.volume_of(volume) {
-        Some(record) if record.owner == Some(node) => record.generation,
+    let (generation, is_encrypted) = match cx.view.volume_of(volume) {
+        Some(record) if record.owner == Some(node) => (record.generation, record.keys.is_some()),
         // The directory has read a newer record than this core has heard of.
         _ => {
             forwarder.pause(now, volume);
             return Turn::Nothing;
         }
     };
+    if is_encrypted && !cx.config.secret_links {
+        refuse_plain(cx, forwarder, volume);
+    }
     if ask_again(cx, forwarder, now, node) {
         return Turn::Full;
     }
@@ -67,6 +71,20 @@ pub(super) fn forward(
             Step::Nothing => return Turn::Nothing,
             Step::Full => return Turn::Full,
         }
+    }
+}
+
+/// The data of an encrypted volume goes over no link that others could read: its hosts have to come to its owner.
+fn refuse_plain(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
+    for pending in forwarder.take_others(volume, |pending| !pending.work.carries_data()) {
+        let failing = match pending.work.writes() {
+            true => Failing::Writes,
+            false => Failing::Reads,
+        };
+        let why = "it is encrypted, and is not forwarded to the node that owns it by links that others can read: start all nodes with \
+                   `--links secret`";
+        cx.shards.note_trouble(volume, failing, why);
+        end::tell(cx, pending, Err(IoError::Unavailable), Payload::None);
     }
 }
 
@@ -142,6 +160,15 @@ fn pass_to_holder(mail: &mut Mail, holder: usize, volume: VolumeId, pending: Pen
             ReservationMessage::Reserve {
                 origin,
                 volume,
+                payload,
+            },
+        ),
+        Work::Lend | Work::GiveBack => mail.send(
+            holder,
+            LimitMessage::Ask {
+                origin,
+                volume,
+                work,
                 payload,
             },
         ),

@@ -1,6 +1,7 @@
 //! Forwarded requests and their answers, as the fabric carries them (docs/protocol-wire.md) and as a core has them.
 
 use crate::forwarder::Work;
+use crate::limits::{Answer, read_answer};
 use amita_fabric::{Forward, ForwardOp, Forwarded};
 use amita_frontend::reservation::{self, Refusal};
 use amita_reactor::Slice;
@@ -38,6 +39,7 @@ pub(super) mod form {
     pub const ALLOCATION: u8 = 3;
     pub const RESERVATION: u8 = 4;
     pub const DIFFERS: u8 = 5;
+    pub const TOKENS: u8 = 6;
 }
 
 pub(super) fn checksum(payload: &Slice) -> u32 {
@@ -53,6 +55,7 @@ pub(super) fn work_to_wire(work: Work) -> ForwardOp {
         Work::Io(Op::Allocation { .. }) => ForwardOp::Allocation,
         Work::Io(Op::Differ { .. }) => ForwardOp::Differ,
         Work::Reserve => ForwardOp::Reserve,
+        Work::Lend | Work::GiveBack => ForwardOp::Lend,
     }
 }
 
@@ -90,6 +93,7 @@ pub(super) fn work_from_wire(request: &Forward) -> Option<Work> {
             since: SnapshotId(length.ok()?),
         },
         ForwardOp::Reserve => return Some(Work::Reserve),
+        ForwardOp::Lend => return Some(Work::Lend),
     }))
 }
 
@@ -102,6 +106,14 @@ pub(super) fn reservation_from_wire(
         return Err(wrong);
     }
     serde_json::from_slice(payload).map_err(|_| wrong)
+}
+
+pub(super) fn tokens_from_wire(answer: &Forwarded, payload: &Slice) -> Result<Answer, &'static str> {
+    let wrong = "the answer to forwarded asks for tokens cannot be read";
+    if answer.form != form::TOKENS || checksum(payload) != answer.crc {
+        return Err(wrong);
+    }
+    read_answer(payload).ok_or(wrong)
 }
 
 pub(super) fn payload_from_wire(work: Work, answer: &Forwarded, payload: Slice) -> Result<Payload, &'static str> {

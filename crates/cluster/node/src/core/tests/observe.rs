@@ -5,7 +5,7 @@ use crate::core::observe::VOLUMES_PER_PASS;
 use crate::links::LinkQuestion;
 use crate::observe::{CoreReport, Observe};
 use crate::usage::IoKind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, channel};
 
 const VOLUMES: u64 = 3 * VOLUMES_PER_PASS as u64 + 17;
@@ -114,6 +114,57 @@ fn a_core_with_few_volumes_answers_in_the_pass_that_hears_the_question() {
     let answers = ask(&mut rig);
     pass(&mut rig);
     assert_eq!(answer(&answers), BTreeMap::from([(id(0), (0, 0))]));
+}
+
+/// They are neither open here nor used.
+#[test]
+fn limited_volumes_are_copied_a_piece_at_a_time_as_well() {
+    let mut rig = Rig::new();
+    let limit = map::Limit {
+        rate: 1_000,
+        burst: 200,
+        peak: None,
+    };
+    let iops = map::Measures {
+        both: Some(limit),
+        ..map::Measures::default()
+    };
+    let limits = map::Limits {
+        iops,
+        ..map::Limits::default()
+    };
+    for number in 0..VOLUMES {
+        let record = map::Volume {
+            id: id(number),
+            name: format!("v{number}"),
+            limits: Some(Box::new(limits)),
+            ..opened(Generation(3)).volume
+        };
+        rig.core.control(ToCore::Record(crate::control::Record {
+            key: map::volume_key(&record.name),
+            value: Some(serde_json::to_vec(&record).unwrap()),
+            revision: 1,
+            created: 1,
+        }));
+    }
+    rig.pass();
+    make(&mut rig, 0, 3);
+    let answers = ask(&mut rig);
+    let all = VOLUMES as usize + 1;
+    let (mut left, mut passes) = (all, 0);
+    while left > 0 {
+        pass(&mut rig);
+        let now = rig.core.observing.left();
+        let copied = left - now;
+        assert!((1..=VOLUMES_PER_PASS).contains(&copied), "{copied} volumes in one pass");
+        (left, passes) = (now, passes + 1);
+    }
+    assert_eq!(passes, all.div_ceil(VOLUMES_PER_PASS));
+    let report = answers.try_recv().expect("an answer");
+    assert_eq!(report.volumes.len(), 1);
+    assert_eq!(report.limited.len() as u64, VOLUMES);
+    let names: BTreeSet<&String> = report.limited.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len() as u64, VOLUMES);
 }
 
 /// Volumes end and are opened anew, under another number of the core's, while others are being copied.

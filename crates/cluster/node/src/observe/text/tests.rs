@@ -46,6 +46,16 @@ fn core(core: usize, volumes: Vec<VolumeReport>) -> CoreReport {
             ..DriverCounts::default()
         },
         volumes,
+        limited: vec![(
+            "db".to_owned(),
+            crate::limits::Counts {
+                held: 7,
+                held_ns: 500_000_000,
+                waiting: 3,
+                waiting_bytes: 12_288,
+                ..crate::limits::Counts::default()
+            },
+        )],
         stores: Vec::new(),
         counted: Vec::new(),
         fabric: amita_fabric::Counters::default(),

@@ -1,7 +1,7 @@
 use super::*;
-use crate::key::{KeyName, KeyNumber};
 use amita_testkit::Random as Numbers;
 use amita_types::VolumeId;
+use amita_types::map::{KeyName, KeyNumber};
 
 const TEXT: &str = "correct horse battery staple";
 

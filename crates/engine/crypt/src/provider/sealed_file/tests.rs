@@ -1,8 +1,8 @@
 use super::*;
-use crate::key::{KeyName, KeyNumber};
 use amita_keys::SealKey;
 use amita_testkit::Random as Numbers;
 use amita_types::VolumeId;
+use amita_types::map::{KeyName, KeyNumber};
 
 fn random(seed: u64) -> impl FnMut(&mut [u8]) {
     let mut numbers = Numbers::new(seed);

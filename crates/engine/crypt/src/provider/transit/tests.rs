@@ -1,7 +1,7 @@
 use super::*;
-use crate::key::{KeyName, KeyNumber};
 use amita_testkit::Random as Numbers;
 use amita_types::VolumeId;
+use amita_types::map::{KeyName, KeyNumber};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

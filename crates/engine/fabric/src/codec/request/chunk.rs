@@ -17,6 +17,10 @@ wire! {
 }
 wire! { RawClear: 28 { chunk: u64, version: u64, previous: u64, first: u16, count: u16, } }
 wire! { RawRead: 20 { chunk: u64, least: u64, first: u16, count: u16, } }
+wire! {
+    /// Behind [`RawRead`], where versions are asked for: 1. A build that knows no encrypted volumes meets none.
+    RawVersions: 1 { versions: u8, }
+}
 wire! { RawAllocation: 16 { chunk: u64, least: u64, } }
 wire! { RawDiffer: 20 { chunk: u64, least: u64, since: u32, } }
 wire! {
@@ -34,7 +38,7 @@ const SNAPSHOT_BYTES: usize = size_of::<u32>();
 pub(in super::super) const OPEN_BYTES: (usize, usize) = exactly(RawOpen::BYTES);
 pub(in super::super) const WRITE_BYTES: (usize, usize) = from_to(RawWrite::BYTES, MAX_PIECES * SUM_BYTES);
 pub(in super::super) const CLEAR_BYTES: (usize, usize) = exactly(RawClear::BYTES);
-pub(in super::super) const READ_BYTES: (usize, usize) = exactly(RawRead::BYTES);
+pub(in super::super) const READ_BYTES: (usize, usize) = from_to(RawRead::BYTES, RawVersions::BYTES);
 pub(in super::super) const ALLOCATION_BYTES: (usize, usize) = exactly(RawAllocation::BYTES);
 pub(in super::super) const DIFFER_BYTES: (usize, usize) = exactly(RawDiffer::BYTES);
 pub(in super::super) const RETAIN_SNAPSHOTS_BYTES: (usize, usize) =
@@ -149,7 +153,12 @@ impl Body for ClearRequest {
 
 impl Body for ReadRequest {
     fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
-        let ReadRequest { chunk, range, least } = self;
+        let ReadRequest {
+            chunk,
+            range,
+            least,
+            versions,
+        } = self;
         let BlockRange { first, count } = *range;
         if u32::from(count) > MAX_IO_BLOCKS {
             return Err(EncodeError::Field {
@@ -164,11 +173,24 @@ impl Body for ReadRequest {
             count,
         }
         .put(out);
+        if *versions {
+            RawVersions { versions: 1 }.put(out);
+        }
         Ok(Kind::Read)
     }
 
     fn get(_: Prefix, mut reader: Reader<'_>) -> Result<ReadRequest, DecodeError> {
         let raw = RawRead::get(&mut reader)?;
+        let versions = !reader.is_empty();
+        if versions {
+            let RawVersions { versions } = RawVersions::get(&mut reader)?;
+            if versions != 1 {
+                return Err(DecodeError::Field {
+                    field: "are versions asked for",
+                    value: versions.into(),
+                });
+            }
+        }
         reader.end()?;
         if u32::from(raw.count) > MAX_IO_BLOCKS {
             return Err(DecodeError::Field {
@@ -181,6 +203,7 @@ impl Body for ReadRequest {
             chunk: ChunkIndex(raw.chunk),
             range,
             least: Version(raw.least),
+            versions,
         })
     }
 }

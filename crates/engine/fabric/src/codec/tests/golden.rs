@@ -13,8 +13,8 @@ use amita_types::message::{
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
     Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, MarkRequest, Mend, MendRequest,
     MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody,
-    RestoreRequest, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer,
-    StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    RestoreRequest, RetainSnapshotsRequest, RollRequest, Run, Scope, SettleRequest, SettledAnswer, StateInfo,
+    StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -168,8 +168,16 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         AnswerBody::Data(DataAnswer {
             version,
             sums: sums.iter().copied().collect(),
+            runs: Box::default(),
         })
     };
+    let blocks = 1;
+    let runs = [version, Version::NONE].map(|version| Run { blocks, version });
+    let versioned = AnswerBody::Data(DataAnswer {
+        version,
+        sums: [0x9192_9394, 0x98f9_4189].into_iter().collect(),
+        runs: Box::new(runs),
+    });
     let allocated = Box::new(std::array::from_fn(|i| 1 << (4 * i)));
     let released = |outcome| Message::Released { tag: 9, outcome };
     let refused = |refusal| answer(Err(refusal));
@@ -208,6 +216,17 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 chunk,
                 range,
                 least: VERSION,
+                versions: false,
+            })),
+            0,
+        ),
+        (
+            "Read with versions",
+            request(RequestBody::Read(ReadRequest {
+                chunk,
+                range,
+                least: VERSION,
+                versions: true,
             })),
             0,
         ),
@@ -436,6 +455,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         ("Done", answer(Ok(AnswerBody::Done)), 0),
         ("Data", answer(Ok(data(&[0x9192_9394, 0x9596_9798]))), 8192),
         ("Data unmapped", answer(Ok(data(&[]))), 0),
+        ("Data with versions", answer(Ok(versioned)), 8192),
         (
             "Listed",
             answer(Ok(AnswerBody::Changes(ChangesAnswer {
@@ -658,6 +678,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         ("Forward differ", forward(ForwardOp::Differ, 3, 0), 0),
         ("Forward compare", forward(ForwardOp::CompareAndWrite, 512, 0), 1024),
         ("Forward reserve", forward(ForwardOp::Reserve, 0, 0), 24),
+        ("Forward lend", forward(ForwardOp::Lend, 0, 0), 24),
         ("Forwarded", answer, 0),
         ("Cut", cut, 0),
         ("CutDone", cut_done, 0),

@@ -8,9 +8,9 @@ use amita_types::message::{
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
     Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS,
     MAX_MEMBERS, MAX_SNAPSHOTS, MarkRequest, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem,
-    PutRequest, ReadRequest, Refusal, Request, RequestBody, RestoreRequest, RetainSnapshotsRequest, RollRequest, Scope,
-    SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest,
-    WriteRequest,
+    PutRequest, ReadRequest, Refusal, Request, RequestBody, RestoreRequest, RetainSnapshotsRequest, RollRequest, Run,
+    Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest,
+    WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -138,8 +138,14 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
                 previous,
             })
         }),
-        (chunk(), range(MAX_IO_BLOCKS as u16), version())
-            .prop_map(|(chunk, range, least)| RequestBody::Read(ReadRequest { chunk, range, least })),
+        (chunk(), range(MAX_IO_BLOCKS as u16), version(), any::<bool>()).prop_map(|(chunk, range, least, versions)| {
+            RequestBody::Read(ReadRequest {
+                chunk,
+                range,
+                least,
+                versions,
+            })
+        }),
         (chunk(), version(), any::<u16>()).prop_map(|(chunk, since, from)| RequestBody::Changes(ChangesRequest {
             chunk,
             since,
@@ -310,12 +316,19 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
             })
         }),
         Just(AnswerBody::Done),
-        (version(), vec(any::<u32>(), 0..=MAX_IO_BLOCKS as usize)).prop_map(|(version, sums)| AnswerBody::Data(
-            DataAnswer {
-                version,
-                sums: sums.into_iter().collect()
-            }
-        )),
+        (
+            version(),
+            vec((any::<u32>(), any::<u16>(), version()), 0..=MAX_IO_BLOCKS as usize),
+            any::<bool>()
+        )
+            .prop_map(|(version, blocks, versions)| {
+                let runs = blocks.iter().map(|&(_, blocks, version)| Run { blocks, version });
+                AnswerBody::Data(DataAnswer {
+                    version,
+                    sums: blocks.iter().map(|&(sum, ..)| sum).collect(),
+                    runs: runs.filter(|_| versions).collect(),
+                })
+            }),
         (changes(), prop::option::of(0..1024u16)).prop_map(|(entries, more)| AnswerBody::Changes(ChangesAnswer {
             entries,
             more: more.map(BlockIndex)
@@ -436,6 +449,7 @@ fn forward() -> impl Strategy<Value = Forward> {
         Just(ForwardOp::Differ),
         Just(ForwardOp::CompareAndWrite),
         Just(ForwardOp::Reserve),
+        Just(ForwardOp::Lend),
     ];
     let numbers = (
         any::<u64>(),
@@ -541,7 +555,7 @@ pub fn payload_bytes(message: &Message) -> usize {
             return match forward.op {
                 ForwardOp::Write => forward.length as usize,
                 ForwardOp::CompareAndWrite => 2 * forward.length as usize,
-                ForwardOp::Reserve => (forward.length % 512) as usize,
+                ForwardOp::Reserve | ForwardOp::Lend => (forward.length % 512) as usize,
                 _ => 0,
             };
         }

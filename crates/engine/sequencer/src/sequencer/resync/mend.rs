@@ -499,7 +499,7 @@ impl Mending {
             (MendStep::Look, AnswerBody::Verified(VerifiedAnswer { damaged, more, .. })) => {
                 self.view_verified(cx, scrubs, now, damaged, more)
             }
-            (MendStep::ViewData(_), AnswerBody::Data(DataAnswer { version, sums })) => {
+            (MendStep::ViewData(_), AnswerBody::Data(DataAnswer { version, sums, .. })) => {
                 self.view_fetched(cx, now, (version, &sums, payload))
             }
             (MendStep::Restore(block), AnswerBody::Mended(MendedAnswer { skipped })) => {
@@ -516,7 +516,7 @@ impl Mending {
             (_, AnswerBody::Verified(VerifiedAnswer { entries, damaged, more })) => {
                 self.verified(cx, scrubs, now, (entries, more), damaged)
             }
-            (MendStep::Fetch(range), AnswerBody::Data(DataAnswer { version, sums })) => {
+            (MendStep::Fetch(range), AnswerBody::Data(DataAnswer { version, sums, .. })) => {
                 self.fetched(cx, now, range, version, &sums, payload)
             }
             (_, AnswerBody::Mended(MendedAnswer { skipped })) => self.mended(cx, (scrubs, tallies), now, &skipped),

@@ -192,7 +192,11 @@ fn what_is_spoiled_on_the_way_gets_no_fresh_checksum() {
     let spoiled = Slice::copy_from(&[9; BLOCK_BYTES as usize]);
     rig.answer(
         &reads[0],
-        Ok(AnswerBody::Data(DataAnswer { version: old(1), sums })),
+        Ok(AnswerBody::Data(DataAnswer {
+            version: old(1),
+            sums,
+            runs: Box::default(),
+        })),
         spoiled,
     );
     assert!(rig.take(|_, body| matches!(body, RequestBody::Mend(_))).is_empty());

@@ -229,7 +229,11 @@ fn a_source_that_is_damaged_is_replaced_or_the_chunk_fails() {
         } else {
             let mut sums = Sums::new();
             sums.push(block(8).1);
-            let body = AnswerBody::Data(DataAnswer { version: old(8), sums });
+            let body = AnswerBody::Data(DataAnswer {
+                version: old(8),
+                sums,
+                runs: Box::default(),
+            });
             rig.answer(&fetch, Ok(body), Slice::copy_from(&block(8).0));
         }
     }

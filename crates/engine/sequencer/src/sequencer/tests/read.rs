@@ -32,6 +32,7 @@ fn of_nothing_is_zeros() {
         AnswerBody::Data(DataAnswer {
             version: Version::NONE,
             sums: Sums::new(),
+            runs: Box::default(),
         }),
     );
     assert_eq!(rig.payload(io), Payload::Zeros(5000));
@@ -197,7 +198,11 @@ fn a_damaged_copy_is_not_served() {
         let request = rig.reads().remove(0);
         let mut sums = Sums::new();
         sums.push(1);
-        let body = AnswerBody::Data(DataAnswer { version: old(5), sums });
+        let body = AnswerBody::Data(DataAnswer {
+            version: old(5),
+            sums,
+            runs: Box::default(),
+        });
         rig.answer(&request, Ok(body), Slice::copy_from(&[0; 4096]));
     }
     assert_eq!(rig.result(io), Some(Err(IoError::Damaged)));
@@ -265,7 +270,11 @@ fn an_answer_of_another_shape_evicts_and_is_not_served() {
     sums.push(1);
     rig.answer(
         &request,
-        Ok(AnswerBody::Data(DataAnswer { version: old(5), sums })),
+        Ok(AnswerBody::Data(DataAnswer {
+            version: old(5),
+            sums,
+            runs: Box::default(),
+        })),
         Slice::copy_from(&[1; 100]),
     );
     let other = rig.reads().remove(0);
@@ -404,6 +413,7 @@ fn an_answer_to_another_question_evicts_and_is_not_served() {
     let data = AnswerBody::Data(DataAnswer {
         version: old(5),
         sums: Sums::new(),
+        runs: Box::default(),
     });
     let (offset, length) = (0, 4096);
     let asks = [

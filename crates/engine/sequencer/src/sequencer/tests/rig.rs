@@ -91,6 +91,11 @@ impl Rig {
         Rig::changed(copies, min_copies, config, |volume| volume.parents = parents)
     }
 
+    /// The same, of an encrypted volume.
+    pub fn encrypted(copies: u8, min_copies: u8, ring: &map::KeyRing, config: Config) -> Rig {
+        Rig::changed(copies, min_copies, config, |volume| volume.keys = Some(ring.clone()))
+    }
+
     fn changed(copies: u8, min_copies: u8, config: Config, change: impl FnOnce(&mut map::Volume)) -> Rig {
         let mut rig = Rig::with(copies, min_copies, 1, config.clone());
         let mut volume: map::Volume = rig.metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
@@ -101,6 +106,7 @@ impl Rig {
         let opened = Opened {
             reservation: None,
             given_back: None,
+            keys: volume.keys.as_ref().map(super::at_rest::keychain),
             volume,
             volume_revision: rig.metadata.get(&map::volume_key("v")).unwrap().mod_revision,
             pool: rig.sequencer.cx.owned.pool.clone(),
@@ -161,6 +167,8 @@ impl Rig {
             lineage: map::Lineage::default(),
             parents,
             former: Vec::new(),
+            keys: None,
+            limits: None,
         };
         let mut put = |key: String, value: Vec<u8>| metadata.txn(&Call::put(key, value)).unwrap().revision;
         let volume_revision = put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());
@@ -183,6 +191,7 @@ impl Rig {
         let opened = Opened {
             reservation: None,
             given_back: None,
+            keys: None,
             volume,
             volume_revision,
             pool,
@@ -480,7 +489,11 @@ impl Rig {
         }
         self.answer(
             request,
-            Ok(AnswerBody::Data(DataAnswer { version, sums })),
+            Ok(AnswerBody::Data(DataAnswer {
+                version,
+                sums,
+                runs: Box::default(),
+            })),
             Slice::copy_from(&bytes),
         );
     }

@@ -537,6 +537,7 @@ fn a_part_of_a_rotten_block_is_carried_out_at_the_least_number_of_copies() {
         let body = AnswerBody::Data(DataAnswer {
             version: version(7),
             sums: [sums[at]].into_iter().collect(),
+            runs: Box::default(),
         });
         rig.answer(request, Ok(body), amita_reactor::Slice::copy_from(&bytes[at]));
     }

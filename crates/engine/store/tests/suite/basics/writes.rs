@@ -174,6 +174,7 @@ fn bad_requests_are_refused() {
                 chunk: ChunkIndex(0),
                 range: BlockRange::new(first, count),
                 least: Version::NONE,
+                versions: false,
             });
         }
     };
@@ -256,4 +257,56 @@ fn payload_is_copied_only_for_a_device_that_wants_it_aligned() {
         assert_eq!(rig.store.status().counters.copied_blocks, expected);
         assert_eq!(asker.read(&mut rig, 0, 0, 3).unwrap().0, bytes);
     }
+}
+
+/// Whoever asks is told which version each block has, and of one without data none (S15).
+#[test]
+fn versions_are_told_as_runs() {
+    let (mut rig, mut asker) = fenced();
+    let block = |byte| vec![byte; BLOCK];
+    let at = |block: usize| (block * BLOCK) as u32;
+    let done = Ok(AnswerBody::Done);
+    let wrote = asker.write(
+        &mut rig,
+        0,
+        at(1),
+        &[block(1), block(1)].concat(),
+        version(1, 1),
+        Version::NONE,
+    );
+    assert_eq!(wrote, done);
+    // As large as the text, and zeros: data all the same.
+    assert_eq!(
+        asker.write(&mut rig, 0, at(3), &block(0), version(1, 2), version(1, 1)),
+        done
+    );
+    let clear = RequestBody::Clear(ClearRequest {
+        chunk: ChunkIndex(0),
+        range: BlockRange::new(2, 1),
+        version: version(1, 3),
+        previous: version(1, 2),
+    });
+    let request = asker.request(clear);
+    assert_eq!(asker.ask(&mut rig, request, Slice::default()).answer.result, done);
+    let mut ask = |first, count, versions| {
+        let read = RequestBody::Read(ReadRequest {
+            chunk: ChunkIndex(0),
+            range: BlockRange::new(first, count),
+            least: version(1, 3),
+            versions,
+        });
+        let request = asker.request(read);
+        let Ok(AnswerBody::Data(data)) = asker.ask(&mut rig, request, Slice::default()).answer.result else {
+            panic!("it is there")
+        };
+        let runs: Vec<(u16, Version)> = data.runs.iter().map(|run| (run.blocks, run.version)).collect();
+        (data.version, runs)
+    };
+    let none = Version::NONE;
+    let all = vec![(1, none), (1, version(1, 1)), (1, none), (1, version(1, 2)), (4, none)];
+    assert_eq!(ask(0, 8, true), (version(1, 3), all));
+    assert_eq!(ask(1, 1, true), (version(1, 1), vec![(1, version(1, 1))]));
+    // Nothing of it is there: nothing travels.
+    assert_eq!(ask(4, 4, true), (none, Vec::new()));
+    assert_eq!(ask(0, 8, false), (version(1, 3), Vec::new()), "nobody has asked");
 }

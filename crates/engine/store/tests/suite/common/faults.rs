@@ -455,7 +455,7 @@ fn read(
     let request = owner.read_request(chunk, first, count, least);
     let told = owner.ask(host, request, Slice::default());
     match told.answer.result? {
-        AnswerBody::Data(DataAnswer { version, sums }) => Ok((data(count, &told.payload, &sums), version)),
+        AnswerBody::Data(DataAnswer { version, sums, .. }) => Ok((data(count, &told.payload, &sums), version)),
         other => panic!("a read was answered with {other:?}"),
     }
 }

@@ -314,6 +314,7 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
             chunk: index,
             range: BlockRange::new(0, 1),
             least: Version::NONE,
+            versions: false,
         });
         assert_eq!(owner.ask(rig, read, &[]).0, Err(Refusal::Incomplete), "{place}");
         return;
@@ -326,9 +327,10 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
             chunk: index,
             range: BlockRange::new(first, count),
             least: version,
+            versions: false,
         });
         let (result, payload) = owner.ask(rig, read, &[]);
-        let Ok(AnswerBody::Data(DataAnswer { version, sums })) = result else {
+        let Ok(AnswerBody::Data(DataAnswer { version, sums, .. })) = result else {
             panic!("{place}/{first}: {result:?}")
         };
         let there = expected.blocks.range(first..first + count);

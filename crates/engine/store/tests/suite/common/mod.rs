@@ -532,6 +532,7 @@ impl Requester {
             chunk: ChunkIndex(chunk),
             range: BlockRange::new(first, count),
             least,
+            versions: false,
         }))
     }
 
@@ -569,7 +570,7 @@ impl Requester {
         let request = self.read_request(chunk, first, count, Version::NONE);
         let told = self.ask(rig, request, Slice::default());
         match told.answer.result? {
-            AnswerBody::Data(DataAnswer { version, sums }) => Ok((data(count, &told.payload, &sums), version)),
+            AnswerBody::Data(DataAnswer { version, sums, .. }) => Ok((data(count, &told.payload, &sums), version)),
             other => panic!("a read was answered with {other:?}"),
         }
     }

@@ -222,9 +222,10 @@ fn check_reads(owner: &mut Owner, rig: &mut Rig, chunk: u64, entries: &[(u16, En
         chunk: ChunkIndex(chunk),
         range: BlockRange::new(first, count),
         least: Version::NONE,
+        versions: false,
     });
     let (result, payload) = ask(owner, rig, body, &[]);
-    let Ok(AnswerBody::Data(DataAnswer { version, sums })) = result else {
+    let Ok(AnswerBody::Data(DataAnswer { version, sums, .. })) = result else {
         for (block, entry) in entries {
             check_read(owner, rig, chunk, *block, *entry);
         }
@@ -247,10 +248,13 @@ fn check_read(owner: &mut Owner, rig: &mut Rig, chunk: u64, block: u16, (version
         chunk: ChunkIndex(chunk),
         range: BlockRange::new(block, 1),
         least: Version::NONE,
+        versions: false,
     });
     let (result, payload) = ask(owner, rig, body, &[]);
     match result {
-        Ok(AnswerBody::Data(DataAnswer { version: read, sums })) => {
+        Ok(AnswerBody::Data(DataAnswer {
+            version: read, sums, ..
+        })) => {
             data(1, &payload, &sums);
             assert_eq!(read, version);
             assert_eq!(sums.first().copied(), sum);
@@ -275,6 +279,7 @@ fn odd_requests(owners: &mut [Owner], rig: &mut Rig) {
                 chunk,
                 range,
                 least: Version::NONE,
+                versions: false,
             });
             let (result, _) = ask(owner, rig, body, &[]);
             let inside = u32::from(block) < amita_types::MAX_BLOCKS_PER_CHUNK;

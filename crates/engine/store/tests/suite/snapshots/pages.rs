@@ -255,6 +255,7 @@ fn read_at(host: &mut impl Host, owner: &mut Requester, at: u32, n: usize) -> u8
         chunk: ChunkIndex(0),
         range: BlockRange::new(block(n), 1),
         least: Version::NONE,
+        versions: false,
     }));
     request.scope.snapshot = SnapshotId(at);
     let told = owner.ask(host, request, Slice::default());

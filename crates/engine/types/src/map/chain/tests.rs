@@ -16,6 +16,8 @@ fn volume(id: u64, host: Option<u64>, former: &[u64]) -> Volume {
         },
         parents: Vec::new(),
         former: former.iter().copied().map(VolumeId).collect(),
+        keys: None,
+        limits: None,
     }
 }
 

@@ -12,6 +12,8 @@ fn volume(parents: Vec<Parent>) -> Volume {
         lineage: Lineage::default(),
         parents,
         former: Vec::new(),
+        keys: None,
+        limits: None,
     }
 }
 

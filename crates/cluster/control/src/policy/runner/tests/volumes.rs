@@ -69,3 +69,38 @@ fn labels_say_which_volumes_are_meant_at_the_time() {
     rig.at(MONDAY + 2 * HOUR);
     assert_eq!((rig.names(VolumeId(1)).len(), rig.names(VolumeId(2)).len()), (2, 1));
 }
+
+#[test]
+fn what_is_to_be_a_copy_is_no_policys_before_it_is_whole() {
+    let mut rig = Rig::new();
+    rig.volumes(2);
+    let policy = rig.of_all("all", "0 * * * *", 5);
+    rig.at(MONDAY);
+    let key = map::copying_key(VolumeId(2));
+    let mut record = map::Copying {
+        volume: VolumeId(2),
+        name: "v2".to_owned(),
+        source: VolumeId(1),
+        of: "v1".to_owned(),
+        snapshot: "copy-2".to_owned(),
+        takes: true,
+        snapshots: false,
+        limit_bytes_per_s: None,
+        asked_at: 1,
+        cancelled: false,
+        whole: false,
+        paused: None,
+        ails: None,
+        place: map::CopyPlace::default(),
+    };
+    rig.put(key.clone(), &record);
+    rig.at(MONDAY + HOUR);
+    assert_eq!(rig.names(VolumeId(1)).len(), 1);
+    assert!(rig.sealed(VolumeId(2)).is_empty());
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((last.taken, last.failed), (1, 0), "{last:?}");
+    record.whole = true;
+    rig.put(key, &record);
+    rig.at(MONDAY + 2 * HOUR);
+    assert_eq!(rig.names(VolumeId(2)).len(), 1);
+}

@@ -132,6 +132,7 @@ impl Mending {
                     chunk,
                     range: BlockRange::new(block.0, 1),
                     least: Version::NONE,
+                    versions: false,
                 });
                 let source = source.expect("it was chosen above");
                 views.source = source;

@@ -374,6 +374,7 @@ impl Mending {
                 chunk,
                 range,
                 least: Version::NONE,
+                versions: false,
             });
             self.send_view(cx, now, (source, state.to), MendStep::StateData(range), body);
         }

@@ -5,6 +5,7 @@ use super::{After, LONG_PAUSE, Mending, Mode, PAUSE, Stage, Subject, look};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::sequencer::context::Context;
+use crate::sequencer::faults;
 use crate::sequencer::resync::progress::Tallies;
 use crate::sequencer::resync::scrub::Scrubs;
 use crate::task::MendStep;
@@ -347,6 +348,7 @@ impl Mending {
                 chunk: index,
                 range,
                 least: Version::NONE,
+                versions: false,
             });
             self.send(cx, now, source, MendStep::Fetch(range), body, Slice::default());
         }
@@ -429,7 +431,10 @@ impl Mending {
             pass.add(window.fixes.len() as u64 * u64::from(BLOCK_BYTES), 2);
         }
         for fix in &window.fixes {
-            let (version, sum) = fix.put.expect("every block was listed or read");
+            let (mut version, sum) = fix.put.expect("every block was listed or read");
+            if cx.config.faults.has(Fault::MendUnderOwn) && sum.is_some() {
+                version = faults::version_of_replaced(fix.expect, version);
+            }
             entries.push(Mend {
                 block: fix.block,
                 expect: fix.expect,

@@ -233,7 +233,7 @@ impl Game {
 /// An answer as people read it.
 fn brief(told: &Told) -> String {
     match &told.answer.result {
-        Ok(AnswerBody::Data(DataAnswer { version, sums })) => {
+        Ok(AnswerBody::Data(DataAnswer { version, sums, .. })) => {
             format!("data of {version}, {} bytes, sums {sums:x?}", told.payload.len())
         }
         other => format!("{other:?}"),

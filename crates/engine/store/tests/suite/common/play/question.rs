@@ -40,6 +40,7 @@ impl Question {
                 chunk,
                 range: BlockRange::new(first, count),
                 least: self.least,
+                versions: false,
             }),
             Ask::Open => RequestBody::Open(OpenRequest { chunk }),
             Ask::Changes { since, from } => RequestBody::Changes(ChangesRequest {
@@ -84,7 +85,7 @@ impl Question {
                     ..
                 }),
             ) => *version == blocks.version,
-            (Ask::Read { first, count }, AnswerBody::Data(DataAnswer { version, sums })) => {
+            (Ask::Read { first, count }, AnswerBody::Data(DataAnswer { version, sums, .. })) => {
                 *version == newest(&blocks, first, count) && shows(&blocks, first, count, said.payload, sums)
             }
             (Ask::Changes { since, from }, AnswerBody::Changes(ChangesAnswer { entries, more })) => {

@@ -9,12 +9,42 @@
 //! * An era **goes** when no view of the image has a block that is older than the era behind it. Its key can be destroyed when no ring
 //!   of any image has it any more.
 
-use crate::key::KeyName;
-use amita_types::{Generation, Version};
+use super::PREFIX;
+use crate::id::{Generation, VolumeId};
+use crate::version::Version;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
-/// The most eras of a ring: 64 levels of clones, four keys each. One takes 60 bytes of the volume's record.
-pub const MAX_ERAS: usize = 256;
+/// The finalized cluster version from which on volumes are encrypted: a program that does not know [`Volume::keys`](super::Volume::keys)
+/// would drop them from a volume's record (S17), and read its blocks as they lie.
+pub const ENCRYPTION_SINCE: u32 = 3;
+/// The most eras of a ring: a clone of 64 levels has 65. One takes 60 bytes of the volume's record. The last of a family takes all of its keys
+/// along, in one transaction of 128 operations with what else a deletion is.
+pub const MAX_ERAS: usize = 96;
+
+/// The number of a data key among those of its image: 1, 2, ...; never given twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyNumber(pub u32);
+
+/// Which data key is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyName {
+    /// The volume by the number that hosts know it by: the same for all that it was before it was reverted.
+    pub volume: VolumeId,
+    /// The number of its data: what a clone, or a revert, makes is another image.
+    pub image: VolumeId,
+    /// The key's number in it.
+    pub number: KeyNumber,
+}
+
+impl fmt::Display for KeyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KeyName { volume, image, number } = self;
+        write!(f, "{} of volume {volume} (image {image})", number.0)
+    }
+}
 
 /// From a generation on, one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +61,9 @@ pub struct Era {
 #[non_exhaustive]
 pub enum BadRing {
     /// It has no key, or too many.
-    #[error("{count} keys; a ring has 1 to {MAX_ERAS}: re-encrypt the volume, or flatten it, until old ones go")]
+    #[error(
+        "{count} keys; a ring has 1 to {MAX_ERAS}: copy it to a new volume (`amita volume export`, `amita volume import`)"
+    )]
     Count {
         /// How many.
         count: usize,
@@ -121,8 +153,10 @@ impl KeyRing {
     }
 
     /// The place of the era in which this version was given out.
-    pub(crate) fn place_of(&self, version: Version) -> usize {
-        place_of(&self.eras, |era| era.from, version)
+    #[must_use]
+    pub fn place_of(&self, version: Version) -> usize {
+        let behind = self.eras.partition_point(|era| era.from <= version.generation());
+        behind.checked_sub(1).expect("the first era begins with generation 0")
     }
 
     /// The key of what was written with this version.
@@ -168,10 +202,26 @@ impl KeyRing {
     }
 }
 
-/// The place of the last era that does not begin behind this version.
-pub(crate) fn place_of<T>(eras: &[T], from: impl Fn(&T) -> Generation, version: Version) -> usize {
-    let behind = eras.partition_point(|era| from(era) <= version.generation());
-    behind.checked_sub(1).expect("the first era begins with generation 0")
+/// The key of a data key's record: what was wrapped, with all that it is bound to (`amita-crypt`, `WrappedKey`).
+#[must_use]
+pub fn secret_key(key: KeyName) -> String {
+    format!("{}{}", secrets_prefix(key.image), key.number.0)
+}
+/// The key of the record that says which key-encryption key data keys are wrapped with (`amita-crypt`, `WrappingKey`). Whoever makes a data
+/// key compares it in the transaction, and whoever wraps them anew changes it first: behind that nobody who has the old one alone makes any.
+#[must_use]
+pub fn wrapping_key() -> String {
+    format!("{PREFIX}wrapping-key")
+}
+/// The prefix of all data keys.
+#[must_use]
+pub fn all_secrets_prefix() -> String {
+    format!("{PREFIX}secrets/")
+}
+/// The prefix of an image's data keys.
+#[must_use]
+pub fn secrets_prefix(image: VolumeId) -> String {
+    format!("{}{image}/", all_secrets_prefix())
 }
 
 impl<'de> Deserialize<'de> for KeyRing {

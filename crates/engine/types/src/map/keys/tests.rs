@@ -1,6 +1,4 @@
 use super::*;
-use crate::key::KeyNumber;
-use amita_types::VolumeId;
 use proptest::prelude::*;
 
 fn key(image: u64, number: u32) -> KeyName {
@@ -96,7 +94,9 @@ fn keys_go_with_the_last_block_that_they_have() {
 fn what_is_no_ring_is_refused() {
     let refused = |eras: &[Era]| KeyRing::from_eras(eras.to_vec()).unwrap_err();
     assert_eq!(refused(&[]), BadRing::Count { count: 0 });
-    let many: Vec<Era> = (0..=MAX_ERAS as u32).map(|at| era(at, key(1, at + 1))).collect();
+    let many: Vec<Era> = (0..=u32::try_from(MAX_ERAS).unwrap())
+        .map(|at| era(at, key(1, at + 1)))
+        .collect();
     assert_eq!(refused(&many), BadRing::Count { count: MAX_ERAS + 1 });
     assert!(KeyRing::from_eras(many[..MAX_ERAS].to_vec()).is_ok());
     assert_eq!(
@@ -150,9 +150,9 @@ proptest! {
     #[test]
     fn retiring_keeps_the_key_of_every_block(steps in prop::collection::vec(1_u32..9, 0..12), oldest in 0_u32..60, above in 0_u32..60) {
         let (mut ring, mut from) = (KeyRing::new(key(1, 1)), 0);
-        for (at, step) in steps.iter().enumerate() {
+        for (number, step) in (2..).zip(&steps) {
             from += step;
-            ring = ring.rekeyed(generation(from), key(1, at as u32 + 2)).unwrap();
+            ring = ring.rekeyed(generation(from), key(1, number)).unwrap();
         }
         let (left, gone) = ring.retired(generation(oldest));
         let block = version(oldest + above, 1);

@@ -1,0 +1,593 @@
+//! A copy is made: passes, each to a snapshot of the source (decision 080, P1 to P5).
+
+use super::claim::Claim;
+use crate::admin::Described;
+use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone, runs};
+use crate::commands::volume::diff;
+use amita_client::{Config, Extent};
+use amita_control::admin::{self, AdminError, Completion, Deletion, Fate, Pass};
+use amita_metadata::{Call, Client, Op};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_types::map::{self, CopyPlace, Copying, Snapshot, SnapshotState};
+use amita_types::{SnapshotId, VolumeId};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the place is noted: what a copy loses when its runner dies. Each note is in the copy of the metadata that each store keeps.
+const NOTE_EVERY: Duration = Duration::from_secs(30);
+/// How often it is looked whether the copy is wanted still.
+const WANTED_EVERY: Duration = Duration::from_millis(500);
+/// How often it is looked whether a snapshot is taken, and for how long.
+const TAKING_EVERY: Duration = Duration::from_millis(100);
+const TAKING_FOR: Duration = Duration::from_secs(60);
+/// Who had the target is waited for so long when it is to go.
+const CLOSING_FOR: Duration = Duration::from_secs(30);
+/// Where no request ends for so long, the gateways are for others.
+const STALL: Duration = Duration::from_secs(120);
+/// What is read between two looks at the rate, where there is none.
+const WINDOW: u64 = 64 << 20;
+/// The same at least and at most, where there is one: a quarter of a second of it.
+const PACED_WINDOW: (u64, u64) = (64 << 10, 4 << 20);
+/// Chunks of which the changes are known at one time.
+const CHUNKS: u64 = 64;
+
+/// How it went.
+pub enum Worked {
+    /// It is whole, or is removed; or stands still; or others are at it.
+    Ended,
+    /// It is tried again: why it does not go on.
+    Left(String),
+}
+
+/// What is next.
+enum Step {
+    More,
+    Ended,
+}
+
+/// Is it wanted still, and ours?
+struct Wanted {
+    client: Client,
+    volume: VolumeId,
+    claim: u64,
+    lost: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    looked: Cell<Instant>,
+    /// Something of it has said no.
+    called_off: Cell<bool>,
+}
+
+impl Wanted {
+    fn is_over(&self) -> bool {
+        // By a signal reads and writes end before whoever started this says that it ends: nothing ails the copy.
+        interrupt::caught() || self.stop.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_over() {
+            return Err(self.no("this node ends, or another one is at it"));
+        }
+        if self.called_off.get() {
+            return Err(self.no("it was called off"));
+        }
+        if self.looked.get().elapsed() < WANTED_EVERY {
+            return Ok(());
+        }
+        self.looked.set(Instant::now());
+        let call = Call {
+            then: vec![
+                Op::Get {
+                    key: map::copying_key(self.volume),
+                },
+                Op::Get {
+                    key: map::copier_key(self.volume),
+                },
+            ],
+            ..Call::default()
+        };
+        // Copying needs no metadata before the place is noted.
+        let Ok(reply) = self.client.txn(&call) else {
+            return Ok(());
+        };
+        let record: Option<Copying> = reply.value(0).and_then(|found| found.json().ok());
+        match record {
+            Some(record) if !record.cancelled && record.paused.is_none() => {}
+            _ => return Err(self.no("it was called off")),
+        }
+        match reply.value(1).is_some_and(|found| found.mod_revision == self.claim) {
+            true => Ok(()),
+            false => Err(self.lose()),
+        }
+    }
+
+    /// Another node is at it.
+    fn lose(&self) -> Failure {
+        self.lost.store(true, Ordering::Relaxed);
+        self.no("another node is at it")
+    }
+
+    fn no(&self, why: &str) -> Failure {
+        self.called_off.set(true);
+        Failure::new(why)
+    }
+
+    fn rest(&self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        loop {
+            self.check()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+}
+
+/// At most so many bytes a second.
+struct Pace {
+    limit: Option<u64>,
+    /// When the next ones may be read.
+    next: Instant,
+}
+
+impl Pace {
+    fn window(&self) -> u64 {
+        let (least, most) = PACED_WINDOW;
+        let block = BLOCK_BYTES as u64;
+        self.limit
+            .map_or(WINDOW, |limit| (limit / 4 / block * block).clamp(least, most))
+    }
+
+    fn take(&mut self, bytes: u64, wanted: &Wanted) -> Result<()> {
+        let Some(limit) = self.limit else { return Ok(()) };
+        let now = Instant::now();
+        wanted.rest(self.next.saturating_duration_since(now))?;
+        self.next = self.next.max(now) + Duration::from_secs_f64(bytes as f64 / limit as f64);
+        Ok(())
+    }
+}
+
+/// One copy, made here.
+pub struct Work {
+    client: Client,
+    config: Config,
+    volume: VolumeId,
+    claim: u64,
+    wanted: Rc<Wanted>,
+    pace: Pace,
+    /// The target, open.
+    target: Option<Data>,
+    noted: Instant,
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl Work {
+    pub fn new(client: Client, config: Config, volume: VolumeId, claim: &Claim, stop: Arc<AtomicBool>) -> Work {
+        let wanted = Wanted {
+            client: client.clone(),
+            volume,
+            claim: claim.revision,
+            lost: Arc::clone(&claim.lost),
+            stop,
+            looked: Cell::new(Instant::now()),
+            called_off: Cell::new(false),
+        };
+        Work {
+            client,
+            config,
+            volume,
+            claim: claim.revision,
+            wanted: Rc::new(wanted),
+            pace: Pace {
+                limit: None,
+                next: Instant::now(),
+            },
+            target: None,
+            noted: Instant::now(),
+        }
+    }
+
+    /// Until it is done, or does not go on here.
+    pub fn run(&mut self) -> Worked {
+        loop {
+            let step = self.step();
+            let why = match step {
+                Ok(Step::More) => continue,
+                Ok(Step::Ended) => {
+                    self.close();
+                    return Worked::Ended;
+                }
+                Err(why) => why,
+            };
+            self.close();
+            if self.wanted.is_over() {
+                return Worked::Ended;
+            }
+            // Paused, or taken back: the record says so.
+            if self.wanted.called_off.take() {
+                continue;
+            }
+            let what = match why.advice.is_empty() {
+                true => why.what,
+                false => format!("{}. {}", why.what, why.advice),
+            };
+            let noted = admin::note_copy(&self.client, self.volume, self.claim, &|record| {
+                record.ails = Some(what.clone());
+            });
+            if let Err(more) = noted {
+                log::debug!("why copy {} does not go on is not noted: {more}", self.volume);
+            }
+            return Worked::Left(what);
+        }
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        let Some(record) = admin::copy_of(&self.client, self.volume).described()? else {
+            return Ok(Step::Ended);
+        };
+        if record.whole {
+            self.close();
+            return self.end(&record);
+        }
+        if record.cancelled || admin::copy_target(&self.client, &record).described()?.is_none() {
+            return self.remove(&record);
+        }
+        if record.paused.is_some() {
+            return Ok(Step::Ended);
+        }
+        if record.place.last.is_none() {
+            self.settle(&record)?;
+            return Ok(Step::More);
+        }
+        self.pace.limit = record.limit_bytes_per_s;
+        match admin::next_pass(&self.client, &record).described()? {
+            Pass::To { of, snapshot, base } => self.pass(&record, &of, &snapshot, base.as_deref()).map(|()| Step::More),
+            Pass::Done => {
+                // Not closed before: where a store of its pool is brought up to date, a node opens at once what nobody has, and that would not be
+                // told from one who writes.
+                let completed = admin::complete_copy(&self.client, self.volume, self.claim).described()?;
+                self.close();
+                match completed {
+                    Completion::Whole | Completion::Anew => Ok(Step::More),
+                    Completion::Lost => Err(self.wanted.lose()),
+                }
+            }
+        }
+    }
+
+    /// What was taken for it goes, and its record.
+    fn end(&self, record: &Copying) -> Result<Step> {
+        admin::remove_copy_snapshot(&self.client, record).described()?;
+        match admin::end_copy(&self.client, self.volume, self.claim).described()? {
+            true => Ok(Step::Ended),
+            false => Err(self.wanted.lose()),
+        }
+    }
+
+    /// It is taken back: nothing of it is left behind.
+    fn remove(&mut self, record: &Copying) -> Result<Step> {
+        self.close();
+        if admin::copy_target(&self.client, record).described()?.is_some() {
+            let fate = Fate::Purge {
+                snapshots: true,
+                now: now().as_secs(),
+            };
+            let until = Instant::now() + CLOSING_FOR;
+            let mut pause = || {
+                std::thread::sleep(TAKING_EVERY);
+                Instant::now() < until && !self.wanted.is_over()
+            };
+            // Another node may have done so, and the name be another volume's by now.
+            let deletion = Deletion::of(&record.name, true, fate).only(record.volume);
+            admin::carry_out(&self.client, deletion, &mut pause).described()?;
+        }
+        self.end(record)
+    }
+
+    /// Takes the snapshot that the copy is to be.
+    fn settle(&mut self, record: &Copying) -> Result<()> {
+        let until = Instant::now() + TAKING_FOR;
+        let taken = loop {
+            let taken = admin::take_copy_snapshot(&self.client, record, self.claim, now());
+            if let Some(taken) = taken.described()? {
+                break taken;
+            }
+            self.untaken(until, &record.of, &record.snapshot)?;
+        };
+        self.note(&|record| {
+            // The source may have got another size since it was asked for.
+            if !record.snapshots {
+                record.place.total_bytes = taken.size_bytes;
+            }
+            record.place.last = Some(taken.number);
+            record.ails = None;
+        })
+    }
+
+    fn untaken(&self, until: Instant, of: &str, name: &str) -> Result<()> {
+        if Instant::now() >= until {
+            let what = format!(
+                "snapshot {name} of {of} was not taken within {} s: no gateway opens the volume, or a store of it does not answer and is \
+                 not out of its groups yet",
+                TAKING_FOR.as_secs()
+            );
+            return Err(Failure::new(what).kind(Kind::Unreachable).advice("See `amita status`"));
+        }
+        self.wanted.rest(TAKING_EVERY)
+    }
+
+    /// Notes something of the copy, if it is ours still.
+    fn note(&mut self, by: &dyn Fn(&mut Copying)) -> Result<()> {
+        self.noted = Instant::now();
+        match admin::note_copy(&self.client, self.volume, self.claim, by).described()? {
+            Some(_) => Ok(()),
+            None => Err(self.wanted.lose()),
+        }
+    }
+
+    fn note_place(&mut self, place: &CopyPlace) -> Result<()> {
+        self.note(&|record| {
+            record.place = *place;
+            record.ails = None;
+        })
+    }
+
+    fn way(&self) -> Way {
+        let wanted = Rc::clone(&self.wanted);
+        Way::of(self.config.clone(), None)
+            .stalling(STALL)
+            .wanted(move || wanted.check())
+    }
+
+    fn close(&mut self) {
+        if let Some(target) = self.target.take() {
+            target.close();
+        }
+    }
+
+    /// Opens the target as its one owner, and of that size. What was left of passes that were not done goes.
+    fn open(&mut self, record: &Copying, place: &mut CopyPlace, size_bytes: u64) -> Result<Data> {
+        let name = &record.name;
+        if let Some(target) = self.target.take() {
+            if target.size_bytes() != size_bytes {
+                target.close();
+            } else if let Err(why) = self.note_place(place) {
+                target.close();
+                return Err(why);
+            } else {
+                return Ok(target);
+            }
+        }
+        // Before it is opened: what was begun of it is void then.
+        self.held(admin::drop_point_wish(&self.client, record, self.claim))?;
+        let fitted = admin::fit_copy(&self.client, record, self.claim, size_bytes).described()?;
+        let before = fitted.ok_or_else(|| self.wanted.lose())?;
+        // Others may have had it (P1).
+        place.found(before.generation);
+        self.note_place(place)?;
+        let target = self.way().open(name)?;
+        let ready = admin::volume(&self.client, name).described().and_then(|now| {
+            if now.id != record.volume || !is_alone(&target, &before, &now) {
+                return Err(not_alone(name, "more is copied"));
+            }
+            // Not before: where this opening comes to nothing, another's may have that generation.
+            place.generation = now.generation;
+            self.note_place(place)?;
+            self.held(admin::drop_points(&self.client, record, self.claim))
+        });
+        match ready {
+            Ok(()) => Ok(target),
+            Err(why) => {
+                target.close();
+                Err(why)
+            }
+        }
+    }
+
+    /// What was done by the claim.
+    fn held(&self, done: std::result::Result<bool, AdminError>) -> Result<()> {
+        match done.described()? {
+            true => Ok(()),
+            false => Err(self.wanted.lose()),
+        }
+    }
+
+    /// Has the target been ours alone since it was opened?
+    fn is_ours_still(&self, record: &Copying, place: &CopyPlace) -> Result<()> {
+        let now = admin::volume(&self.client, &record.name).described()?;
+        match now.id == record.volume && now.generation == place.generation {
+            true => Ok(()),
+            false => Err(not_alone(&record.name, "of this pass counts")),
+        }
+    }
+
+    /// Takes the target's snapshot behind a pass. It counts where it was sealed under the generation by which the pass was made: else others
+    /// may have written in between, and it goes with the next opening.
+    fn take_point(&self, record: &Copying, place: &CopyPlace, of: &Snapshot) -> Result<()> {
+        let until = Instant::now() + TAKING_FOR;
+        let point = loop {
+            let taken = admin::take_point(&self.client, record, of, self.claim, now());
+            if let Some(taken) = taken.described()? {
+                break taken;
+            }
+            self.untaken(until, &record.name, &of.name)?;
+        };
+        match point.state == SnapshotState::Sealed(place.generation) || of.number <= place.base {
+            true => Ok(()),
+            false => Err(not_alone(&record.name, "of this pass counts")),
+        }
+    }
+
+    /// Makes the target what the snapshot is.
+    fn pass(&mut self, record: &Copying, of: &str, snapshot: &Snapshot, base: Option<&str>) -> Result<()> {
+        let mut place = record.place;
+        if place.pass != snapshot.number {
+            // Of one that was left, more may be written than was noted. What a base is compared with covers that (P3).
+            place.mixed |= place.pass != SnapshotId::HEAD && place.base == SnapshotId::HEAD;
+            place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
+            (place.pass, place.pass_bytes) = (snapshot.number, 0);
+        }
+        let mut target = self.open(record, &mut place, snapshot.size_bytes)?;
+        let copied = self.copy(&mut target, &mut place, of, snapshot, base);
+        if copied.is_err() {
+            place.pass_bytes = target.place().unwrap_or(place.pass_bytes).min(place.pass_bytes);
+            // The failure that is told is the first one.
+            let _ = self.note(&|record| record.place = place);
+        }
+        self.target = Some(target);
+        copied?;
+        place.pass_bytes = snapshot.size_bytes;
+        self.note_place(&place)?;
+        if record.snapshots && !(record.takes && record.place.last == Some(snapshot.number)) {
+            self.take_point(record, &place, snapshot)?;
+        }
+        self.is_ours_still(record, &place)?;
+        place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
+        (place.base, place.mixed) = (snapshot.number, false);
+        (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
+        self.note_place(&place)
+    }
+
+    /// Copies from the place on. `place` says how much of it was begun.
+    fn copy(
+        &mut self,
+        target: &mut Data,
+        place: &mut CopyPlace,
+        of: &str,
+        snapshot: &Snapshot,
+        base: Option<&str>,
+    ) -> Result<()> {
+        // A mark is no base for what has to be written whole, and was not asked for then.
+        let base = base.filter(|_| !place.mixed);
+        let mut source = match base {
+            Some(base) => self.way().open_since(of, base)?,
+            None => self.way().open(of)?,
+        };
+        let copied = self
+            .is_it(of, snapshot, base, place)
+            .and_then(|()| self.copy_from(&mut source, target, place, snapshot.size_bytes, base.is_some()));
+        source.close();
+        copied
+    }
+
+    /// A snapshot may have been deleted, and another one have its name, before it was opened.
+    fn is_it(&self, of: &str, snapshot: &Snapshot, base: Option<&str>, place: &CopyPlace) -> Result<()> {
+        let (volume, name) = admin::split(of).described()?;
+        let found = admin::snapshot(&self.client, volume, name.unwrap_or_default()).described()?;
+        let mut is_it = (found.volume, found.number) == (snapshot.volume, snapshot.number);
+        if let Some(base) = base {
+            let found = admin::snapshot_or_mark(&self.client, volume, base).described()?;
+            is_it &= (found.volume, found.number) == (snapshot.volume, place.base);
+        }
+        match is_it {
+            true => Ok(()),
+            false => Err(Failure::new(format!("{of} was changed meanwhile")).kind(Kind::Conflict)),
+        }
+    }
+
+    fn copy_from(
+        &mut self,
+        source: &mut Data,
+        target: &mut Data,
+        place: &mut CopyPlace,
+        size_bytes: u64,
+        compares: bool,
+    ) -> Result<()> {
+        if source.size_bytes() < size_bytes || target.size_bytes() < size_bytes {
+            return Err(Failure::new("the copy's source and target are smaller than they were").kind(Kind::Conflict));
+        }
+        // Of what was never written nothing has to be cleared.
+        let zeros = place.mixed || place.base != SnapshotId::HEAD;
+        while place.pass_bytes < size_bytes {
+            self.wanted.check()?;
+            let at = place.pass_bytes;
+            let mut extents = Vec::new();
+            let until = match compares {
+                true => {
+                    let next = diff::each(at, size_bytes, CHUNKS, source, |extent| {
+                        extents.push(extent);
+                        Ok(true)
+                    })?;
+                    next.unwrap_or(size_bytes)
+                }
+                false => {
+                    let until = size_bytes.min(at + self.pace.window());
+                    extents.push(Extent {
+                        offset: at,
+                        length: until - at,
+                        is_zero: false,
+                    });
+                    until
+                }
+            };
+            for extent in extents {
+                self.extent(source, target, place, extent, zeros)?;
+            }
+            self.reached(target, place, until)?;
+        }
+        if zeros {
+            // It may have been larger.
+            target.clear(size_bytes)?;
+        }
+        target.finish()
+    }
+
+    /// Everything before is begun. What of it is durable is noted, at times.
+    fn reached(&mut self, target: &Data, place: &mut CopyPlace, at: u64) -> Result<()> {
+        place.pass_bytes = at;
+        if self.noted.elapsed() <= NOTE_EVERY {
+            return Ok(());
+        }
+        let durable = CopyPlace {
+            pass_bytes: target.place().unwrap_or(at).min(at),
+            ..*place
+        };
+        self.note_place(&durable)
+    }
+
+    /// Copies one, in parts that keep to the rate.
+    fn extent(
+        &mut self,
+        source: &mut Data,
+        target: &mut Data,
+        place: &mut CopyPlace,
+        extent: Extent,
+        zeros: bool,
+    ) -> Result<()> {
+        if extent.is_zero {
+            return target.write_zeroes(extent.offset, extent.length);
+        }
+        let (mut at, end) = (extent.offset, extent.offset + extent.length);
+        while at < end {
+            let until = end.min(at + self.pace.window());
+            self.pace.take(until - at, &self.wanted)?;
+            source.each_piece(at, until, |offset, bytes| {
+                let mut done = 0;
+                for (start, stop) in runs(bytes, BLOCK_BYTES) {
+                    if zeros && start > done {
+                        target.write_zeroes(offset + done as u64, (start - done) as u64)?;
+                    }
+                    target.write(offset + start as u64, &bytes[start..stop])?;
+                    place.written_bytes += (stop - start) as u64;
+                    done = stop;
+                }
+                match zeros && bytes.len() > done {
+                    true => target.write_zeroes(offset + done as u64, (bytes.len() - done) as u64),
+                    false => Ok(()),
+                }
+            })?;
+            at = until;
+            // What is compared may be long, and slow by the rate.
+            self.reached(target, place, at)?;
+        }
+        Ok(())
+    }
+}

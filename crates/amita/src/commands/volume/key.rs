@@ -1,0 +1,264 @@
+//! `amita volume key`: the file that wraps the data keys of encrypted volumes, and these.
+
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use amita_control::access::Action;
+use amita_control::admin::{self, KeyStatus, Rewrapped};
+use amita_keys::SealKey;
+use amita_node::volume_keys::KeyFile;
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::table::{Table, print};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Keys that could not be wrapped, of which people are told why.
+const FAILED_TOLD: usize = 10;
+
+/// What to do with the keys of encrypted volumes.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a file with a new key that wraps the data keys of volumes
+    ///
+    /// Give it to all nodes that serve encrypted volumes (`amita serve --volume-keys`), to those who make such volumes, and keep a copy of it
+    /// apart from the cluster: without it nobody can read them again.
+    Init(InitArguments),
+    /// List the data keys by which a volume is read, and what has wrapped each
+    List(ListArguments),
+    /// Say which key wraps the data keys of the cluster, and whether a file of volume keys has it
+    ///
+    /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Exit code 1: the file is not the cluster's,
+    /// so that nothing is made with it.
+    Status(StatusArguments),
+    /// Wrap all data keys of the cluster again, by the first line of the file
+    ///
+    /// For a new wrapping key: put its line behind the others of the file, give that to all nodes, put it in front, and give this command. The old
+    /// line may go when it says that all are wrapped by the new one. Data keys stay as they are, and no block is written. Copies of the metadata
+    /// from before (of etcd, of stores) need the old line: without it nobody reads an encrypted volume by them. Exit code 1: some are not wrapped by
+    /// it, and it is said of each why (`failed`).
+    Rewrap(RewrapArguments),
+}
+
+/// The file that wraps data keys.
+#[derive(Debug, clap::Args)]
+pub struct FileArgument {
+    /// The file with the cluster's volume keys (`amita volume key init`), of its owner alone (mode 0600), for what is encrypted; a node that
+    /// carries the command out for you uses its own
+    #[arg(long, env = "AMITA_VOLUME_KEYS", value_name = "FILE")]
+    pub volume_keys: Option<PathBuf>,
+}
+
+impl FileArgument {
+    /// What wraps, if anything was given: nobody has looked at it yet.
+    #[must_use]
+    pub fn given(&self, endpoints: &Endpoints) -> Option<KeyFile> {
+        endpoints.volume_keys(self.volume_keys.as_deref())
+    }
+
+    /// The same, where nothing can be done without.
+    ///
+    /// # Errors
+    /// Nothing was given, or there is nothing in the file that wraps.
+    pub fn needed(&self, endpoints: &Endpoints) -> Result<KeyFile> {
+        let lent = endpoints.lent();
+        let file = self.given(endpoints).ok_or_else(|| match lent {
+            Some(_) => Failure::new("data keys are kept wrapped, and this node has no volume keys")
+                .advice("Ask one that has (`amita serve --volume-keys`): name it first (--by-api)."),
+            None => Failure::new("data keys are kept wrapped, and no volume keys were given")
+                .kind(Kind::Usage)
+                .advice(
+                    "Pass --volume-keys FILE, or set AMITA_VOLUME_KEYS: the file that the nodes have. `amita volume key init FILE` makes one \
+                     for a new cluster.",
+                ),
+        })?;
+        let shown = file.path().display();
+        file.check().map_err(|why| match lent {
+            // Where it is on the node is for its log.
+            Some(_) => {
+                log::warn!("data keys cannot be wrapped for who asks by the API: --volume-keys {shown}: {why}");
+                Failure::new("this node cannot read its volume keys: its log says why")
+            }
+            None => Failure::new(format!("--volume-keys {shown}: {why}")).kind(Kind::Unreadable),
+        })?;
+        Ok(file)
+    }
+}
+
+/// `amita volume key init`.
+#[derive(Debug, clap::Args)]
+pub struct InitArguments {
+    /// The file, which must not be there
+    pub file: PathBuf,
+    /// Say what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita volume key list`.
+#[derive(Debug, clap::Args)]
+pub struct ListArguments {
+    /// The volume's name
+    pub name: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita volume key status`.
+#[derive(Debug, clap::Args)]
+pub struct StatusArguments {
+    #[command(flatten)]
+    pub keys: FileArgument,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita volume key rewrap`.
+#[derive(Debug, clap::Args)]
+pub struct RewrapArguments {
+    #[command(flatten)]
+    pub keys: FileArgument,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Makes the file: no cluster is needed.
+///
+/// # Errors
+/// It is there, or cannot be written.
+pub(super) fn init(arguments: &InitArguments) -> Result<()> {
+    let InitArguments { file, json } = arguments;
+    if file.exists() {
+        return Err(Failure::new(format!("{} exists already", file.display()))
+            .kind(Kind::Conflict)
+            .advice("Volumes whose keys it wraps could not be read any more: choose another file."));
+    }
+    SealKey::generate()
+        .save(file)
+        .context(|| "cannot make the file of volume keys".to_owned())?;
+    let told = serde_json::json!({ "file": file });
+    print(*json, &told, || {
+        format!(
+            "A volume key is in {}. Give the file to all nodes that serve encrypted volumes (`amita serve --volume-keys`), and keep a copy \
+             apart from the cluster: without it nobody can read them again.\n",
+            file.display()
+        )
+    })
+}
+
+pub(super) fn run(command: &Command, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
+    match command {
+        Command::Init(arguments) => init(arguments),
+        Command::List(arguments) => list(arguments, metadata),
+        Command::Status(arguments) => status(arguments, endpoints, metadata),
+        Command::Rewrap(arguments) => rewrap(arguments, endpoints, metadata),
+    }
+}
+
+fn list(arguments: &ListArguments, metadata: &Admin) -> Result<()> {
+    let name = &arguments.name;
+    let keys = admin::volume_keys(&metadata.reader(), name).described()?;
+    print(arguments.json, &keys, || match keys.is_empty() {
+        true => format!("Volume {name} is not encrypted.\n"),
+        false => table(&keys).text(),
+    })
+}
+
+fn table(keys: &[KeyStatus]) -> Table {
+    let mut table = Table::new(&["image", "key", "from", "writes", "algorithm", "check", "wrapped by"]);
+    for key in keys {
+        let ails = key.ails.as_ref().map(|why| format!("MISSING: {why}"));
+        table.row([
+            key.image.to_string(),
+            key.number.0.to_string(),
+            key.from.to_string(),
+            if key.newest { "yes" } else { "" }.to_owned(),
+            key.algorithm.unwrap_or_default().to_owned(),
+            key.check.clone().unwrap_or_default(),
+            key.wrapped_by.clone().or(ails).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+#[derive(Serialize)]
+struct Status {
+    /// What data keys are wrapped with; none: nothing was wrapped yet.
+    wrapped_by: Option<String>,
+    /// The file has it: data keys are opened and made with it.
+    is_of_cluster: bool,
+    /// It is the file's first line: there is nothing to wrap again.
+    is_first: bool,
+    /// What is wrong with the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ails: Option<String>,
+}
+
+fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
+    let file = arguments.keys.needed(endpoints)?;
+    let (by, _) = admin::wrapping_key(&metadata.reader()).described()?;
+    let is_of = by.as_ref().map_or(Ok(true), |by| file.is_of(by));
+    let status = Status {
+        wrapped_by: by.map(|by| by.to_string()),
+        is_of_cluster: is_of.is_ok(),
+        is_first: is_of.as_ref().is_ok_and(|is_first| *is_first),
+        ails: is_of.as_ref().err().cloned(),
+    };
+    print(arguments.json, &status, || match (&status.wrapped_by, &is_of) {
+        (None, _) => {
+            "Nothing is wrapped in this cluster yet: the first encrypted volume is, by the file's first line.\n"
+                .to_owned()
+        }
+        (Some(by), Ok(true)) => format!("Data keys are wrapped by {by}, the file's first line.\n"),
+        (Some(by), Ok(false)) => format!(
+            "Data keys are wrapped by {by}, which is in the file, and not its first line: `amita volume key rewrap` wraps them by that.\n"
+        ),
+        (Some(by), Err(_)) => format!("Data keys are wrapped by {by}.\n"),
+    })?;
+    is_of.map(drop).map_err(|why| {
+        Failure::new(why).advice("Nothing is made with it, and what it does not open stays closed. Is it another cluster's, or one of before?")
+    })
+}
+
+fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
+    let file = arguments.keys.needed(endpoints)?;
+    let done = metadata.act(Action::KeysRewrap, "all", |meta| admin::rewrap_keys(meta, &file));
+    let done = done.described()?;
+    print(arguments.json, &done, || told(&done))?;
+    match done.failed.len() {
+        0 => Ok(()),
+        count => {
+            let what = format!(
+                "{} data keys are wrapped by the file's first line now, {} were before, and {count} are not",
+                done.wrapped, done.same
+            );
+            Err(Failure::new(what).advice(
+                "Keep the old line in the file. Those are to be opened by a line that is not in it: put that there, and give the command again.",
+            ))
+        }
+    }
+}
+
+/// For people. Of many that have failed one says as much as all.
+fn told(done: &Rewrapped) -> String {
+    match done.failed.len() {
+        0 => format!(
+            "All data keys are wrapped by the file's first line: {} now, {} were before. What wrapped them before opens none of them any more, \
+             and wraps none. But copies of the metadata from before (of etcd, of a store) are read by it alone: as long as one of them may have to be \
+             put back, keep the old line apart from the cluster; once it is destroyed everywhere, nobody reads an encrypted volume by them.\n",
+            done.wrapped, done.same
+        ),
+        count => {
+            let more = format!("and {} more (--json has all)", count.saturating_sub(FAILED_TOLD));
+            let mut lines: Vec<&str> = done.failed.iter().take(FAILED_TOLD).map(String::as_str).collect();
+            if count > FAILED_TOLD {
+                lines.push(&more);
+            }
+            format!("Not wrapped:\n  {}\n", lines.join("\n  "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Encrypted volumes: what lies on disks and in the metadata, and what becomes of a volume whose keys are not there.
+
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, VOLUME, WRITES_WAIT, World};
+use crate::world::{binary, config, eventually, scratch};
+use amita_harness::cluster::{Cluster, Metadata};
+use amita_harness::nbd::Client;
+use amita_harness::tool;
+use amita_metadata::Call;
+use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+const SECRET: &str = "vault";
+const CLONE: &str = "vault-copy";
+const BLOCK: usize = 4096;
+/// What is written at a time: blocks of two chunks.
+const PLACES: [u64; 2] = [0, (4 << 20) - 2 * BLOCK as u64];
+const PIECE: usize = 4 * BLOCK;
+
+/// A text that stands nowhere else, over and over.
+fn text(of: &str) -> Vec<u8> {
+    let sentence = format!("nobody but the owner of {of} is to read this; ");
+    sentence.bytes().cycle().take(PIECE).collect()
+}
+
+/// Does a file hold this in one of its blocks? What is zeros is passed over.
+fn holds(path: &Path, what: &[u8]) -> bool {
+    let mut file = File::open(path).expect("a file");
+    let (mut piece, zeros) = (vec![0; 1 << 20], [0; BLOCK]);
+    loop {
+        let mut length = 0;
+        while length < piece.len() {
+            match file.read(&mut piece[length..]).expect("it is read") {
+                0 => break,
+                more => length += more,
+            }
+        }
+        let mut blocks = piece[..length]
+            .chunks(BLOCK)
+            .filter(|block| **block != zeros[..block.len()]);
+        if blocks.any(|block| block.windows(what.len()).any(|part| part == what)) {
+            return true;
+        }
+        if length < piece.len() {
+            return false;
+        }
+    }
+}
+
+struct Sealed {
+    world: World,
+    keys: PathBuf,
+}
+
+impl Sealed {
+    /// Three nodes that have the volume keys, which are in a file.
+    fn new() -> Sealed {
+        let scratch = scratch(3 * STORE_BYTES);
+        let keys = scratch.folder().join("volume.keys");
+        let file = keys.to_str().expect("a path of ours");
+        let made = tool::run(scratch.folder(), binary(), ["volume", "key", "init", file], PATIENCE);
+        made.expect("the command runs").success().expect("a key is made");
+        let mut config = config(&scratch, 3, Metadata::Embedded);
+        config.serve_arguments = vec!["--volume-keys".to_owned(), file.to_owned()];
+        let world = World::made(Cluster::start(config), scratch);
+        Sealed { world, keys }
+    }
+
+    /// With the file, as whoever makes volumes gives it.
+    fn with_keys(&self, command: &[&str]) -> Value {
+        let file = self.keys.to_str().expect("a path of ours");
+        self.world.json(&[command, &["--volume-keys", file]].concat())
+    }
+
+    fn try_open(&self, node: usize, volume: &str) -> std::io::Result<Client> {
+        Client::open(self.world.cluster.nodes()[node].nbd, volume, PATIENCE)
+    }
+
+    fn open(&self, node: usize, volume: &str) -> Client {
+        let mut found = None;
+        eventually("the volume opens", || {
+            found = self.try_open(node, volume).ok();
+            found.is_some()
+        });
+        found.expect("it is open")
+    }
+
+    fn expect(&self, node: usize, volume: &str, wanted: &[u8]) {
+        let mut client = self.open(node, volume);
+        for place in PLACES {
+            let mut found = vec![0; PIECE];
+            client.read(place, &mut found).expect("it is read");
+            assert!(found == wanted, "{volume} at {place}");
+        }
+        client.close();
+    }
+
+    fn write(&self, node: usize, volume: &str, what: &[u8]) {
+        let mut client = self.open(node, volume);
+        for place in PLACES {
+            client.write(place, what).expect("it is written");
+        }
+        client.close();
+    }
+
+    /// The disks, and what the metadata keeps.
+    fn files(&self) -> Vec<PathBuf> {
+        let disks = self.world.cluster.nodes().iter().flat_map(|node| node.stores.clone());
+        let stores = self.world.scratch.stores();
+        disks
+            .chain([stores.join(amita_harness::cluster::METADATA_FILE)])
+            .collect()
+    }
+
+    fn is_held(&self, of: &[u8]) -> bool {
+        let part = &of[..48];
+        self.files().iter().any(|file| holds(file, part))
+    }
+
+    /// The wrapped data keys that there are, as they stand there.
+    fn wrapped_keys(&self) -> Vec<String> {
+        let client = self.world.cluster.metadata_client().expect("the metadata");
+        let reply = client.txn(&Call::prefix("/amita/secrets/")).expect("it answers");
+        let wrapped = |value: &[u8]| {
+            let record: Value = serde_json::from_slice(value).expect("JSON");
+            record["by"]["sealed-file"]["wrapped"].as_str().map(str::to_owned)
+        };
+        let found = reply.values(0).iter();
+        found
+            .map(|found| wrapped(&found.value).expect("it is wrapped"))
+            .collect()
+    }
+}
+
+#[test]
+fn what_is_encrypted_lies_nowhere_in_the_clear_and_waits_for_its_keys() {
+    let mut sealed = Sealed::new();
+    let refused = sealed.world.amita(&[
+        "volume",
+        "create",
+        SECRET,
+        "--pool",
+        "demo",
+        "--size",
+        "64M",
+        "--encrypted",
+    ]);
+    assert!(refused.text.contains("--volume-keys"), "{}", refused.text);
+    let made = sealed.with_keys(&[
+        "volume",
+        "create",
+        SECRET,
+        "--pool",
+        "demo",
+        "--size",
+        "64M",
+        "--encrypted",
+    ]);
+    assert_eq!(made["name"], SECRET);
+    sealed.world.cluster.offer_by_nbd(SECRET).expect("it is exported");
+    let (open, secret, other) = (text(VOLUME), text(SECRET), text(CLONE));
+    sealed.write(0, VOLUME, &open);
+    sealed.write(0, SECRET, &secret);
+    sealed.world.amita_done(&["volume", "snapshot", "create", SECRET, "s1"]);
+    sealed.with_keys(&["volume", "clone", &format!("{SECRET}@s1"), CLONE]);
+    sealed.world.cluster.offer_by_nbd(CLONE).expect("it is exported");
+    sealed.expect(1, CLONE, &secret);
+    sealed.write(1, CLONE, &other);
+    // Not of whole blocks: what is around it stays.
+    let mut client = sealed.open(1, CLONE);
+    client.write(PLACES[0] + 1000, &secret[..700]).expect("it is written");
+    client.close();
+    let mut mixed = other.clone();
+    mixed[1000..1700].copy_from_slice(&secret[..700]);
+    let mut client = sealed.open(1, CLONE);
+    let mut found = vec![0; PIECE];
+    client.read(PLACES[0], &mut found).expect("it is read");
+    assert!(found == mixed, "a write of 700 bytes");
+    client.write(PLACES[0], &other).expect("it is written");
+    client.close();
+    sealed.expect(2, SECRET, &secret);
+
+    let keys = sealed.world.json(&["volume", "key", "list", CLONE]);
+    assert_eq!(keys.as_array().map(Vec::len), Some(2), "{keys}");
+    let wrapped = sealed.wrapped_keys();
+    assert_eq!(wrapped.len(), 2);
+    for node in 0..3 {
+        sealed.world.cluster.kill_node(node);
+    }
+    assert!(
+        sealed.is_held(&open),
+        "what is not encrypted is found where it is looked for"
+    );
+    assert!(!sealed.is_held(&secret), "what is encrypted lies on a disk");
+    assert!(!sealed.is_held(&other), "what is encrypted lies on a disk");
+
+    let away = sealed.world.file("away.keys");
+    std::fs::rename(&sealed.keys, &away).expect("the keys are taken away");
+    sealed.world.cluster.start_nodes().expect("nodes start without keys");
+    sealed.expect(0, VOLUME, &open);
+    let why = sealed.try_open(0, SECRET).expect_err("it has no keys").to_string();
+    assert!(why.contains("encrypted") && why.contains("volume keys"), "{why}");
+    eventually("the volume says that it waits, and why", || {
+        assert!(sealed.try_open(0, SECRET).is_err(), "it has no keys");
+        let shown = sealed.world.json(&["volume", "show", SECRET]);
+        assert_eq!(shown["encrypted"], true);
+        shown["locked"]
+            .as_str()
+            .is_some_and(|why| why.contains("cannot be read"))
+    });
+    let status = sealed.world.amita(&["status", "--json"]).text;
+    assert!(status.contains("volume-locked"), "{status}");
+    std::fs::rename(&away, &sealed.keys).expect("the keys come back");
+    sealed.expect(0, SECRET, &secret);
+    sealed.expect(1, CLONE, &other);
+
+    // What goes for good takes its key along; a clone holds that of what it came from.
+    sealed
+        .world
+        .amita_done(&["volume", "delete", CLONE, "--now", "--force"]);
+    eventually("the clone's own key is erased", || sealed.wrapped_keys().len() == 1);
+    let delete = ["volume", "delete", SECRET, "--now", "--force", "--snapshots"];
+    eventually("nothing holds it any more", || {
+        sealed.world.amita(&delete).success().is_ok()
+    });
+    eventually("its key is erased", || sealed.wrapped_keys().is_empty());
+    let audit = sealed.world.amita_done(&["audit", "list", "--json"]);
+    assert!(
+        audit.contains("/amita/secrets/"),
+        "that there were keys is known: {audit}"
+    );
+    assert!(
+        !wrapped.iter().any(|key| audit.contains(key)),
+        "a log outlives what it tells of"
+    );
+    let expected = [A_NODE_IS_GONE, A_NODE_RETURNS, WRITES_WAIT].concat();
+    let expected = [&expected[..], &["waits for its keys", "--volume-keys"]].concat();
+    sealed.world.end(&expected);
+}

@@ -1,0 +1,70 @@
+//! Limits of volumes, as stock clients meet them.
+
+use crate::observe::metrics_of;
+use crate::world::{VOLUME, World, eventually, pattern};
+use amita::nodes;
+use std::time::Instant;
+
+const MIB: u64 = 1 << 20;
+
+/// A sample of the volume at a node; none: it is not limited there, as far as that has heard.
+fn sample(metrics: &str, name: &str) -> Option<f64> {
+    let page = nodes::get(metrics, "/metrics").expect("the metrics");
+    let head = format!("{name}{{volume=\"{VOLUME}\"}} ");
+    let value = page.lines().find_map(|line| line.strip_prefix(&head))?;
+    Some(value.parse().expect("a number"))
+}
+
+#[test]
+fn what_is_written_is_no_more_than_rate_and_burst_allow_and_limits_change_meanwhile() {
+    let world = World::with_volume();
+    let metrics: Vec<String> = ["n1", "n2", "n3"].map(|name| metrics_of(&world, name)).into();
+    let limited = |wanted: bool| {
+        eventually("all gateways have heard", || {
+            let knows = |metrics: &String| sample(metrics, "amita_volume_limit_waiting").is_some() == wanted;
+            metrics.iter().all(knows)
+        });
+    };
+    let source = world.file("source");
+    std::fs::write(&source, pattern(5, (8 * MIB) as usize)).expect("written");
+    let (source, uri, copy) = (
+        source.display().to_string(),
+        world.uri(0),
+        world.file("copy").display().to_string(),
+    );
+
+    let said = world.json(&["volume", "limit", "set", VOLUME, "--write-bandwidth", "4M"]);
+    let burst = said["limits"]["bandwidth"]["write"]["burst"].as_u64().expect("a burst");
+    assert_eq!(burst, 4 * MIB / 10 + (256 << 10));
+    limited(true);
+    let begun = Instant::now();
+    world.done("nbdcopy", &[&source, &uri]);
+    let took = begun.elapsed();
+    let most = 4.0 * MIB as f64 * took.as_secs_f64() + burst as f64;
+    assert!(8.0 * MIB as f64 <= most, "8 MiB were written in {took:?}");
+    let held = sample(&metrics[0], "amita_volume_limit_held_total").expect("it is limited");
+    assert!(held > 0.0);
+    // Reads are not.
+    world.done("nbdcopy", &[&uri, &copy]);
+    let of_reads = sample(&metrics[0], "amita_volume_limit_held_total");
+    assert_eq!(of_reads, Some(held));
+    let read = std::fs::read(&copy).expect("a file");
+    assert!(read.starts_with(&pattern(5, (8 * MIB) as usize)));
+
+    // It would take four minutes, for which nobody waits, and the operator changes that while the host writes.
+    world.amita_done(&["volume", "limit", "set", VOLUME, "--write-bandwidth", "32K"]);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| world.done("nbdcopy", &[&source, &uri]));
+        eventually("something waits", || {
+            sample(&metrics[0], "amita_volume_limit_waiting").is_some_and(|waiting| waiting > 0.0)
+        });
+        world.amita_done(&["volume", "limit", "clear", VOLUME]);
+        writer.join().expect("it is written");
+    });
+    limited(false);
+    let said = world.amita_done(&["volume", "limit", "show", VOLUME]);
+    assert!(said.contains("not limited"), "{said}");
+    let wrong = world.amita(&["volume", "limit", "set", VOLUME, "--iops", "1000", "--burst", "5"]);
+    assert!(wrong.text.contains("at least 102"), "{}", wrong.text);
+    world.end(&[]);
+}

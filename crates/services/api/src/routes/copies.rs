@@ -1,0 +1,77 @@
+//! Volumes that are made copies of others.
+
+use super::input::{Body, Named, Names, now};
+use super::jobs::Job;
+use crate::problem::Problem;
+use crate::session::{Api, Asker};
+use amita_control::access::Action;
+use amita_control::admin::{self, CopyWish, DataKeys};
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(copy))
+}
+
+/// A volume that is to be a copy.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCopy {
+    /// Its name.
+    #[schema(example = "db2")]
+    pub name: String,
+    /// The pool that is to hold it.
+    pub pool: String,
+    /// The snapshot that it is to be a copy of; without one it is the volume as it is soon.
+    pub snapshot: Option<String>,
+    /// The older snapshots, too, each with its name and its labels.
+    #[serde(default)]
+    pub snapshots: bool,
+    /// At most so many bytes a second are read; without it as many as can be. 65536 are the fewest.
+    pub limit_bytes_per_second: Option<u64>,
+    /// It is encrypted, also where its source is not; where that is, it is in any case. The node that is asked has to have the cluster's volume
+    /// keys then.
+    #[serde(default)]
+    pub encrypted: bool,
+}
+
+/// Makes a volume that is to be a copy of this one, in any pool, while hosts go on using this one. It is begun, and not waited for.
+///
+/// Nodes make it what a snapshot is: the one that is named, or one that is taken for it, and goes when the copy is whole. Until then nobody
+/// uses it. The job that is answered is gone when it is whole; taken back (`POST /jobs/{id}/cancel`), the volume goes.
+#[utoipa::path(post, path = "/volumes/{name}/copies", operation_id = "copyVolume", tag = "volumes", request_body = NewCopy,
+    params(Named),
+    responses((status = 202, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn copy(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+    Body(wanted): Body<NewCopy>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    let keys = api.data_keys();
+    let begun = api.act(asker, Action::VolumeCopy, wanted.name.clone(), move |meta| {
+        let of = match &wanted.snapshot {
+            Some(snapshot) => format!("{name}@{snapshot}"),
+            None => name,
+        };
+        let wish = CopyWish {
+            of: &of,
+            name: &wanted.name,
+            pool: &wanted.pool,
+            snapshots: wanted.snapshots,
+            limit_bytes_per_s: wanted.limit_bytes_per_second,
+            encrypted: wanted.encrypted,
+            keys: keys.as_deref().map(|keys| keys as &dyn DataKeys),
+            now: now(),
+        };
+        let copying = admin::copy_volume(meta, &wish)?;
+        Ok(Job::from(admin::copy_job(&copying, now())))
+    });
+    Ok((StatusCode::ACCEPTED, Json(begun.await?)))
+}

@@ -1,0 +1,164 @@
+//! What the hosts of a volume may do.
+
+use super::input::{Body, Named, Names};
+use crate::problem::Problem;
+use crate::session::{Api, Asker};
+use amita_control::access::Action;
+use amita_control::{admin, limits};
+use amita_types::map;
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(show, set, clear))
+}
+
+/// A higher rate for a while, out of what was not used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitPeak {
+    /// Operations or bytes a second.
+    pub rate: u64,
+    /// For so many seconds at a stretch.
+    pub seconds: u32,
+}
+
+/// In any time T no more passes than rate x T + burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// Operations or bytes a second.
+    pub rate: u64,
+    /// How many at once after a pause; null, where it is set: what comes in within a tenth of a second, and two pieces of I/O.
+    pub burst: Option<u64>,
+    /// A higher rate for a while; null: none.
+    pub peak: Option<LimitPeak>,
+}
+
+/// Limits of one measure; null: not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitMeasures {
+    /// Of reads.
+    pub read: Option<Limit>,
+    /// Of writes, clears among them.
+    pub write: Option<Limit>,
+    /// Of both together.
+    pub both: Option<Limit>,
+}
+
+/// What all hosts of a volume together may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeLimits {
+    /// Operations a second: pieces of I/O of at most 128 KiB.
+    #[serde(default)]
+    pub iops: LimitMeasures,
+    /// Bytes a second.
+    #[serde(default)]
+    pub bandwidth: LimitMeasures,
+}
+
+impl From<map::Limit> for Limit {
+    fn from(found: map::Limit) -> Limit {
+        Limit {
+            rate: found.rate,
+            burst: Some(found.burst),
+            peak: found.peak.map(|peak| LimitPeak {
+                rate: peak.rate,
+                seconds: peak.seconds,
+            }),
+        }
+    }
+}
+
+impl From<map::Measures> for LimitMeasures {
+    fn from(found: map::Measures) -> LimitMeasures {
+        LimitMeasures {
+            read: found.read.map(Limit::from),
+            write: found.write.map(Limit::from),
+            both: found.both.map(Limit::from),
+        }
+    }
+}
+
+impl From<map::Limits> for VolumeLimits {
+    fn from(found: map::Limits) -> VolumeLimits {
+        VolumeLimits {
+            iops: found.iops.into(),
+            bandwidth: found.bandwidth.into(),
+        }
+    }
+}
+
+impl LimitMeasures {
+    fn record(self, first: usize) -> map::Measures {
+        let one = |limit: Limit, place: usize| {
+            let fastest = limit.peak.map_or(limit.rate, |peak| peak.rate.max(limit.rate));
+            map::Limit {
+                rate: limit.rate,
+                burst: limit.burst.unwrap_or_else(|| limits::usual_burst(fastest, place)),
+                peak: limit.peak.map(|peak| map::Peak {
+                    rate: peak.rate,
+                    seconds: peak.seconds,
+                }),
+            }
+        };
+        map::Measures {
+            read: self.read.map(|limit| one(limit, first)),
+            write: self.write.map(|limit| one(limit, first + 1)),
+            both: self.both.map(|limit| one(limit, first + 2)),
+        }
+    }
+}
+
+/// What the hosts of a volume may do; all null: as much as there is.
+#[utoipa::path(get, path = "/volumes/{name}/limits", operation_id = "showVolumeLimits", tag = "volumes", params(Named),
+    responses((status = 200, body = VolumeLimits),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn show(State(api): State<Api>, asker: Asker, Names(name): Names<String>) -> Result<Json<VolumeLimits>, Problem> {
+    let found = api.run(asker, move |session| Ok(admin::limits(&session.reader(), &name)?));
+    Ok(Json(found.await?.into()))
+}
+
+/// Limits the hosts of a volume, all together, by whichever gateway they come; in place of what held before.
+///
+/// It holds at each gateway as soon as that hears of it.
+#[utoipa::path(put, path = "/volumes/{name}/limits", operation_id = "setVolumeLimits", tag = "volumes", params(Named),
+    request_body = VolumeLimits,
+    responses((status = 200, body = VolumeLimits),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn set(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+    Body(wanted): Body<VolumeLimits>,
+) -> Result<Json<VolumeLimits>, Problem> {
+    let record = map::Limits {
+        iops: wanted.iops.record(0),
+        bandwidth: wanted.bandwidth.record(limits::NAMES.len() / 2),
+    };
+    let set = api.act(asker, Action::VolumeLimit, name.clone(), move |meta| {
+        admin::set_limits(meta, &name, |limits| *limits = record)
+    });
+    Ok(Json(set.await?.into()))
+}
+
+/// Limits a volume no longer.
+#[utoipa::path(delete, path = "/volumes/{name}/limits", operation_id = "clearVolumeLimits", tag = "volumes", params(Named),
+    responses((status = 200, body = VolumeLimits),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn clear(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+) -> Result<Json<VolumeLimits>, Problem> {
+    let cleared = api.act(asker, Action::VolumeLimit, name.clone(), move |meta| {
+        admin::set_limits(meta, &name, |limits| *limits = map::Limits::default())
+    });
+    Ok(Json(cleared.await?.into()))
+}

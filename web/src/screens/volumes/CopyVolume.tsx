@@ -1,0 +1,69 @@
+// A volume of its own that is what this one is, or one of its snapshots, in any pool.
+import { call } from "../../api/call";
+import { useList } from "../../api/queries";
+import { ActionDialog } from "../../components/ActionDialog";
+import { NameField } from "../../components/fields";
+import { CheckField, NamesField, TextField } from "../../components/inputs";
+import { useSpeech } from "../../i18n";
+import { amitaCommand } from "../../lib/command";
+import { bytesArgument, parseBytes } from "../../lib/format";
+import type { Volume } from "./VolumeList";
+
+/** What the API takes at the least. */
+const LEAST_RATE = 65_536;
+
+interface Values {
+  name: string;
+  pool?: string;
+  snapshots: boolean;
+  encrypted: boolean;
+  rate: string;
+}
+
+function isRate(text: string): boolean {
+  return text.trim() === "" || (parseBytes(text) ?? 0) >= LEAST_RATE;
+}
+
+function plan(source: Volume, { name, pool = "", snapshots, encrypted, rate }: Values) {
+  const limit = rate.trim() === "" ? undefined : parseBytes(rate);
+  const body = {
+    ...{ name, pool, snapshots, encrypted },
+    ...(limit === undefined ? {} : { limit_bytes_per_second: limit }),
+  };
+  const options = [
+    snapshots ? "--snapshots" : undefined,
+    encrypted && !source.encrypted ? "--encrypted" : undefined,
+    ...(limit === undefined ? [] : ["--limit-rate", bytesArgument(limit)]),
+  ];
+  return {
+    call: call("post", "/api/v1/volumes/{name}/copies", { params: { path: { name: source.name } }, body }),
+    command: amitaCommand("volume", "copy", source.name, name, "--pool", pool, ...options, "--no-wait"),
+  };
+}
+
+export function CopyVolume({ volume, onClose }: { volume: Volume; onClose: () => void }) {
+  const { t } = useSpeech();
+  const pools = useList("/api/v1/pools");
+  const initial: Values = { name: "", snapshots: false, encrypted: volume.encrypted, rate: "" };
+  const fields = (
+    <>
+      <NameField label={t("copy.name")} />
+      <NamesField name="pool" label={t("volume.pool")} names={pools.items.map(({ name }) => name)} isNeeded />
+      <CheckField name="snapshots" label={t("copy.snapshots")} />
+      {volume.encrypted ? null : <CheckField name="encrypted" label={t("volume.encrypt")} />}
+      <TextField name="rate" label={t("copy.rate")} fits={isRate} why={t("copy.rate.wrong")} />
+    </>
+  );
+  return (
+    <ActionDialog
+      title={t("copy.title", { name: volume.name })}
+      verb={t("copy.copy")}
+      about={t("copy.about")}
+      initial={initial}
+      fields={fields}
+      plan={(values) => plan(volume, values)}
+      done={() => t("copy.begun")}
+      onClose={onClose}
+    />
+  );
+}
