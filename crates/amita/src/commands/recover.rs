@@ -40,6 +40,13 @@ pub struct Arguments {
     /// The same: it was, or nobody knows. Its number and its chunks are kept, and it is not opened
     #[arg(long, value_name = "NUMBER", value_parser = parse_volume)]
     pub closed_volume: Vec<VolumeId>,
+    /// A volume that was to be a copy of another one, by its number, and that somebody has opened since the newest copy of the metadata was
+    /// made: it was whole, and is used as it lies
+    #[arg(long, value_name = "NUMBER", value_parser = parse_volume)]
+    pub whole_copy: Vec<VolumeId>,
+    /// The same: it was not, and is copied again from the beginning. What it holds is written over
+    #[arg(long, value_name = "NUMBER", value_parser = parse_volume)]
+    pub unfinished_copy: Vec<VolumeId>,
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -122,6 +129,8 @@ fn recover(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     let word = Word {
         plain: arguments.plain_volume.clone(),
         closed: arguments.closed_volume.clone(),
+        whole: arguments.whole_copy.clone(),
+        unfinished: arguments.unfinished_copy.clone(),
     };
     let rebuilt = rebuild(&sources, &arguments.accept_loss, &word).map_err(cannot_rebuild)?;
     if arguments.dry_run {
@@ -151,10 +160,17 @@ fn cannot_rebuild(error: RecoverError) -> Failure {
              look at that too, or put it back. Else say of each what it is: --plain-volume NUMBER opens one as it lies, --closed-volume NUMBER keeps \
              its number and its chunks, and does not open it.",
         ),
+        RecoverError::MayBeWhole { .. } => failure.kind(Kind::Conflict).advice(
+            "Nothing was written. Newer metadata, of a store that was not looked at or of a backup, may say that they are whole: look at that too, or put it \
+             back. Else say of each what it was: --whole-copy NUMBER if it was in use, and it is used as it lies; --unfinished-copy NUMBER copies it \
+             again, and writes over what it holds.",
+        ),
         RecoverError::NoStores
         | RecoverError::NotLost { .. }
         | RecoverError::NotNeeded { .. }
         | RecoverError::NotUndecided { .. }
+        | RecoverError::NoUndecidedCopy { .. }
+        | RecoverError::BothWordsOfCopy { .. }
         | RecoverError::BothWords { .. } => failure.kind(Kind::Usage),
         _ => failure,
     }

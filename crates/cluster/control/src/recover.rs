@@ -19,7 +19,11 @@
 //! **Keys.** The wrapped keys of encrypted volumes are records like all others, and come with the copy. A volume that no copy names has lost its key
 //! with its record, if it had one; and no store knows whether it had. It is opened as plain where a store holds a block of it that no cipher has
 //! made, or where the operator says so.
+//!
+//! **Copies.** A volume that was becoming a copy of another one goes on becoming it, if nobody can have used it since; else the operator says
+//! whether it was whole.
 
+mod copies;
 mod rebuild;
 mod source;
 mod word;

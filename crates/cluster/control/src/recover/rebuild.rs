@@ -1,6 +1,6 @@
 //! Merging what the stores know. Pure.
 
-use super::{KnownGroup, Source, Word};
+use super::{KnownGroup, Source, Word, copies};
 use crate::records::{Records, is_kept};
 use crate::regress::{all, groups, read, same};
 use amita_types::map::{self, Cluster, ENCRYPTION_SINCE, Group, Life, Node, Pool, Store, Volume};
@@ -110,6 +110,22 @@ pub enum RecoverError {
         "volume {volume} is to be opened as plain (--plain-volume) and to stay closed (--closed-volume): say one of them"
     )]
     BothWords { volume: VolumeId },
+    /// Copies that were made of volumes, and may have been used since.
+    #[error(
+        "by the newest copy of the metadata these volumes were to be copies and were none yet (numbers {}), and stores know that somebody has \
+         opened them since: a copy that was done, and has been in use, would be copied anew, and what was written to it lost", super::word::numbers(.volumes))]
+    MayBeWhole {
+        /// Which.
+        volumes: Vec<VolumeId>,
+    },
+    /// A word on a copy that nobody asks for.
+    #[error(
+        "nobody asks whether volume {volume} was a whole copy; leave --whole-copy and --unfinished-copy out for it"
+    )]
+    NoUndecidedCopy { volume: VolumeId },
+    /// Both words on a copy.
+    #[error("volume {volume} is to be a whole copy (--whole-copy) and none (--unfinished-copy): say one of them")]
+    BothWordsOfCopy { volume: VolumeId },
     /// A volume would count as deleted.
     #[error("volume {volume} is known to a store and would be left without a record: it would count as deleted")]
     Unrecorded { volume: VolumeId },
@@ -510,6 +526,8 @@ impl<'a> Work<'a> {
             met.cloned |= volume.cloned;
             met.plain |= volume.plain;
         }
+        // The newest generation of each that has a record, as it was.
+        let mut opened: BTreeMap<VolumeId, Generation> = BTreeMap::new();
         let sources = self.sources.clone();
         let is_deleted = |id| sources.iter().any(|source| source.knows_deleted(id));
         for mut volume in all::<Volume>(self.copy, "volumes/") {
@@ -524,6 +542,8 @@ impl<'a> Work<'a> {
             }
             volume.former.retain(|data| !is_deleted(*data));
             let met = known.remove(&volume.id).unwrap_or_default();
+            let had = volume.generation.max(met.generation);
+            opened.insert(volume.id, had);
             // A parent goes for good only when its clones need it no more: this one was flattened since.
             if let Some(level) = volume.parents.iter().position(|parent| is_deleted(parent.volume)) {
                 volume.lineage.root = Some(volume.place());
@@ -533,11 +553,14 @@ impl<'a> Work<'a> {
                     volume.name
                 ));
             }
-            volume.generation = volume.generation.max(met.generation);
+            volume.generation = had;
             self.grow(&mut volume, met.last_chunk);
             self.number(&mut volume, met.number);
             self.insert_volume(volume)?;
         }
+        let may_be_newer = !self.lost.is_empty();
+        let notes = copies::decide(&mut self.records, &opened, may_be_newer, word)?;
+        self.report.notes.extend(notes);
         // What is left was deleted, or made after the copy: the copy's numbers tell.
         let key = map::counter_key("volumes");
         let given: u64 = read(self.copy, &key).unwrap_or(0);

@@ -341,6 +341,8 @@ fn a_volume_without_a_record_that_may_be_encrypted_is_opened_by_a_word_alone() {
     assert_eq!(refused, RecoverError::BothWords { volume: VolumeId(3) });
 }
 
+mod copies;
+
 /// What the copy names comes back as it was: encrypted, with its keys, whatever is found of it.
 #[test]
 fn an_encrypted_volume_of_the_copy_comes_back_with_its_keys() {
