@@ -4,7 +4,8 @@ use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, VOLUME
 use crate::world::{binary, config, eventually, scratch};
 use amita_harness::cluster::{Cluster, Metadata};
 use amita_harness::nbd::Client;
-use amita_harness::tool;
+use amita_harness::tool::{self, Output};
+use amita_identity::Role;
 use amita_metadata::Call;
 use serde_json::Value;
 use std::fs::File;
@@ -13,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 const SECRET: &str = "vault";
 const CLONE: &str = "vault-copy";
+const RESTORED: &str = "vault-back";
+/// Of backups, in the test's folder.
+const REPOSITORY: &str = "repository";
 const BLOCK: usize = 4096;
 /// What is written at a time: blocks of two chunks.
 const PLACES: [u64; 2] = [0, (4 << 20) - 2 * BLOCK as u64];
@@ -118,6 +122,47 @@ impl Sealed {
         self.files().iter().any(|file| holds(file, part))
     }
 
+    /// `amita backup` with the repository of this test; as a gateway where it reads or writes volumes, with the volume keys or without.
+    fn backup(&self, command: &[&str], with_keys: bool) -> Output {
+        let path = |name: &str| self.world.file(name).display().to_string();
+        let (repository, key) = (path(REPOSITORY), path("backup.key"));
+        let identity = self.world.identity(Role::Gateway, "copier").expect("identities");
+        let keys = self.keys.to_str().expect("a path of ours");
+        let mut all = [&["backup"], command].concat();
+        all.extend([
+            "--repository",
+            &repository,
+            "--key-file",
+            &key,
+            "--json",
+            "--log",
+            "error",
+        ]);
+        if matches!(command[0], "run" | "restore") {
+            all.extend(["--client-identity", &identity]);
+        }
+        if with_keys {
+            all.extend(["--volume-keys", keys]);
+        }
+        self.world.amita(&all)
+    }
+
+    fn backup_done(&self, command: &[&str], with_keys: bool) -> Value {
+        let text = self.backup(command, with_keys).success().expect("it succeeds").text;
+        serde_json::from_str(&text).unwrap_or_else(|why| panic!("{command:?}: {why}: {text}"))
+    }
+
+    fn parts_of(&self, folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths
+            .flat_map(|path| match path.is_dir() {
+                true => self.parts_of(&path),
+                false => vec![path],
+            })
+            .collect()
+    }
+
     /// The wrapped data keys that there are, as they stand there.
     fn wrapped_keys(&self) -> Vec<String> {
         let client = self.world.cluster.metadata_client().expect("the metadata");
@@ -181,10 +226,22 @@ fn what_is_encrypted_lies_nowhere_in_the_clear_and_waits_for_its_keys() {
     client.close();
     sealed.expect(2, SECRET, &secret);
 
+    // A backup has the text, sealed by a key of its own; what is restored of it is encrypted as the volume was.
+    std::fs::create_dir(sealed.world.file(REPOSITORY)).expect("made");
+    sealed.backup_done(&["repository", "init"], false);
+    sealed.backup_done(&["run", SECRET], true);
+    let restore = ["restore", "latest", "--to", RESTORED, "--pool", "demo"];
+    let keyless = sealed.backup(&restore, false);
+    assert!(keyless.text.contains("--plain"), "{}", keyless.text);
+    let back = sealed.backup_done(&restore, true);
+    assert_eq!(back["encrypted"], true, "{back}");
+    sealed.world.cluster.offer_by_nbd(RESTORED).expect("it is exported");
+    sealed.expect(0, RESTORED, &secret);
+
     let keys = sealed.world.json(&["volume", "key", "list", CLONE]);
     assert_eq!(keys.as_array().map(Vec::len), Some(2), "{keys}");
     let wrapped = sealed.wrapped_keys();
-    assert_eq!(wrapped.len(), 2);
+    assert_eq!(wrapped.len(), 3);
     for node in 0..3 {
         sealed.world.cluster.kill_node(node);
     }
@@ -194,6 +251,10 @@ fn what_is_encrypted_lies_nowhere_in_the_clear_and_waits_for_its_keys() {
     );
     assert!(!sealed.is_held(&secret), "what is encrypted lies on a disk");
     assert!(!sealed.is_held(&other), "what is encrypted lies on a disk");
+    let parts = sealed.parts_of(&sealed.world.file(REPOSITORY));
+    assert!(parts.len() > 1, "there is a backup: {parts:?}");
+    let shown = parts.iter().find(|part| holds(part, &secret[..48]));
+    assert_eq!(shown, None, "what is backed up lies in the repository");
 
     let away = sealed.world.file("away.keys");
     std::fs::rename(&sealed.keys, &away).expect("the keys are taken away");
@@ -215,11 +276,18 @@ fn what_is_encrypted_lies_nowhere_in_the_clear_and_waits_for_its_keys() {
     sealed.expect(0, SECRET, &secret);
     sealed.expect(1, CLONE, &other);
 
+    // Who says so has it in the clear, without any volume key.
+    let plain = ["restore", "latest", "--to", "vault-plain", "--pool", "demo", "--plain"];
+    let told = sealed.backup_done(&plain, false);
+    assert_eq!(told["encrypted"], false, "{told}");
+
     // What goes for good takes its key along; a clone holds that of what it came from.
-    sealed
-        .world
-        .amita_done(&["volume", "delete", CLONE, "--now", "--force"]);
-    eventually("the clone's own key is erased", || sealed.wrapped_keys().len() == 1);
+    for volume in [CLONE, RESTORED] {
+        sealed
+            .world
+            .amita_done(&["volume", "delete", volume, "--now", "--force"]);
+    }
+    eventually("their own keys are erased", || sealed.wrapped_keys().len() == 1);
     let delete = ["volume", "delete", SECRET, "--now", "--force", "--snapshots"];
     eventually("nothing holds it any more", || {
         sealed.world.amita(&delete).success().is_ok()
