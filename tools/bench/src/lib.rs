@@ -5,6 +5,7 @@
 //! [`client`] does it on a [`testbed`], [`measure`] looks at every process meanwhile ([`usage`], [`counting`]), and a
 //! [`row`] is what it came to. [`report`] judges, [`record`] keeps, [`compare`] and [`plot`] show.
 
+pub mod care;
 pub mod case;
 pub mod client;
 pub mod compare;
@@ -32,6 +33,7 @@ pub mod scaling;
 pub mod site;
 pub mod snapshots;
 pub mod testbed;
+pub mod turns;
 pub mod units;
 pub mod usage;
 
@@ -165,6 +167,8 @@ pub enum Part {
     Iscsi,
     /// What it costs that links between nodes are protected, mode by mode
     Links,
+    /// What it costs that a volume is encrypted at rest, limited, and both over encrypted links
+    Care,
     /// What is left of the rate while a stranger does his worst at every port
     Hostile,
     /// What snapshots cost: the head that has many, first writes, taking and deleting them

@@ -1,19 +1,17 @@
 //! What it costs that nodes prove who they are and protect what passes between them: one cluster for each mode, side by
-//! side, which take turns at the same I/O. Whoever waits for its turn is idle, and an idle cluster takes next to nothing.
+//! side, which take turns at the same I/O.
 
 use crate::case::{Case, Front, Mix, Placement};
 use crate::client::Clients;
-use crate::measure::{Measure, SystemUnderTest};
+use crate::measure::Measure;
 use crate::median;
 use crate::report::Figures;
-use crate::row::Row;
 use crate::site::Site;
 use crate::testbed::{Product, Testbed};
+use crate::turns::{self, Sample, Turn, added_cpu_us, rate_left};
 use amita_harness::cluster::Links;
 use amita_terminal::error::Result;
-use amita_terminal::interrupt;
 use amita_terminal::progress::Steps;
-use std::time::Duration;
 
 /// The modes, and what figures call them. The first is what the others are compared with.
 const MODES: [(Links, &str); 3] = [
@@ -26,34 +24,7 @@ const ADDED_WRITE_US: f64 = 1.0;
 const ADDED_READ_US: f64 = 0.4;
 /// What must be left of the rate with `auth`.
 const RATE_LEFT: f64 = 0.85;
-/// How often each mode has its turn. The middle one counts.
-const TURNS: usize = 3;
-const TURN: Duration = Duration::from_millis(2000);
 const DEPTHS: [u32; 2] = [1, 32];
-
-/// What one mode came to in one turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sample {
-    /// CPU of all processes for one I/O.
-    cpu_us: f64,
-    /// The mean.
-    latency_us: f64,
-    /// I/Os a second.
-    iops: f64,
-}
-
-impl Sample {
-    fn of(row: &Row) -> Sample {
-        Sample {
-            cpu_us: row.cpu_total_us,
-            latency_us: row.latency().mean,
-            iops: row.iops,
-        }
-    }
-}
-
-/// All modes, one after the other.
-type Turn = [Sample; MODES.len()];
 
 /// Measures and judges, each mode on a cluster of its own that `start` makes.
 ///
@@ -76,7 +47,7 @@ pub fn measure(
         let testbed = steps.step(&format!("three nodes, links {name}"), || start(&product))?;
         sites.push(Site::new(testbed, Clients::default(), size_bytes));
     }
-    measuring.time = TURN;
+    measuring.time = turns::TURN;
     for mix in [Mix::Write, Mix::Read] {
         for depth in DEPTHS {
             for placement in [Placement::OneCore, Placement::TwoCores] {
@@ -85,28 +56,13 @@ pub fn measure(
                     ..Case::new(Front::Libamita, mix, depth)
                 };
                 let turns = steps.step(&format!("links in turns, {}", case.label()), || {
-                    take_turns(measuring, &mut sites, &case)
+                    turns::take(measuring, &mut sites, &case)
                 })?;
                 judge(&case, &turns, figures);
             }
         }
     }
     Ok(())
-}
-
-/// One after the other, so that a minute of the machine that is unlike the one before is so for all.
-fn take_turns(measuring: &Measure, sites: &mut [Site], case: &Case) -> Result<Vec<Turn>> {
-    for site in sites.iter_mut() {
-        site.ready(case)?;
-    }
-    let mut turns = vec![Turn::default(); TURNS];
-    for turn in &mut turns {
-        for (sample, site) in turn.iter_mut().zip(sites.iter_mut()) {
-            interrupt::check()?;
-            *sample = Sample::of(&measuring.alone(site, case)?);
-        }
-    }
-    Ok(turns)
 }
 
 fn judge(case: &Case, turns: &[Turn], figures: &mut Figures) {
@@ -153,16 +109,6 @@ fn judge(case: &Case, turns: &[Turn], figures: &mut Figures) {
             figures.note(&left_name, &left_label, left, "");
         }
     }
-}
-
-/// What a mode takes beyond the first.
-fn added_cpu_us(turn: &Turn, mode: usize) -> f64 {
-    turn[mode].cpu_us - turn[0].cpu_us
-}
-
-/// What is left of the first one's rate.
-fn rate_left(turn: &Turn, mode: usize) -> f64 {
-    turn[mode].iops / turn[0].iops.max(1e-9)
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::{
-    Arguments, Part, curve, hostile, idle, iscsi, links, micros, nvme, path, pause, peers, raw, rebuild, row, scaling,
-    snapshots, units,
+    Arguments, Part, care, curve, hostile, idle, iscsi, links, micros, nvme, path, pause, peers, raw, rebuild, row,
+    scaling, snapshots, units,
 };
 use amita_harness::scratch::Scratch;
 use amita_terminal::error::Result;
@@ -215,6 +215,20 @@ impl Bench<'_> {
         )
     }
 
+    /// What is done for a volume, each on a cluster of its own.
+    fn care(&mut self, units: units::Units) -> Result<()> {
+        let mut measuring = self.uncounted(units);
+        let start = |product: &Product| small_testbed(self.arguments, product);
+        care::measure(
+            &mut self.steps,
+            &mut measuring,
+            &self.product,
+            SMALL_BYTES,
+            start,
+            &mut self.figures,
+        )
+    }
+
     fn hostile(&mut self, units: units::Units) -> Result<()> {
         let mut measuring = self.uncounted(units);
         let start = |product: &Product| small_testbed(self.arguments, product);
@@ -299,6 +313,9 @@ impl Bench<'_> {
         }
         if self.wants(Part::Links) {
             self.links(units)?;
+        }
+        if self.wants(Part::Care) {
+            self.care(units)?;
         }
         if self.wants(Part::Hostile) {
             self.hostile(units)?;

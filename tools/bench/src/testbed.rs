@@ -30,6 +30,8 @@ pub struct Product {
     pub serve_arguments: Vec<String>,
     /// How its nodes' links are protected.
     pub links: Links,
+    /// Further arguments for its `volume create`.
+    pub volume_arguments: Vec<String>,
 }
 
 impl Product {
@@ -52,6 +54,7 @@ impl Product {
             binary,
             serve_arguments: serve_arguments.to_vec(),
             links,
+            volume_arguments: Vec::new(),
         })
     }
 
@@ -155,7 +158,7 @@ impl Testbed {
             devices: !backing.devices.is_empty(),
             cpus: amita_reactor::core::allowed_cpus(),
         };
-        testbed.make_volumes(volumes, bytes)?;
+        testbed.make_volumes(volumes, bytes, product)?;
         Ok(testbed)
     }
 
@@ -172,14 +175,14 @@ impl Testbed {
             devices: false,
             cpus: amita_reactor::core::allowed_cpus(),
         };
-        testbed.make_volumes(1, volume_bytes)?;
+        testbed.make_volumes(1, volume_bytes, product)?;
         Ok(testbed)
     }
 
-    fn make_volumes(&mut self, count: u32, bytes: u64) -> Result<()> {
+    fn make_volumes(&mut self, count: u32, bytes: u64, product: &Product) -> Result<()> {
         self.make_pool()?;
         for number in 0..count {
-            self.make_volume(&format!("bench-{number}"), bytes)?;
+            self.make_volume(&format!("bench-{number}"), bytes, product)?;
         }
         Ok(())
     }
@@ -190,9 +193,10 @@ impl Testbed {
         self.cluster.amita(arguments)?.success().map(drop)
     }
 
-    fn make_volume(&mut self, name: &str, bytes: u64) -> Result<()> {
+    fn make_volume(&mut self, name: &str, bytes: u64, product: &Product) -> Result<()> {
         let bytes = bytes.to_string();
-        let arguments = ["volume", "create", name, "--pool", POOL, "--size", &bytes];
+        let mut arguments = vec!["volume", "create", name, "--pool", POOL, "--size", &bytes];
+        arguments.extend(product.volume_arguments.iter().map(String::as_str));
         self.cluster.amita(arguments)?.success()?;
         self.cluster.offer_by_nbd(name)?;
         self.volumes.push(name.to_owned());
@@ -224,7 +228,7 @@ impl Testbed {
             devices: false,
             cpus: amita_reactor::core::allowed_cpus(),
         };
-        testbed.make_volumes(1, bytes)?;
+        testbed.make_volumes(1, bytes, product)?;
         Ok((testbed, joined))
     }
 

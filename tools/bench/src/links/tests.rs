@@ -1,8 +1,9 @@
 //! What is compared with what.
 
-use super::{Sample, Turn, judge};
+use super::judge;
 use crate::case::{Case, Front, Mix, Placement};
 use crate::report::Figures;
+use crate::turns::{Sample, Turn};
 
 fn sample(cpu_us: f64, iops: f64) -> Sample {
     Sample {
@@ -26,9 +27,9 @@ fn judged(mix: Mix, depth: u32, turns: &[Turn]) -> Figures {
 fn each_turn_is_compared_with_itself_and_the_middle_one_counts() {
     // The machine was twice as slow in the second turn, for all, and somebody disturbed `auth` in the third.
     let turns = [
-        [sample(8.0, 1000.0), sample(8.5, 950.0), sample(9.0, 900.0)],
-        [sample(16.0, 500.0), sample(17.0, 470.0), sample(18.0, 450.0)],
-        [sample(8.0, 1000.0), sample(90.0, 10.0), sample(9.0, 900.0)],
+        vec![sample(8.0, 1000.0), sample(8.5, 950.0), sample(9.0, 900.0)],
+        vec![sample(16.0, 500.0), sample(17.0, 470.0), sample(18.0, 450.0)],
+        vec![sample(8.0, 1000.0), sample(90.0, 10.0), sample(9.0, 900.0)],
     ];
     let figures = judged(Mix::Write, 32, &turns);
     let of = |name: &str| {
@@ -46,7 +47,7 @@ fn each_turn_is_compared_with_itself_and_the_middle_one_counts() {
 
 #[test]
 fn a_read_has_less_room_than_a_write() {
-    let turns = [[sample(4.0, 1000.0), sample(4.5, 800.0), sample(5.0, 700.0)]];
+    let turns = [vec![sample(4.0, 1000.0), sample(4.5, 800.0), sample(5.0, 700.0)]];
     let figures = judged(Mix::Read, 32, &turns);
     let missed: Vec<&str> = figures
         .all()
