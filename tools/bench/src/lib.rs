@@ -5,6 +5,7 @@
 //! [`client`] does it on a [`testbed`], [`measure`] looks at every process meanwhile ([`usage`], [`counting`]), and a
 //! [`row`] is what it came to. [`report`] judges, [`record`] keeps, [`compare`] and [`plot`] show.
 
+pub mod backup;
 pub mod care;
 pub mod case;
 pub mod client;
@@ -169,6 +170,8 @@ pub enum Part {
     Links,
     /// What it costs that a volume is encrypted at rest, limited, and both over encrypted links
     Care,
+    /// How fast backups and restores are, and what CPU they take; restic and borg beside them, where these are installed
+    Backup,
     /// What is left of the rate while a stranger does his worst at every port
     Hostile,
     /// What snapshots cost: the head that has many, first writes, taking and deleting them

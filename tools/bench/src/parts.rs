@@ -11,8 +11,8 @@ use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::{
-    Arguments, Part, care, curve, hostile, idle, iscsi, links, micros, nvme, path, pause, peers, raw, rebuild, row,
-    scaling, snapshots, units,
+    Arguments, Part, backup, care, curve, hostile, idle, iscsi, links, micros, nvme, path, pause, peers, raw, rebuild,
+    row, scaling, snapshots, units,
 };
 use amita_harness::scratch::Scratch;
 use amita_terminal::error::Result;
@@ -313,6 +313,9 @@ impl Bench<'_> {
         }
         if self.wants(Part::Links) {
             self.links(units)?;
+        }
+        if self.wants(Part::Backup) {
+            backup::measure(&mut self.steps, self.arguments.size, &self.product, &mut self.figures)?;
         }
         if self.wants(Part::Care) {
             self.care(units)?;
