@@ -437,8 +437,7 @@ impl Gate {
     pub fn told_of(&self, now: Time, open: impl Iterator<Item = VolumeId>) -> Vec<VolumeId> {
         let is_recent = |held: &Held| now.since(held.used) < RECENTLY || !held.is_empty();
         let used = self.volumes.iter().filter(|(_, held)| is_recent(held));
-        let mut used: Vec<(bool, Time, VolumeId)> =
-            used.map(|(id, held)| (!held.is_empty(), held.used, *id)).collect();
+        let mut used: Vec<(bool, Time, VolumeId)> = used.map(|(id, held)| (!held.is_empty(), held.used, *id)).collect();
         used.sort_unstable_by(|one, other| other.cmp(one));
         let mut told: Vec<VolumeId> = used.into_iter().map(|(_, _, id)| id).collect();
         let is_told: FxHashSet<VolumeId> = told.iter().copied().collect();
