@@ -78,16 +78,10 @@ pub fn measure(
 ) -> Result<()> {
     let scratch = Scratch::make("bench-keys", None, None, 0)?;
     let keys = scratch.folder().join("volume.keys");
-    let keys = keys
-        .to_str()
-        .ok_or_else(|| Failure::new("the folder of a test has no name in UTF-8"))?;
-    tool::run(
-        scratch.folder(),
-        &product.binary,
-        ["volume", "key", "init", keys],
-        PATIENCE,
-    )?
-    .success()?;
+    let no_name = || Failure::new("the folders of this run are no UTF-8");
+    let keys = keys.to_str().ok_or_else(no_name)?;
+    let binary = product.binary.to_str().ok_or_else(no_name)?;
+    tool::run(scratch.folder(), binary, ["volume", "key", "init", keys], PATIENCE)?.success()?;
     let mut sites = Vec::new();
     for care in CARES {
         let mut product = Product {
