@@ -148,6 +148,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Full { .. }
                 | AdminError::OverQuota { .. }
                 | AdminError::PoolInUse { .. }
+                | AdminError::RepositoryInUse { .. }
                 | AdminError::JobCannot { .. }
                 | AdminError::Changed
                 | AdminError::StillNeeded { .. } => Kind::Conflict,

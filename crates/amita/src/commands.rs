@@ -5,6 +5,7 @@ pub mod audit;
 pub mod backup;
 pub mod ca;
 pub mod cert;
+mod claim;
 pub mod client;
 pub mod cluster;
 pub mod completions;

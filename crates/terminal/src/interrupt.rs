@@ -1,11 +1,14 @@
 //! Ctrl-C and SIGTERM: noticed by whoever waits, so that guards run and nothing is left behind.
 //!
-//! A command that a node carries out for somebody elsewhere ([`crate::capture`]) is ended by its time, and by no signal to the node.
+//! A command that a node carries out for somebody elsewhere ([`crate::capture`]) is ended by its time, and by no signal to the node. What a node
+//! does on a thread by the code of commands ends when whoever has begun it says so ([`ending`]).
 
 use crate::capture;
 use crate::error::{Context, Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -43,13 +46,41 @@ pub fn wait() -> Result<()> {
     Ok(())
 }
 
-/// Was the process told to end?
+thread_local! {
+    /// Whether the work of this thread is to end, as whoever has begun it says.
+    static ENDS: RefCell<Option<Rc<dyn Fn() -> bool>>> = const { RefCell::new(None) };
+}
+
+/// For as long as it is there, the work of its thread ends as well where somebody says so.
+#[derive(Debug)]
+pub struct Ending {
+    /// It stays on its thread.
+    _here: std::marker::PhantomData<Rc<()>>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        ENDS.with_borrow_mut(|ends| *ends = None);
+    }
+}
+
+/// From now on, on this thread, it is as if the process were told to end where `ends` says so.
+#[must_use]
+pub fn ending(ends: impl Fn() -> bool + 'static) -> Ending {
+    ENDS.with_borrow_mut(|told| *told = Some(Rc::new(ends)));
+    Ending {
+        _here: std::marker::PhantomData,
+    }
+}
+
+/// Was the process told to end, or the work of this thread?
 #[must_use]
 pub fn caught() -> bool {
-    match capture::until() {
-        Some(until) => Instant::now() >= until,
-        None => flag().load(Ordering::Relaxed),
+    if let Some(until) = capture::until() {
+        return Instant::now() >= until;
     }
+    let ends = ENDS.with_borrow(Clone::clone);
+    flag().load(Ordering::Relaxed) || ends.is_some_and(|ends| ends())
 }
 
 /// # Errors
@@ -110,6 +141,19 @@ pub fn poll<T>(limit: Duration, every: Duration, mut probe: impl FnMut() -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_ends_on_its_own_thread_alone() {
+        let told = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&told);
+        let ending = ending(move || ends.load(Ordering::Relaxed));
+        assert!(!caught());
+        told.store(true, Ordering::Relaxed);
+        assert!(caught() && check().is_err());
+        assert!(!std::thread::spawn(caught).join().unwrap());
+        drop(ending);
+        assert!(!caught());
+    }
 
     #[test]
     fn no_time_is_too_long_for_a_deadline() {

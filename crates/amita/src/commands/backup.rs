@@ -4,18 +4,24 @@
 //! What is in a repository, and how, is `amita_backup`'s; here is what reads and writes volumes, and what people say and are told.
 
 mod base;
+mod by;
 mod changes;
 mod failure;
 mod key;
 mod points;
+mod policy;
 mod prune;
 mod repository;
 mod restore;
 mod run;
+mod runner;
 mod s3;
 mod sessions;
 mod target;
+mod task;
 mod verify;
+
+pub use runner::Backups;
 
 use crate::cli::Endpoints;
 use amita_terminal::error::Result;
@@ -23,9 +29,12 @@ use amita_terminal::error::Result;
 /// What to do with backups.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Repositories: make one
+    /// Repositories: make one, and have the cluster know it
     #[command(subcommand)]
     Repository(repository::Command),
+    /// Policies: what nodes back up by themselves, when, and which of it is kept
+    #[command(subcommand)]
+    Policy(policy::Command),
     /// Back volumes up: what changed since their last backup, or all of them the first time
     ///
     /// A snapshot is taken of each volume, of several at one moment, and copied; nobody has to stop writing. At the end the snapshot is
@@ -54,7 +63,8 @@ pub enum Command {
 pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
     let plain = endpoints.insecure_network();
     match command {
-        Command::Repository(command) => repository::run(command, plain),
+        Command::Repository(command) => repository::run(command, endpoints),
+        Command::Policy(command) => policy::run(command, endpoints),
         Command::Run(arguments) => run::run(arguments, endpoints),
         Command::List(arguments) => points::list(arguments, plain),
         Command::Show(arguments) => points::show(arguments, plain),

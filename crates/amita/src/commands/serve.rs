@@ -10,6 +10,7 @@ use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
 use crate::by_api::carry::Carrier;
 use crate::cli::{Endpoints, Folder};
+use crate::commands::backup::Backups;
 use crate::commands::join::Described as _;
 use crate::commands::volume::{Copies, Gateways};
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
@@ -446,6 +447,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     };
     let notifier = start_notifier(&config)?;
     let copies = start_copies(&config, identity)?;
+    let backups = start_backups(&config, identity)?;
     let collect = running.collector();
     let keeping = Keeping::start(&arguments.history, &config, &collect);
     let exporter = otlp::start(collector, running.trace_source());
@@ -496,6 +498,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         std::thread::sleep(LOOK);
     }
     log::info!("the node ends");
+    drop(backups);
     drop(copies);
     drop(api);
     drop(telling);
@@ -541,6 +544,13 @@ fn start_copies(config: &ServeConfig, identity: &Folder) -> Result<Option<Copies
     let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
     let copies = Copies::start(client, config, identity.given());
     copies.context(|| "what makes copies cannot be started".to_owned())
+}
+
+/// Has this node back up by policies, by some of those that there are.
+fn start_backups(config: &ServeConfig, identity: &Folder) -> Result<Option<Backups>> {
+    let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
+    let backups = Backups::start(client, config, identity.given());
+    backups.context(|| "what backs up by policies cannot be started".to_owned())
 }
 
 /// Where the portals for iSCSI are, for the line that a start ends with.

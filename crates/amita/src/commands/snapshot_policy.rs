@@ -204,7 +204,7 @@ impl TargetArguments {
 }
 
 impl KeepArguments {
-    fn change(&self) -> KeepChange {
+    pub(crate) fn change(&self) -> KeepChange {
         KeepChange {
             last: self.keep_last,
             hourly: self.keep_hourly,
@@ -259,7 +259,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     }
 }
 
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -417,7 +417,12 @@ fn fate(snapshot: &Verdict, dry_run: bool) -> (String, String) {
 }
 
 fn times(policy: &Policy, from: u64, count: usize) -> Vec<u64> {
-    let Ok(schedule) = Schedule::parse(&policy.schedule, &policy.zone) else {
+    times_of(&policy.schedule, &policy.zone, from, count)
+}
+
+/// The next times of a schedule; none where it is none.
+pub(crate) fn times_of(schedule: &str, zone: &str, from: u64, count: usize) -> Vec<u64> {
+    let Ok(schedule) = Schedule::parse(schedule, zone) else {
         return Vec::new();
     };
     let mut at = from;
@@ -466,7 +471,7 @@ fn target(found: &PolicyStatus) -> String {
     }
 }
 
-fn keeps(keep: &Keep) -> String {
+pub(crate) fn keeps(keep: &Keep) -> String {
     let rules = keep.rules().into_iter().filter(|(_, count)| *count > 0);
     let rules: Vec<String> = rules.map(|(rule, count)| format!("{count} {rule}")).collect();
     rules.join(", ")
@@ -588,7 +593,7 @@ fn told(run: &Run) -> String {
     text
 }
 
-fn parse_label(text: &str) -> std::result::Result<(String, String), String> {
+pub(crate) fn parse_label(text: &str) -> std::result::Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("a label is KEY=VALUE".to_owned()),

@@ -132,6 +132,17 @@ fn details(status: &Status, forecast: Option<&Forecast>) -> String {
             status.policies.len()
         ));
     }
+    if !status.backups.is_empty() {
+        let count = status.backups.len();
+        let running = status.backups.iter().filter(|found| found.runner.is_some()).count();
+        let running = match running {
+            0 => String::new(),
+            running => format!(", {running} running"),
+        };
+        out.push_str(&format!(
+            "backups  {count} policies{running} (`amita backup policy list`)\n"
+        ));
+    }
     let nvme = &status.nvme;
     if nvme.gateways > 0 || nvme.subsystems > 0 {
         out.push_str(&format!(
@@ -272,6 +283,7 @@ pub(super) mod tests {
             volumes: Vec::new(),
             deleted_volumes: 0,
             policies: Vec::new(),
+            backups: Vec::new(),
             nvme: NvmeCounts::default(),
             iscsi: IscsiCounts::default(),
             warnings: Vec::new(),

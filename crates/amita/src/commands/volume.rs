@@ -5,6 +5,7 @@ mod clone;
 mod copy;
 pub(crate) mod data;
 pub(crate) mod diff;
+pub(crate) mod ended;
 mod export;
 mod flatten;
 mod gateway;

@@ -430,6 +430,80 @@ const REFUSED: &[(i32, &str, &[&str])] = &[
     (4, "snapshot-policy show nobody", &["nobody"]),
     (4, "snapshot-policy prune nobody", &["nobody"]),
     (4, "snapshot-policy delete nobody", &["nobody"]),
+    // Backups by policies.
+    (
+        2,
+        "backup repository add x --address backup --key-file /k",
+        &["neither a folder", "s3://BUCKET/PREFIX"],
+    ),
+    (
+        2,
+        "backup repository add x --address /b --key-file k",
+        &["whole path at the nodes"],
+    ),
+    (
+        2,
+        "backup repository add x --address s3://b/p --key-file /k",
+        &["--s3-credentials"],
+    ),
+    (
+        4,
+        "backup repository add x --address /b --key-file /k --node nobody",
+        &["no node named nobody"],
+    ),
+    (
+        5,
+        "backup repository add far --address /b --key-file /k",
+        &["far exists already"],
+    ),
+    (2, "backup repository set far", &["nothing is to be changed"]),
+    (
+        4,
+        "backup repository set nobody --any-node",
+        &["nobody", "there is far"],
+    ),
+    (4, "backup repository remove nobody", &["nobody"]),
+    (5, "backup repository remove far", &["not forgotten", "(b)"]),
+    (
+        4,
+        "backup policy create q --volume other --to nobody --schedule @daily --keep-last 1",
+        &["no backup repository named nobody"],
+    ),
+    (
+        4,
+        "backup policy create q --volume nobody --to far --schedule @daily --keep-last 1",
+        &["no volume named nobody"],
+    ),
+    (
+        2,
+        "backup policy create q --to far --schedule @daily --keep-last 1",
+        &["which volumes"],
+    ),
+    (
+        2,
+        "backup policy create q --volume other --to far --schedule @daily",
+        &["would keep nothing"],
+    ),
+    (
+        2,
+        "backup policy create q --volume other --to far --schedule never --keep-last 1",
+        &["five fields are wanted"],
+    ),
+    (
+        2,
+        "backup policy create q --volume other --to far --schedule @daily --keep-last 1 --time-limit 1",
+        &["time limit of 1 s"],
+    ),
+    (
+        5,
+        "backup policy create b --volume other --to far --schedule @daily --keep-last 1",
+        &["b exists already"],
+    ),
+    (2, "backup policy set b", &["nothing is to be changed"]),
+    (2, "backup policy set b --keep-last 0", &["would keep nothing"]),
+    (4, "backup policy set nobody --pause", &["nobody", "there is b"]),
+    (4, "backup policy show nobody", &["nobody"]),
+    (4, "backup policy delete nobody", &["nobody"]),
     (4, "pool quota nobody --volumes 1", &["no pool named nobody"]),
     (2, "pool quota demo --volumes x", &["invalid"]),
     (4, "pool recycle nobody", &["no pool named nobody"]),
@@ -484,11 +558,13 @@ const OVER_QUOTA: &[&str] = &[
 
 /// What a volume's life has left behind, but for what is counted and what a policy's coordinator notes.
 fn all_there_is(world: &World) -> Vec<serde_json::Value> {
-    let lists: [&[&str]; 7] = [
+    let lists: [&[&str]; 9] = [
         &["volume", "list"],
         &["volume", "list", "--deleted"],
         &["volume", "snapshot", "list", "other"],
         &["snapshot-policy", "list"],
+        &["backup", "repository", "list"],
+        &["backup", "policy", "list"],
         &["subsystem", "list"],
         &["host", "list"],
         &["pool", "thresholds"],
@@ -535,6 +611,8 @@ fn the_life_of_a_volume_refuses_what_cannot_be_and_does_nothing_by_halves() {
         "volume create safe --pool demo --size 8M",
         "volume protect safe",
         "snapshot-policy create p --volume other --schedule @yearly --keep-last 3",
+        "backup repository add far --address /backup --key-file /no/such/key",
+        "backup policy create b --volume other --to far --schedule @yearly --keep-last 3",
     ] {
         world.amita_done(&done.split(' ').collect::<Vec<_>>());
     }
@@ -610,6 +688,9 @@ fn the_life_of_a_volume_refuses_what_cannot_be_and_does_nothing_by_halves() {
         "snapshot-policy list",
         "snapshot-policy set p --pause",
         "snapshot-policy delete p",
+        "backup repository list",
+        "backup policy set b --pause",
+        "backup policy delete b",
         "pool quota demo --volumes 1",
         "pool recycle demo --keep 1d",
     ] {

@@ -68,6 +68,8 @@ fn a_command_by_the_api_says_and_ends_as_by_the_metadata() {
         &["nbd", "list"][..],
         &["nbd", "list", "--json"],
         &["snapshot-policy", "list", "--json"],
+        &["backup", "repository", "list", "--json"],
+        &["backup", "policy", "list", "--json"],
         &["subsystem", "list"],
         &["events", "--kinds"],
         &["volume", "label", "db", "team=a", "--json"],

@@ -4,6 +4,7 @@
 mod answers;
 mod api;
 mod audit;
+mod backup_policies;
 mod backups;
 mod bad_input;
 mod by_api;

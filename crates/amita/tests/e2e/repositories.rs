@@ -13,14 +13,14 @@ const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
 /// A repository in a folder of a test, with its key beside it, and what the volume should hold.
-struct Repository {
-    folder: PathBuf,
-    key: PathBuf,
+pub struct Repository {
+    pub folder: PathBuf,
+    pub key: PathBuf,
     content: Vec<u8>,
 }
 
 impl Repository {
-    fn new(world: &World) -> Repository {
+    pub fn new(world: &World) -> Repository {
         let repository = Repository {
             folder: world.file("repository"),
             key: world.file("backup.key"),
@@ -48,12 +48,12 @@ impl Repository {
         all
     }
 
-    fn amita(&self, world: &World, words: &[&str]) -> Output {
+    pub fn amita(&self, world: &World, words: &[&str]) -> Output {
         let all = Repository::with_identity(world, &self.arguments(words));
         world.amita(&all.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    fn json(&self, world: &World, words: &[&str]) -> Value {
+    pub fn json(&self, world: &World, words: &[&str]) -> Value {
         // Beside an answer nothing is said in its file.
         let said = self.amita(world, &[words, &["--json", "--log", "error"]].concat());
         let text = said.success().expect("the command succeeds").text;
@@ -61,11 +61,11 @@ impl Repository {
     }
 
     /// Where there is no cluster.
-    fn alone(&self, world: &World, words: &[&str]) -> Output {
+    pub fn alone(&self, world: &World, words: &[&str]) -> Output {
         tool::run(world.folder(), binary(), self.arguments(words), PATIENCE).expect("the command runs")
     }
 
-    fn write(&mut self, client: &mut Client, offset: u64, bytes: &[u8]) {
+    pub fn write(&mut self, client: &mut Client, offset: u64, bytes: &[u8]) {
         for (at, part) in (offset..).step_by(MIB as usize).zip(bytes.chunks(MIB as usize)) {
             client.write(at, part).expect("written");
         }
@@ -98,7 +98,7 @@ impl Repository {
         of(&self.folder)
     }
 
-    fn objects(&self, kind: &str) -> Vec<PathBuf> {
+    pub fn objects(&self, kind: &str) -> Vec<PathBuf> {
         let Ok(vaults) = std::fs::read_dir(self.folder.join(kind)) else {
             return Vec::new();
         };
@@ -108,13 +108,13 @@ impl Repository {
         objects
     }
 
-    fn compare(&self, file: &Path) {
+    pub fn compare(&self, file: &Path) {
         let found = std::fs::read(file).expect("restored");
         assert!(found == self.content, "{} is not what was backed up", file.display());
     }
 }
 
-fn number(value: &Value, field: &str) -> u64 {
+pub fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_else(|| panic!("{field} of {value}"))
 }
 

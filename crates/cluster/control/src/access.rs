@@ -122,6 +122,18 @@ actions! {
     PolicyPrune "snapshot-policy.prune" WORK,
     /// Delete a policy of snapshots.
     PolicyDelete "snapshot-policy.delete" WORK,
+    /// Say of a repository where it is, and by which files of the nodes it is used.
+    BackupRepositoryAdd "backup-repository.add" WORK,
+    /// Change what is said of a repository.
+    BackupRepositorySet "backup-repository.set" WORK,
+    /// Forget a repository, which keeps what it has.
+    BackupRepositoryRemove "backup-repository.remove" WORK,
+    /// Make a policy by which backups are made and given up.
+    BackupPolicyCreate "backup-policy.create" WORK,
+    /// Change a policy of backups, or pause it.
+    BackupPolicySet "backup-policy.set" WORK,
+    /// Delete a policy of backups.
+    BackupPolicyDelete "backup-policy.delete" WORK,
     /// Have another gateway own a volume.
     VolumeMove "volume.move" WORK,
     /// Have all copies of a volume looked at.

@@ -4,6 +4,7 @@
 //! other; a lost race is read anew and tried again a few times.
 
 mod about;
+mod backup;
 mod claim;
 mod client;
 mod clone;
@@ -51,6 +52,11 @@ mod unreadable;
 mod volume;
 
 pub use about::{about, label_volume, note_import, protect_volume};
+pub use backup::{
+    BackupChange, RepositoryChange, add_backup_repository, backup_policies, backup_policy, backup_repositories,
+    backup_repository, backup_volumes, create_backup_policy, delete_backup_policy, note_backup,
+    remove_backup_repository, set_backup_policy, set_backup_repository,
+};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use clone::{MAX_CLONES, clone_volume, clone_volume_with, clones};
@@ -63,7 +69,7 @@ pub use copy::{
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
-pub use figures::{DiskFigures, Figures, PoolFigures, StoreFigures, figures};
+pub use figures::{BackupFigures, DiskFigures, Figures, PoolFigures, StoreFigures, figures};
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use former::{FormerSweep, Swept};

@@ -11,6 +11,7 @@ mod sentence;
 pub use sentence::{Space, sentence};
 
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
+use crate::backups::BackupStatus;
 use crate::events::Severity;
 use crate::kinds::kinds;
 use crate::network::{Blame, Finding};
@@ -92,6 +93,12 @@ kinds! {
     /// A run of a snapshot policy is due and has not begun, or does not end.
     PolicyLate "policy-late" Warning
         "See whether the coordinator lives and the metadata answers; `amita snapshot-policy show` has the last runs.",
+    /// A policy of backups could not back some volumes up at its last run or its last attempts, or cannot be understood.
+    BackupFailing "backup-failing" Warning
+        "`amita backup policy show` says what failed, and why.",
+    /// A run of a policy of backups is due and has not begun, or does not end.
+    BackupLate "backup-late" Warning
+        "See whether a node lives that has the repository's key file; `amita backup policy show` has the last runs.",
     /// A channel of alerts has not taken what it was told for several attempts.
     ChannelFails "channel-fails" Warning
         "See whether the receiver runs and is reached from the nodes; `amita notify test` tries it.",
@@ -211,6 +218,8 @@ pub struct Picture<'a> {
     pub thresholds: Thresholds,
     /// Policies of snapshots.
     pub policies: &'a [PolicyStatus],
+    /// Policies of backups.
+    pub backups: &'a [BackupStatus],
     /// Channels of alerts that fail.
     pub failing_channels: &'a [FailingChannel],
     /// Looks at all copies of volumes that stand still.
@@ -252,6 +261,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_subsystems(&mut facts);
     picture.of_targets(&mut facts);
     picture.of_policies(&mut facts);
+    picture.of_backups(&mut facts);
     picture.of_channels(&mut facts);
     picture.of_unreadable(&mut facts);
     facts.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
@@ -296,6 +306,41 @@ impl Picture<'_> {
                     found.late_s
                 );
                 facts.push(Fact::new(Kind::PolicyLate, [name], text, &show));
+            }
+        }
+    }
+
+    fn of_backups(&self, facts: &mut Vec<Fact>) {
+        for found in self.backups {
+            let name = &found.policy.name;
+            let show = format!("See `amita backup policy show {name}`.");
+            let runs_key = amita_types::map::backup_runs_key(found.policy.id);
+            let unreadable = self.unreadable.iter().find(|(key, _)| *key == runs_key);
+            let of_runs =
+                unreadable.map(|(_, why)| crate::backups::unreadable_runs(&found.policy, &why.escape_debug()));
+            if let Some(why) = found.fault.as_ref().or(of_runs.as_ref()) {
+                let text = format!("Backup policy {name} does nothing: {why}.");
+                facts.push(Fact::new(Kind::BackupFailing, [name], text, &show));
+            } else if let Some((failed, why)) = found.failing() {
+                // What a repository has said is a part of it.
+                let first = why.first().map_or("", String::as_str).escape_debug().to_string();
+                let more = match failed {
+                    0 | 1 => String::new(),
+                    more => format!(" So did {} more.", more - 1),
+                };
+                let text = format!("Backup policy {name} fails: {}.{more}", first.trim_end_matches('.'));
+                facts.push(Fact::new(Kind::BackupFailing, [name], text, &show));
+            }
+            if found.is_late() {
+                let what = match found.runs.as_ref().and_then(|runs| runs.run.as_ref()) {
+                    Some(_) => "does not end",
+                    None => "has not begun",
+                };
+                let text = format!(
+                    "Backup policy {name} is late: a run that was due {} s ago {what}.",
+                    found.late_s
+                );
+                facts.push(Fact::new(Kind::BackupLate, [name], text, &show));
             }
         }
     }

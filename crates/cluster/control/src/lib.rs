@@ -2,6 +2,7 @@
 //!
 //! * [`access`]: who may what, and the way of commands to the metadata.
 //! * [`audit`]: who did what: a log whose changes are found.
+//! * [`backups`]: what is backed up by itself, when, and which of it is kept.
 //! * [`admin`]: the operator's changes of the metadata, each one transaction, with errors that say what to do.
 //! * [`coordinator`]: a pure state machine that sees liveness and groups and says what to change.
 //! * [`candidates`]: which stores may hold a pool's groups.
@@ -25,6 +26,7 @@ pub mod access;
 pub mod admin;
 pub mod agent;
 pub mod audit;
+pub mod backups;
 pub mod candidates;
 pub mod coordinator;
 pub mod events;

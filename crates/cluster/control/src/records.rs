@@ -60,6 +60,8 @@ pub fn is_kept(key: &str) -> bool {
         "mounts/",
         "condition/",
         "policy-runs/",
+        "backups/runs/",
+        "backups/by/",
         "inventory/",
         "alerts/",
         "sick-disks/",

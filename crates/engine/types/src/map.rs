@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 mod about;
 mod api;
+mod backup;
 mod chain;
 mod check;
 mod clone;
@@ -28,6 +29,11 @@ mod trash;
 
 pub use about::{About, Import, Shrink, about_key, about_prefix};
 pub use api::{ApiAnswer, ApiReply, ApiToken, api_answer_key, api_answers_prefix, api_token_key, api_tokens_prefix};
+pub use backup::{
+    BackupPolicy, BackupRepository, BackupRun, BackupRuns, DEFAULT_BACKUP_LIMIT_S, MAX_BACKUP_POLICIES,
+    MAX_BACKUP_REPOSITORIES, backup_policies_prefix, backup_policy_key, backup_repositories_prefix,
+    backup_repository_key, backup_runner_key, backup_runs_key, backup_runs_prefix, backups_prefix,
+};
 pub use chain::{MAX_FORMER, check_chain};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};

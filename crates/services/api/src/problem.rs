@@ -217,6 +217,7 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::NodeNeeded { .. }
         | AdminError::OwnerSilent { .. }
         | AdminError::PoolInUse { .. }
+        | AdminError::RepositoryInUse { .. }
         | AdminError::StillNeeded { .. } => Code::InUse,
         AdminError::BeingClosed { .. }
         | AdminError::NoKeys { .. }

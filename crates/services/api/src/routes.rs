@@ -3,6 +3,8 @@
 mod alerts;
 mod attachments;
 mod audit;
+mod backup_policies;
+mod backup_repositories;
 mod certificates;
 mod cluster;
 mod commands;
@@ -64,6 +66,8 @@ pub fn all() -> OpenApiRouter<Api> {
         trash::routes(),
         sets::routes(),
         policies::routes(),
+        backup_repositories::routes(),
+        backup_policies::routes(),
         work::routes(),
         copies::routes(),
         jobs::routes(),

@@ -23,6 +23,10 @@ const TAGS: &[(&str, &str)] = &[
         "snapshot policies",
         "Snapshots that are taken and deleted by themselves.",
     ),
+    (
+        "backups",
+        "Volumes that are backed up by themselves: into which repositories, when, and what is kept.",
+    ),
     ("jobs", "What takes long: how far it is, and how it is taken back."),
     ("nbd", "Volumes that are served by NBD."),
     (

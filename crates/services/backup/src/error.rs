@@ -20,6 +20,14 @@ pub enum Error {
         /// Why not.
         source: StoreError,
     },
+    /// A point that is to be made once is there.
+    #[error("point {name:?} is made already: it is point {point}")]
+    Made {
+        /// What it is called.
+        name: String,
+        /// Its number.
+        point: u64,
+    },
     /// There is no such vault.
     #[error("there is no vault {vault} here: is this the right repository? `Vault::all` lists what is there")]
     NoVault {

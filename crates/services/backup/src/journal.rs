@@ -14,6 +14,7 @@ use crate::codec::Cursor;
 use crate::entry::Entry;
 use crate::error::{Error, of};
 use crate::seal::Kind;
+use crate::state::State;
 use crate::store::{Put, StoreError};
 use crate::vault::Vault;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -128,11 +129,22 @@ impl Vault {
 
     /// Puts an entry that is right behind any others, as long as the state allows it.
     pub(crate) fn append(&mut self, entry: &Entry) -> Result<u64, Error> {
+        self.append_if(entry, &|_| Ok(()))
+    }
+
+    /// Puts an entry that is right behind any others that `guard` allows: it is asked of the state that the entry goes behind, for each that another
+    /// one's entry was quicker.
+    pub(crate) fn append_if(
+        &mut self,
+        entry: &Entry,
+        guard: &dyn Fn(&State) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
         loop {
             // What is refused may be right by now: another one's entry was not read yet.
             if self.state.check(entry).is_err() {
                 self.refresh()?;
             }
+            guard(&self.state)?;
             if let Some(number) = self.try_append(entry)? {
                 return Ok(number);
             }

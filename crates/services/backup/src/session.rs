@@ -9,7 +9,7 @@ use crate::journal::Landed;
 use crate::pack::{Builder, MAX_PACK_BYTES, Pack, PackName};
 use crate::piece::{Class, PieceId};
 use crate::read::Reader;
-use crate::state::SessionId;
+use crate::state::{SessionId, State};
 use crate::vault::Vault;
 use std::collections::HashSet;
 
@@ -200,6 +200,42 @@ impl Session<'_> {
     /// # Errors
     /// When it cannot be put, or the session is over.
     pub fn publish(&mut self, name: &str, time: i64, volumes: Vec<VolumePoint>) -> Result<u64, Error> {
+        self.publish_if(name, time, volumes, &|_| Ok(()))
+    }
+
+    /// The same, unless there is a point of this name that has one of these volumes: whoever else is about to make it, one alone does. The
+    /// journal's order decides, and no clock.
+    ///
+    /// # Errors
+    /// As [`Session::publish`]; or it is made ([`Error::Made`]).
+    pub fn publish_once(&mut self, name: &str, time: i64, volumes: Vec<VolumePoint>) -> Result<u64, Error> {
+        let known = |found: &VolumePoint| (found.identity.cluster, found.identity.volume);
+        let own: HashSet<([u8; 16], [u8; 16])> = volumes.iter().map(known).collect();
+        let guard = |state: &State| {
+            #[cfg(test)]
+            if state.switches.makes_twice {
+                return Ok(());
+            }
+            let has_own = |point: &Point| point.volumes.iter().any(|found| own.contains(&known(found)));
+            let mut points = state.points().iter();
+            match points.find(|(_, point)| point.name == name && has_own(point)) {
+                None => Ok(()),
+                Some((number, _)) => Err(Error::Made {
+                    name: name.to_owned(),
+                    point: *number,
+                }),
+            }
+        };
+        self.publish_if(name, time, volumes, &guard)
+    }
+
+    fn publish_if(
+        &mut self,
+        name: &str,
+        time: i64,
+        volumes: Vec<VolumePoint>,
+        guard: &dyn Fn(&State) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
         let limits = [
             ("a point's name", name.len(), crate::entry::MAX_NAME_BYTES),
             (
@@ -220,10 +256,11 @@ impl Session<'_> {
             time,
             volumes,
         };
-        self.vault.append(&Entry::Point {
+        let entry = Entry::Point {
             session: self.id,
             point,
-        })
+        };
+        self.vault.append_if(&entry, guard)
     }
 
     /// Reads what others have added to the journal.

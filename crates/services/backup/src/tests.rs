@@ -40,6 +40,8 @@ pub(crate) struct Switches {
     pub reads_what_is_missing_as_zeros: bool,
     /// The journal ends where an entry is missing.
     pub takes_a_gap_for_the_end: bool,
+    /// What is to be made once is not looked for when it is made.
+    pub makes_twice: bool,
 }
 
 pub(crate) const PASSPHRASE: &[u8] = b"a passphrase";

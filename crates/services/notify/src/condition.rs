@@ -60,6 +60,8 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("policy-fails", "AmitaPolicyFailing"),
     ("policy-late", "AmitaPolicyLate"),
     ("policy-missed", "AmitaPolicyLate"),
+    ("backup-failing", "AmitaBackupFailing"),
+    ("backup-late", "AmitaBackupLate"),
     ("channel-fails", "AmitaChannelFailing"),
     ("subsystem-unserved", "AmitaSubsystemUnserved"),
     ("target-unserved", "AmitaTargetUnserved"),
@@ -148,7 +150,7 @@ fn about(fact: &Fact, status: &Status) -> About {
                 .into_iter()
                 .for_each(|node| label("node", node));
         }
-        "policy-fails" | "policy-late" => label("policy", first),
+        "policy-fails" | "policy-late" | "backup-failing" | "backup-late" => label("policy", first),
         "channel-fails" => label("channel", first),
         "job-paused" | "job-overdue" => label("job", first),
         "subsystem-unserved" => label("subsystem", first),

@@ -4,8 +4,9 @@
 //! cluster remembers what the vault was, and a vault that was set back is seen. When a point has it, the snapshot is deleted but for its mark.
 //! What a session that is over has left is deleted by the next one.
 
+use super::by::By;
 use super::failure::Described as _;
-use crate::admin::{Admin, Described as _};
+use crate::admin::Described as _;
 use crate::commands::volume::snapshot::{await_set, await_taken, not_noted, taken};
 use amita_backup::{Error, Head, Identity, SessionId, Vault, VolumePoint};
 use amita_control::access::Action;
@@ -59,7 +60,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    pub fn find(admin: &Admin, name: &str) -> Result<Subject> {
+    pub fn find(by: &By<'_>, name: &str) -> Result<Subject> {
         if name.contains('@') {
             return Err(
                 Failure::new(format!("{name} names a snapshot, and volumes are backed up"))
@@ -67,8 +68,8 @@ impl Subject {
                     .advice("Name the volume: a snapshot is taken of it."),
             );
         }
-        let volume = admin::volume(&admin.reader(), name).described()?;
-        let cluster = admin::cluster(&admin.reader()).described()?.id;
+        let volume = by.read(|meta| admin::volume(meta, name)).described()?;
+        let cluster = by.read(admin::cluster).described()?.id;
         let identity = Identity {
             cluster: cluster.0.to_be_bytes(),
             volume: *Namespace::uuid_of(cluster, volume.host()).as_bytes(),
@@ -81,8 +82,8 @@ impl Subject {
     ///
     /// # Errors
     /// The metadata is away, or the volume is gone.
-    pub fn snapshots(&self, admin: &Admin) -> Result<Vec<Snapshot>> {
-        admin::snapshots(&admin.reader(), &self.volume.name).described()
+    pub fn snapshots(&self, by: &By<'_>) -> Result<Vec<Snapshot>> {
+        by.read(|meta| admin::snapshots(meta, &self.volume.name)).described()
     }
 
     /// Is the vault what it was when this volume was backed up into it before, and does nobody else do so now? The journal was read behind
@@ -127,9 +128,8 @@ impl Subject {
         Ok(())
     }
 
-    /// The newest point that has the volume, and the newest one from whose snapshot the changes can be told.
-    pub fn before(&self, admin: &Admin, vault: &Vault) -> Result<Before> {
-        let snapshots = self.snapshots(admin)?;
+    /// The newest point that has the volume, and the newest one from whose snapshot, one of these, the changes can be told.
+    pub fn before(&self, snapshots: &[Snapshot], vault: &Vault) -> Before {
         let (name, mut before) = (vault.id().to_string(), Before::default());
         for (number, point) in vault.state().points().iter().rev() {
             let is_it = |found: &&VolumePoint| {
@@ -146,18 +146,18 @@ impl Subject {
             };
             if let Some(snapshot) = snapshots.iter().find(is_base) {
                 before.base = Some((*number, snapshot.name.clone()));
-                return Ok(before);
+                return before;
             }
         }
-        Ok(before)
+        before
     }
 
-    /// Deletes what backups into this vault have left whose sessions are over, but for one snapshot. `is_full`: also what is of another journal
-    /// than the vault has, which was set back.
+    /// Deletes of these snapshots what backups into this vault have left whose sessions are over, but for one snapshot. `is_full`: also what is
+    /// of another journal than the vault has, which was set back.
     ///
     /// # Errors
     /// The metadata or the repository is away or refuses.
-    pub fn clean(&self, admin: &Admin, snapshots: &[Snapshot], vault: &Vault, but: &str, is_full: bool) -> Result<()> {
+    pub fn clean(&self, by: &By<'_>, snapshots: &[Snapshot], vault: &Vault, but: &str, is_full: bool) -> Result<()> {
         let (name, state) = (vault.id().to_string(), vault.state());
         for snapshot in snapshots.iter().filter(|snapshot| snapshot.name != but) {
             let Some(Origin { session, hash }) = origin(snapshot, &name) else {
@@ -173,7 +173,7 @@ impl Subject {
             // One that began since the journal was read is not over.
             let is_over = session.0 <= state.number() && !state.sessions().contains_key(&session);
             if is_over || (is_full && of_another()) {
-                delete(admin, &self.volume.name, &snapshot.name)?;
+                delete(by, &self.volume.name, &snapshot.name)?;
             }
         }
         Ok(())
@@ -206,14 +206,14 @@ pub fn name_of(vault: &Vault, session: SessionId) -> String {
 ///
 /// # Errors
 /// They cannot be taken within the time.
-pub fn take(admin: &Admin, subjects: &[Subject], name: &str, label: &str, patience: Duration) -> Result<Vec<Snapshot>> {
+pub fn take(by: &By<'_>, subjects: &[Subject], name: &str, label: &str, patience: Duration) -> Result<Vec<Snapshot>> {
     let labels = BTreeMap::from([(LABEL.to_owned(), label.to_owned())]);
     let until = interrupt::deadline(patience);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let names: Vec<String> = subjects.iter().map(|subject| subject.volume.name.clone()).collect();
     if let [volume] = &names[..] {
         let object = format!("{volume}@{name}");
-        let state = admin.act(Action::SnapshotCreate, &object, |meta| {
+        let state = by.act(Action::SnapshotCreate, &object, |meta| {
             let wish = admin::ask_snapshot(meta, volume, name, labels.clone(), now())?;
             await_taken(meta, &wish, until)
         });
@@ -221,7 +221,7 @@ pub fn take(admin: &Admin, subjects: &[Subject], name: &str, label: &str, patien
     }
     let objects: Vec<String> = names.iter().map(|volume| format!("{volume}@{name}")).collect();
     let why = "a backup waits for it no longer";
-    let state = admin.act(Action::SnapshotSetCreate, &objects.join(" "), |meta| {
+    let state = by.act(Action::SnapshotSetCreate, &objects.join(" "), |meta| {
         let mut pause = PAUSE;
         loop {
             let set = admin::ask_set(meta, &names, name, labels.clone(), now())?;
@@ -258,9 +258,9 @@ pub fn take(admin: &Admin, subjects: &[Subject], name: &str, label: &str, patien
 ///
 /// # Errors
 /// None: what it costs not to have a mark is told.
-pub fn keep_mark(admin: &Admin, volume: &str, name: &str) {
+pub fn keep_mark(by: &By<'_>, volume: &str, name: &str) {
     let object = format!("{volume}@{name}");
-    let marked = admin.act(Action::SnapshotDelete, &object, |meta| {
+    let marked = by.act(Action::SnapshotDelete, &object, |meta| {
         admin::mark_snapshot(meta, volume, name)
     });
     if let Err(why) = marked {
@@ -272,9 +272,9 @@ pub fn keep_mark(admin: &Admin, volume: &str, name: &str) {
 ///
 /// # Errors
 /// The metadata is away or refuses.
-pub fn delete(admin: &Admin, volume: &str, name: &str) -> Result<()> {
+pub fn delete(by: &By<'_>, volume: &str, name: &str) -> Result<()> {
     let object = format!("{volume}@{name}");
-    let deleted = admin.act(Action::SnapshotDelete, &object, |meta| {
+    let deleted = by.act(Action::SnapshotDelete, &object, |meta| {
         admin::delete_snapshot(meta, volume, name)
     });
     match deleted {

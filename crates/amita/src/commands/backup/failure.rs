@@ -4,6 +4,14 @@ use amita_backup::store::StoreError;
 use amita_backup::{Error, Refusal};
 use amita_terminal::error::{Failure, Kind, Result};
 
+/// What begins what a repository has said.
+const REPOSITORY: &str = "the repository: ";
+
+/// Is it the repository that has failed, and not a volume?
+pub fn is_of_repository(failure: &Failure) -> bool {
+    failure.what.starts_with(REPOSITORY)
+}
+
 /// Errors of a vault, with their exit codes.
 pub trait Described<T> {
     /// The same, as a [`Failure`].
@@ -33,7 +41,7 @@ pub fn failure(error: Error) -> Failure {
         }
         error => error,
     };
-    let what = Failure::new(format!("the repository: {error}"));
+    let what = Failure::new(format!("{REPOSITORY}{error}"));
     match &error {
         Error::Store { source, .. } => match source {
             StoreError::Unknown(_) => what.kind(Kind::Unreachable).advice(
@@ -49,7 +57,7 @@ pub fn failure(error: Error) -> Failure {
         Error::Passphrase { .. } => what
             .kind(Kind::Unreadable)
             .advice("Name the key file that the vault was made with: --key-file FILE. Nothing else opens it."),
-        Error::NoVault { .. } => Failure::new("the repository: it has no such vault")
+        Error::NoVault { .. } => Failure::new(format!("{REPOSITORY}it has no such vault"))
             .kind(Kind::NotFound)
             .advice("Is it the right folder, and is it mounted? --vault names a vault as `amita backup repository init` printed it."),
         Error::NoPoint(_) | Error::NoVolume { .. } | Error::Refused(Refusal::NoPoint(_)) => {
@@ -59,7 +67,7 @@ pub fn failure(error: Error) -> Failure {
             "Somebody has set the repository back to an older state, or put another one in its place: look at it before anything is put there. \
              --full goes on in what is there now, where packs were set back with the journal; else make a new vault, with another key file.",
         ),
-        Error::Refused(_) | Error::Waiting(_) => what.kind(Kind::Conflict),
+        Error::Refused(_) | Error::Waiting(_) | Error::Made { .. } => what.kind(Kind::Conflict),
         Error::NewerFormat { .. } => what.kind(Kind::Unreadable),
         Error::Damaged { .. } | Error::Missing { .. } | Error::NoPiece(_) => what.advice(
             "`amita backup verify` says what else is damaged, and which points are whole; what is lost is put again by `amita backup verify \

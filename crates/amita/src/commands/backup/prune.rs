@@ -3,20 +3,28 @@
 use super::failure::Described as _;
 use super::sessions;
 use super::target::Target;
-use amita_backup::{State, VolumePoint, prune};
-use amita_terminal::error::Result;
+use crate::commands::snapshot_policy::KeepArguments;
+use amita_backup::{State, Vault, VolumePoint, prune};
+use amita_control::admin::KeepChange;
+use amita_control::backups::retention::{self, Point};
+use amita_control::policy::schedule::Zone;
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
+use amita_types::map::Keep;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// `amita backup prune`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     pub target: Target,
-    /// Give up the points that are not among the newest so many of any of their volumes
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    pub keep_last: Option<u32>,
+    /// Which points are kept, for each of their volumes: with any of these, those are given up that no rule keeps for any of their volumes
+    #[command(flatten)]
+    pub keep: KeepArguments,
+    /// In which time zone days begin, by its IANA name
+    #[arg(long, value_name = "ZONE", default_value = amita_types::map::DEFAULT_ZONE)]
+    pub zone: String,
     /// Give up this point; once for each
     #[arg(long, value_name = "POINT")]
     pub forget: Vec<u64>,
@@ -48,30 +56,64 @@ struct Summary {
     waiting: Vec<String>,
 }
 
-/// The points that are not among the newest so many of any of their volumes. They come with what their volumes are, the newest first.
-fn older<V: Ord>(points: impl Iterator<Item = (u64, Vec<V>)>, keep: u32) -> BTreeSet<u64> {
-    let mut seen: BTreeMap<V, u32> = BTreeMap::new();
-    let mut older = BTreeSet::new();
-    for (number, volumes) in points {
-        let mut is_kept = false;
-        for volume in volumes {
-            let seen = seen.entry(volume).or_default();
-            *seen = seen.saturating_add(1);
-            is_kept |= *seen <= keep;
-        }
-        if !is_kept {
-            older.insert(number);
-        }
+/// What was pruned.
+pub struct Pruned {
+    pub rewritten: usize,
+    pub swept: usize,
+    pub deleted: usize,
+    pub locked: usize,
+    /// The sessions that removing waits for, for people.
+    pub waiting: Vec<String>,
+}
+
+/// Gives up points, and removes what no other one needs. Backups may run meanwhile.
+///
+/// # Errors
+/// The repository is away, refuses, or is damaged: then nothing is removed that may be needed.
+pub fn prune_vault(vault: &mut Vault, points: &[u64]) -> Result<Pruned> {
+    if !points.is_empty() {
+        vault.forget(points).described()?;
     }
-    older
+    let pruned = prune::run(vault).described()?;
+    Ok(Pruned {
+        rewritten: pruned.rewritten,
+        swept: pruned.swept.swept,
+        deleted: pruned.collected.deleted + pruned.collected.orphans,
+        locked: pruned.collected.locked.len(),
+        waiting: waiting(vault.state(), &pruned.waiting),
+    })
+}
+
+/// The vault's points, as rules of retention see them.
+pub fn points(state: &State) -> impl Iterator<Item = (&str, Point<([u8; 16], [u8; 16])>)> {
+    let known = |volume: &VolumePoint| (volume.identity.cluster, volume.identity.volume);
+    state.points().iter().map(move |(number, point)| {
+        let seen = Point {
+            number: *number,
+            taken_at: u64::try_from(point.time).unwrap_or(0),
+            volumes: point.volumes.iter().map(known).collect(),
+        };
+        (point.name.as_str(), seen)
+    })
+}
+
+/// The points that the rules of the command do not keep.
+fn given_up(arguments: &Arguments, state: &State) -> Result<Vec<u64>> {
+    let change = arguments.keep.change();
+    if change == KeepChange::default() {
+        return Ok(Vec::new());
+    }
+    let usage = |why: String| Failure::new(why).kind(Kind::Usage);
+    let keep = change.of(Keep::default());
+    keep.check().map_err(usage)?;
+    let zone = Zone::named(&arguments.zone).map_err(usage)?;
+    let points: Vec<_> = points(state).map(|(_, point)| point).collect();
+    Ok(retention::older(&keep, &zone, &points))
 }
 
 pub fn run(arguments: &Arguments, plain: bool) -> Result<()> {
     let mut vault = arguments.target.open(plain)?;
-    let points = vault.state().points().iter().rev();
-    let known = |volume: &VolumePoint| (volume.identity.cluster, volume.identity.volume);
-    let points = points.map(|(number, point)| (*number, point.volumes.iter().map(known).collect()));
-    let mut forgotten: BTreeSet<u64> = arguments.keep_last.map(|keep| older(points, keep)).unwrap_or_default();
+    let mut forgotten: BTreeSet<u64> = given_up(arguments, vault.state())?.into_iter().collect();
     forgotten.extend(&arguments.forget);
     let forgotten: Vec<u64> = forgotten.into_iter().collect();
     let mut summary = Summary {
@@ -86,15 +128,12 @@ pub fn run(arguments: &Arguments, plain: bool) -> Result<()> {
     };
     if !arguments.dry_run {
         sessions::fence(&mut vault, &arguments.fence)?;
-        if !summary.forgotten.is_empty() {
-            vault.forget(&summary.forgotten).described()?;
-        }
-        let pruned = prune::run(&mut vault).described()?;
+        let pruned = prune_vault(&mut vault, &summary.forgotten)?;
         summary.rewritten_packs = pruned.rewritten;
-        summary.swept_packs = pruned.swept.swept;
-        summary.deleted_packs = pruned.collected.deleted + pruned.collected.orphans;
-        summary.locked_packs = pruned.collected.locked.len();
-        summary.waiting = waiting(vault.state(), &pruned.waiting);
+        summary.swept_packs = pruned.swept;
+        summary.deleted_packs = pruned.deleted;
+        summary.locked_packs = pruned.locked;
+        summary.waiting = pruned.waiting;
     }
     print(arguments.json, &summary, || text(&summary))
 }
@@ -134,23 +173,4 @@ fn text(summary: &Summary) -> String {
         ));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_point_stays_for_any_of_its_volumes() {
-        let points = || {
-            let points = [(9, "a"), (7, "ab"), (6, "b"), (4, "ac"), (2, "b")];
-            points
-                .into_iter()
-                .map(|(number, volumes)| (number, volumes.chars().collect()))
-        };
-        // 7 is the newest of b, 4 of c.
-        assert_eq!(older(points(), 1), BTreeSet::from([2, 6]));
-        assert_eq!(older(points(), 2), BTreeSet::from([2]));
-        assert!(older(points(), 3).is_empty());
-    }
 }

@@ -1,8 +1,12 @@
-//! `amita backup repository`.
+//! `amita backup repository`: vaults are made, and repositories are made known to the cluster.
+
+mod known;
 
 use super::failure::Described as _;
 use super::key::Key;
 use super::target::Place;
+use crate::admin::Admin;
+use crate::cli::Endpoints;
 use amita_backup::store::try_out;
 use amita_backup::{Error, Options, Vault};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -18,6 +22,27 @@ pub enum Command {
     /// Where there is no key file, one is made with 256 random bits; one that is there is taken, with a passphrase of your own in its first
     /// line. A repository may have vaults of several keys: nobody who has one of them can read another vault, or see that it has the same data.
     Init(InitArguments),
+    /// Have the cluster know a repository, so that policies back up into it: where it is, and what its files are called at the nodes
+    ///
+    /// The vault is made by `init`, and the key file is brought to the nodes by you: it is never in the metadata. Nothing is asked of the
+    /// repository here; `amita backup policy show` says what became of a run.
+    Add(known::AddArguments),
+    /// List the repositories that the cluster knows
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change what the cluster knows of a repository
+    Set(known::SetArguments),
+    /// Have the cluster forget a repository that no policy uses; what is in it stays
+    Remove {
+        /// The repository
+        name: String,
+        /// Say what was forgotten as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `amita backup repository init`.
@@ -39,9 +64,14 @@ struct Made {
     key_made: bool,
 }
 
-pub fn run(command: &Command, plain: bool) -> Result<()> {
+pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
+    let connect = || Admin::connect(endpoints);
     match command {
-        Command::Init(arguments) => init(arguments, plain),
+        Command::Init(arguments) => init(arguments, endpoints.insecure_network()),
+        Command::Add(arguments) => known::add(arguments, &connect()?),
+        Command::List { json } => known::list(*json, &connect()?),
+        Command::Set(arguments) => known::set(arguments, &connect()?),
+        Command::Remove { name, json } => known::remove(name, *json, &connect()?),
     }
 }
 

@@ -9,10 +9,11 @@ use super::target::Target;
 use crate::admin::{Admin, Described as _};
 use crate::cli::Endpoints;
 use crate::commands::volume::data::{Access, Data, Way};
+use crate::commands::volume::ended::Ended;
 use crate::commands::volume::now;
 use amita_backup::{Error, Reader, Session, Sink, Vault};
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError};
+use amita_control::admin;
 use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
@@ -20,7 +21,6 @@ use amita_terminal::table::print;
 use amita_terminal::{interrupt, size};
 use amita_types::map::{About, Import, Volume};
 use serde::Serialize;
-use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -403,28 +403,6 @@ fn prepare(
             .advice(
                 "Choose another name: a restore writes over nothing. One that was interrupted goes on with --resume.",
             )),
-    }
-}
-
-/// Why a restore has not come to its end.
-enum Ended {
-    Copy(Failure),
-    /// The metadata has refused, or is away.
-    Admin(AdminError),
-}
-
-impl From<AdminError> for Ended {
-    fn from(why: AdminError) -> Ended {
-        Ended::Admin(why)
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ended::Copy(why) => f.write_str(&why.what),
-            Ended::Admin(why) => why.fmt(f),
-        }
     }
 }
 

@@ -1,24 +1,17 @@
-//! `amita backup run`.
-//!
-//! Each run takes snapshots of its own. What an earlier one has put that did not come to its end is found by the names of its pieces, so
-//! nothing has to be remembered of that run.
+//! `amita backup run`: what it is told, and what it says. The work is [`Task`]'s.
 
-use super::base::{self, Before, Subject};
-use super::changes::Changes;
-use super::failure::Described as _;
+use super::base::Subject;
+use super::by::By;
 use super::sessions;
 use super::target::Target;
+use super::task::{self, How, Task, VolumeSummary};
 use crate::admin::Admin;
 use crate::cli::Endpoints;
-use crate::commands::volume::data::{Access, Way};
-use crate::commands::volume::diff;
-use amita_backup::{Session, VolumePoint};
+use crate::commands::volume::data::Access;
 use amita_control::access::Action;
 use amita_terminal::error::{Failure, Kind, Result};
-use amita_terminal::progress;
 use amita_terminal::table::print;
 use amita_terminal::{interrupt, size};
-use amita_types::map::Snapshot;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -47,28 +40,6 @@ pub struct Arguments {
     /// Say what was done as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// How a volume was read.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "way", rename_all = "snake_case")]
-enum How {
-    /// All of it: there is no point of it yet, or none is to be counted on.
-    Whole,
-    /// What changed since a point.
-    Changes { since: u64 },
-    /// All of it, compared with a point, because it is not known what changed since.
-    Compared { with: u64, why: String },
-}
-
-#[derive(Serialize)]
-struct VolumeSummary {
-    volume: String,
-    size_bytes: u64,
-    /// What was read of it.
-    read_bytes: u64,
-    #[serde(flatten)]
-    how: How,
 }
 
 #[derive(Serialize)]
@@ -105,77 +76,42 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
     if let Some(twice) = (1..volumes.len()).find(|at| volumes[..*at].contains(&volumes[*at])) {
         return Err(Failure::new(format!("volume {} is named twice", volumes[twice])).kind(Kind::Usage));
     }
+    let by = By::Operator(&admin);
     let subjects: Vec<Subject> = volumes
         .iter()
-        .map(|name| Subject::find(&admin, name))
+        .map(|name| Subject::find(&by, name))
         .collect::<Result<_>>()?;
     let mut vault = arguments.target.open(endpoints.insecure_network())?;
     sessions::fence(&mut vault, &arguments.fence)?;
-    let (_, _, lost) = vault.state().waiting();
-    if lost > 0 && !arguments.full {
-        log::warn!(
-            "{lost} packs of the repository were found damaged or missing, and what did not change is counted from points that may need them; \
-             --full puts again what the volumes still have of it"
-        );
-    }
-    let listed = snapshots_of(&subjects, &admin)?;
-    vault.refresh().described()?;
-    for (subject, snapshots) in subjects.iter().zip(&listed) {
-        subject.check(snapshots, &vault, None, arguments.full)?;
+    if let Some(lost) = task::lost(&vault).filter(|_| !arguments.full) {
+        log::warn!("{lost}");
     }
     interrupt::catch();
-    let mut session = vault.begin("a backup").described()?;
-    let work = Work {
-        arguments,
-        admin: &admin,
+    let task = Task {
+        by,
         way: &way,
         subjects: &subjects,
-        name: base::name_of(session.vault(), session.id()),
-        label: base::label(session.vault(), session.id()),
+        is_full: arguments.full,
+        patience: Duration::from_secs(arguments.timeout),
+        session: "a backup",
+        point: None,
+        shows: true,
     };
-    let done = work.run(&mut session);
-    let (id, sent, vault_id) = (session.id(), session.sent(), session.vault().id().to_string());
-    let (point, taken_at, volumes) = match done {
-        Ok(done) => done,
-        Err(failure) => {
-            // What was handed over is put, so that the next run finds it. The failure that is told is the first one.
-            let _ = session.flush();
-            let _ = session.end();
-            work.undo();
-            return Err(failure);
-        }
-    };
-    work.settle(&mut session);
-    // The point is there: a session that is open still is seen to by the next one.
-    if let Err(why) = session.end() {
-        log::warn!("session {id} could not say that it has ended: {why}");
-    }
-    if let Some(until) = arguments.target.locked_until() {
-        vault.retain(until).described().map_err(|mut failure| {
-            failure.what = format!(
-                "point {point} is made, but not all that it needs is locked: {}",
-                failure.what
-            );
-            failure
-        })?;
-    }
+    let made = task.back_up(&mut vault)?;
+    task::lock(&mut vault, &arguments.target, made.point)?;
     let summary = Summary {
-        vault: vault_id,
-        point,
-        session: id.0,
-        taken_at,
-        volumes,
-        pieces: sent.pieces,
-        raw_bytes: sent.raw_bytes,
-        found_pieces: sent.found,
-        sent_bytes: sent.pack_bytes,
+        vault: vault.id().to_string(),
+        point: made.point,
+        session: made.session.0,
+        taken_at: made.taken_at,
+        volumes: made.volumes,
+        pieces: made.sent.pieces,
+        raw_bytes: made.sent.raw_bytes,
+        found_pieces: made.sent.found,
+        sent_bytes: made.sent.pack_bytes,
         seconds: start.elapsed().as_secs_f64(),
     };
     print(arguments.json, &summary, || text(&summary))
-}
-
-fn snapshots_of(subjects: &[Subject], admin: &Admin) -> Result<Vec<Vec<Snapshot>>> {
-    subjects.iter().map(|subject| subject.snapshots(admin)).collect()
 }
 
 fn text(summary: &Summary) -> String {
@@ -208,150 +144,4 @@ fn text(summary: &Summary) -> String {
         summary.seconds
     ));
     text
-}
-
-/// What a run works with.
-struct Work<'a> {
-    arguments: &'a Arguments,
-    admin: &'a Admin,
-    way: &'a Way,
-    subjects: &'a [Subject],
-    /// Of its snapshots.
-    name: String,
-    label: String,
-}
-
-impl Work<'_> {
-    /// The point, when its snapshots were taken, and what was read.
-    fn run(&self, session: &mut Session<'_>) -> Result<(u64, u64, Vec<VolumeSummary>)> {
-        let patience = Duration::from_secs(self.arguments.timeout);
-        let snapshots = base::take(self.admin, self.subjects, &self.name, &self.label, patience)?;
-        // Now each of two that began at one time sees the other's snapshots.
-        let listed = snapshots_of(self.subjects, self.admin)?;
-        session.refresh().described()?;
-        for (subject, others) in self.subjects.iter().zip(&listed) {
-            subject.check(others, session.vault(), Some(session.id()), self.arguments.full)?;
-        }
-        let taken_at = snapshots.first().map_or(0, |snapshot| snapshot.taken_at);
-        let (mut made, mut summaries) = (Vec::new(), Vec::new());
-        for (subject, snapshot) in self.subjects.iter().zip(&snapshots) {
-            let (volume, summary) = self.volume(session, subject, snapshot)?;
-            made.push(volume);
-            summaries.push(summary);
-        }
-        let point = session.publish(&self.name, taken_at as i64, made).described()?;
-        Ok((point, taken_at, summaries))
-    }
-
-    fn volume(
-        &self,
-        session: &mut Session<'_>,
-        subject: &Subject,
-        snapshot: &Snapshot,
-    ) -> Result<(VolumePoint, VolumeSummary)> {
-        let before = match self.arguments.full {
-            true => Before::default(),
-            false => subject.before(self.admin, session.vault())?,
-        };
-        let (mut how, mut changes) = self.open(subject, snapshot, &before)?;
-        let mut read_bytes = 0;
-        loop {
-            let (parent, compares) = match &how {
-                How::Whole => (None, false),
-                How::Changes { since } => (Some(*since), false),
-                How::Compared { with, .. } => (Some(*with), true),
-            };
-            let volume = amita_backup::Volume {
-                identity: subject.identity.clone(),
-                bytes: snapshot.size_bytes,
-                encrypted: subject.volume.keys.is_some(),
-                snapshot: base::versions(snapshot),
-                parent,
-                compares,
-            };
-            let made = session.backup(&volume, &mut changes);
-            read_bytes += changes.read_bytes;
-            changes.close();
-            match made {
-                Err(why) if why.is_damage() && parent.is_some() => {
-                    log::warn!(
-                        "the repository: {why}; so all of volume {} is read, and no earlier point counted on",
-                        subject.volume.name
-                    );
-                    (how, changes) = self.open(subject, snapshot, &Before::default())?;
-                }
-                made => {
-                    let summary = VolumeSummary {
-                        volume: subject.volume.name.clone(),
-                        size_bytes: snapshot.size_bytes,
-                        read_bytes,
-                        how,
-                    };
-                    return Ok((made.described()?, summary));
-                }
-            }
-        }
-    }
-
-    /// Opens the snapshot, to be told what changed since the last point where that can be.
-    fn open(&self, subject: &Subject, snapshot: &Snapshot, before: &Before) -> Result<(How, Changes)> {
-        let volume = &subject.volume.name;
-        let bar = || progress::bar(&format!("backing up {volume}"), snapshot.size_bytes);
-        let whole = || {
-            let data = self.way.open(&format!("{volume}@{}", self.name))?;
-            Ok::<_, Failure>(Changes::whole(data, snapshot.size_bytes, bar()))
-        };
-        let why = match &before.base {
-            None => "its snapshot of that point, or the mark of it, is not there any more".to_owned(),
-            Some((since, older)) => {
-                let sides = diff::sides(&self.admin.reader(), volume, older, Some(&self.name));
-                match sides.and_then(|sides| sides.open(self.way)) {
-                    Ok(data) => {
-                        let changes = Changes::since(data, snapshot.size_bytes, bar());
-                        return Ok((How::Changes { since: *since }, changes));
-                    }
-                    Err(failure) if failure.kind == Kind::Interrupted => return Err(failure),
-                    Err(failure) => failure.what,
-                }
-            }
-        };
-        let how = match before.newest {
-            None => How::Whole,
-            Some(with) => How::Compared { with, why },
-        };
-        Ok((how, whole()?))
-    }
-
-    /// The point is made: the next backup goes on from its snapshots, and what was before goes.
-    fn settle(&self, session: &mut Session<'_>) {
-        for subject in self.subjects {
-            base::keep_mark(self.admin, &subject.volume.name, &self.name);
-        }
-        if let Err(why) = self.clean(session) {
-            log::warn!("what earlier backups have left stays until the next one: {}", why.what);
-        }
-    }
-
-    fn clean(&self, session: &mut Session<'_>) -> Result<()> {
-        let listed = snapshots_of(self.subjects, self.admin)?;
-        session.refresh().described()?;
-        for (subject, snapshots) in self.subjects.iter().zip(&listed) {
-            subject.clean(self.admin, snapshots, session.vault(), &self.name, self.arguments.full)?;
-        }
-        Ok(())
-    }
-
-    /// No point is made: its snapshots are of no use.
-    fn undo(&self) {
-        for subject in self.subjects {
-            let volume = &subject.volume.name;
-            if let Err(why) = base::delete(self.admin, volume, &self.name) {
-                log::warn!(
-                    "snapshot {volume}@{} stays until the next backup: {}",
-                    self.name,
-                    why.what
-                );
-            }
-        }
-    }
 }

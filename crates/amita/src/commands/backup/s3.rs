@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use url::{Host, Url};
 
+/// The region where nobody names one.
+pub const DEFAULT_REGION: &str = "us-east-1";
 /// The longest file of authorities.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
@@ -18,7 +20,7 @@ pub struct Bucket {
     #[arg(long, env = "AWS_ENDPOINT_URL_S3", value_name = "URL")]
     pub s3_endpoint: Option<Url>,
     /// The bucket's region
-    #[arg(long, env = "AWS_REGION", value_name = "NAME", default_value = "us-east-1")]
+    #[arg(long, env = "AWS_REGION", value_name = "NAME", default_value = DEFAULT_REGION)]
     pub s3_region: String,
     /// The file with the access key, of its owner alone (mode 0600): lines with aws_access_key_id, aws_secret_access_key and, where they are
     /// lent, aws_session_token, as NAME = VALUE. Without it AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN are taken

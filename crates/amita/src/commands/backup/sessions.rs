@@ -128,9 +128,52 @@ pub fn fence(vault: &mut Vault, given: &[u64]) -> Result<()> {
     Ok(())
 }
 
+/// Takes the sessions of this name for dead that others have begun: whoever calls has the key that they had to have.
+///
+/// # Errors
+/// The journal cannot be written.
+pub fn fence_named(vault: &mut Vault, name: &str) -> Result<()> {
+    let is_named = |open: &OpenSession| {
+        let rest = open.label.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" at "))
+    };
+    let sessions = vault.state().sessions().iter();
+    let named: Vec<SessionId> = sessions.filter(|(_, open)| is_named(open)).map(|(id, _)| *id).collect();
+    for session in named {
+        match vault.fence(session) {
+            Ok(()) => log::info!("session {session} of the repository ({name}) is over: another node is at it"),
+            // It has ended meanwhile.
+            Err(amita_backup::Error::Refused(_)) => {}
+            Err(why) => return Err(why).described(),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_of_one_name_are_fenced_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = std::sync::Arc::new(amita_backup::store::Folder::open(folder.path()).unwrap());
+        let cost = amita_backup::Cost::OF_RANDOM_BITS;
+        let mut vault = Vault::create(store, b"key", cost, amita_backup::Options::default()).unwrap();
+        let mut begin = |label: &str| vault.begin(label).unwrap().id();
+        let own = [
+            begin("backup policy a/1 of cluster 9"),
+            begin("backup policy a/1 of cluster 9 at h w 1 2"),
+        ];
+        let others = [
+            begin("backup policy a/1 of cluster 99 at h w 1 2"),
+            begin("a backup at h w 1 2"),
+        ];
+        fence_named(&mut vault, "backup policy a/1 of cluster 9").unwrap();
+        let open: Vec<SessionId> = vault.state().sessions().keys().copied().collect();
+        assert!(own.iter().all(|id| !open.contains(id)), "{open:?}");
+        assert_eq!(open, others);
+    }
 
     #[test]
     fn a_process_is_known_by_its_label_and_gone_only_for_certain() {

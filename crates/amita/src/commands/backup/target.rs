@@ -2,15 +2,17 @@
 
 use super::failure::{self, Described as _};
 use super::key::Key;
-use super::s3::Bucket;
+use super::s3::{Bucket, DEFAULT_REGION};
 use super::sessions;
 use amita_backup::store::{Folder, Limited, ObjectStore, Retention, S3Address};
 use amita_backup::{Error, Options, Vault, VaultId};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::{interrupt, size};
+use amita_types::map::BackupRepository;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use url::Url;
 
 /// The largest pack, and the shortest one that a limit makes: what goes at once is to be gone within a second.
 const PACK_BYTES: u64 = 16 << 20;
@@ -57,7 +59,11 @@ fn parse_vault(text: &str) -> std::result::Result<VaultId, String> {
     VaultId::parse(text).ok_or_else(|| "a vault's name has 32 hexadecimal digits".to_owned())
 }
 
-fn parse_rate(text: &str) -> std::result::Result<u64, String> {
+/// Reads a rate.
+///
+/// # Errors
+/// It is none.
+pub fn parse_rate(text: &str) -> std::result::Result<u64, String> {
     match size::parse(text)? {
         0 => Err("nothing would ever go: give at least one byte a second, as 20M for 20 MiB".to_owned()),
         rate => Ok(rate),
@@ -88,6 +94,39 @@ impl Place {
 }
 
 impl Target {
+    /// Of a repository that the cluster knows, at this node.
+    ///
+    /// # Errors
+    /// Its record is of a program that knows more, or was written by hand.
+    pub fn of(known: &BackupRepository) -> Result<Target> {
+        let refused = |what: &str| {
+            Failure::new(format!("backup repository {}: {what}", known.name))
+                .kind(Kind::Unreadable)
+                .advice("`amita backup repository set` puts it right.")
+        };
+        let endpoint = known.s3_endpoint.as_deref().map(str::parse::<Url>).transpose();
+        let vault = known
+            .vault
+            .as_deref()
+            .map(|id| VaultId::parse(id).ok_or(()))
+            .transpose();
+        Ok(Target {
+            place: Place {
+                repository: known.address.clone(),
+                key_file: PathBuf::from(&known.key_file),
+                bucket: Bucket {
+                    s3_endpoint: endpoint.map_err(|_| refused("where its bucket is served is no address"))?,
+                    s3_region: known.s3_region.clone().unwrap_or_else(|| DEFAULT_REGION.to_owned()),
+                    s3_credentials: known.s3_credentials.as_ref().map(PathBuf::from),
+                    s3_ca: known.s3_ca.as_ref().map(PathBuf::from),
+                },
+            },
+            vault: vault.map_err(|()| refused("its vault has no such name"))?,
+            limit_rate: known.limit_bytes_per_s,
+            lock_days: known.lock_days,
+        })
+    }
+
     fn options(&self) -> Options {
         let most = self.limit_rate.unwrap_or(PACK_BYTES);
         Options {

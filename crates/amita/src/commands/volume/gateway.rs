@@ -53,7 +53,7 @@ impl Gateways {
     }
 
     /// The settings of such a gateway; none: as [`Gateways::of`].
-    pub(super) fn config(node: &ServeConfig, identity: Option<&Path>) -> Option<Config> {
+    pub(crate) fn config(node: &ServeConfig, identity: Option<&Path>) -> Option<Config> {
         if node.metadata_user.is_some() {
             return None;
         }

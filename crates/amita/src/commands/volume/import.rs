@@ -9,11 +9,12 @@ mod by_api;
 pub(super) use by_api::run as run_by_api;
 
 use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, Way, runs};
+use super::ended::Ended;
 use super::image::{Format, Source, modified_ns};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, ExportSpec};
+use amita_control::admin::{self, ExportSpec};
 use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
@@ -21,7 +22,6 @@ use amita_terminal::table::print;
 use amita_terminal::{interrupt, size};
 use amita_types::map::{About, Export, Import, Volume};
 use serde::Serialize;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -322,29 +322,6 @@ fn lend(way: &Way, target: &Target, admin: &Admin) -> Result<bool> {
     });
     exported.described()?;
     Ok(true)
-}
-
-/// Why an import has not come to its end.
-enum Ended {
-    /// It could not be copied.
-    Copy(Failure),
-    /// The metadata has refused, or is away.
-    Admin(AdminError),
-}
-
-impl From<AdminError> for Ended {
-    fn from(why: AdminError) -> Ended {
-        Ended::Admin(why)
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ended::Copy(why) => f.write_str(&why.what),
-            Ended::Admin(why) => why.fmt(f),
-        }
-    }
 }
 
 pub(super) struct Copy<'a> {

@@ -143,6 +143,8 @@ codes! {
     StoreOutdated "store-outdated" "Serve the newer one; if it is lost, `amita disk adopt` lets this one in.",
     /// The pool has something in it.
     PoolInUse "pool-in-use" "Delete its volumes, purge its deleted ones, and take it out of snapshot policies.",
+    /// Policies back up into the repository.
+    RepositoryInUse "repository-in-use" "Delete these policies, or have them use another one (`amita backup policy set --to`).",
     /// The job is of a kind with which that cannot be done, or it has ended.
     JobCannot "job-cannot" "The message says what to do instead; `amita job list` has what can be done about each.",
     /// It was changed since it was looked at.
@@ -208,6 +210,7 @@ impl AdminError {
             AdminError::StoreServed { .. } => Code::StoreServed,
             AdminError::StoreOutdated { .. } => Code::StoreOutdated,
             AdminError::PoolInUse { .. } => Code::PoolInUse,
+            AdminError::RepositoryInUse { .. } => Code::RepositoryInUse,
             AdminError::JobCannot { .. } => Code::JobCannot,
             AdminError::Changed => Code::Changed,
             AdminError::TooManyRaces { .. } => Code::TooManyRaces,

@@ -434,6 +434,16 @@ pub enum AdminError {
         by: String,
         path: String,
     },
+    /// A repository that policies back up into.
+    #[error(
+        "backup repository {repository} is not forgotten: backup policies use it ({}); delete or change them (`amita backup policy set`)",
+        shown(policies)
+    )]
+    RepositoryInUse {
+        repository: String,
+        /// The policies.
+        policies: Vec<String>,
+    },
     /// A pool that something lies in, or that something names.
     #[error("pool {pool} is not deleted: {}", in_use(volumes, deleted, policies))]
     PoolInUse {
@@ -512,6 +522,8 @@ fn how_to_make(what: &str) -> String {
         "node" => ": start one with `amita serve`".to_owned(),
         "deleted volume" | "job" => String::new(),
         "snapshot policy" => ": make one with `amita snapshot-policy create`".to_owned(),
+        "backup policy" => ": make one with `amita backup policy create`".to_owned(),
+        "backup repository" => ": make one known with `amita backup repository add`".to_owned(),
         _ => format!(": make one with `amita {what} create`"),
     }
 }

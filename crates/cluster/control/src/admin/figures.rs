@@ -2,6 +2,7 @@
 
 use super::{Result, cluster, status};
 use crate::admin::{GroupCounts, Status};
+use crate::backups::BackupStatus;
 use crate::events::Severity;
 use crate::health::Kind;
 use amita_metadata::{Call, Transact};
@@ -27,6 +28,8 @@ pub struct Figures {
     pub stores: Vec<StoreFigures>,
     /// Disks that are not well.
     pub sick_disks: Vec<DiskFigures>,
+    /// Policies of backups.
+    pub backups: Vec<BackupFigures>,
     /// When the look at a volume's copies that lies furthest back was asked for, in seconds since 1970; of a volume that was never
     /// looked at, when it was made. None: no volume has data.
     pub scrub_oldest_at: Option<u64>,
@@ -67,6 +70,33 @@ pub struct DiskFigures {
     /// As its machine calls it, and what it calls itself.
     pub disk: String,
     pub level: DiskLevel,
+}
+
+/// What has become of a policy of backups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupFigures {
+    /// Its name.
+    pub name: String,
+    /// A node is at it.
+    pub running: bool,
+    /// Runs that have ended.
+    pub runs: u64,
+    /// Of them, those of which something failed in the end.
+    pub failures: u64,
+    /// Times that have passed without a run.
+    pub missed: u64,
+    /// Points that were made, and that were given up.
+    pub points: u64,
+    pub forgotten: u64,
+    /// Bytes that were read of volumes, and that went to the repository, of points that were made.
+    pub read_bytes: u64,
+    pub sent_bytes: u64,
+    /// What failed at its last run, or at the last attempts of the one that is tried again.
+    pub failing: u64,
+    /// For how long a run is late, in seconds.
+    pub late_s: u64,
+    /// When the last run ended of which nothing failed, in seconds since 1970.
+    pub succeeded_at: Option<u64>,
 }
 
 /// Reads them. It costs what a status costs: each record that there is, once.
@@ -113,9 +143,28 @@ fn of_status(found: &Status) -> Figures {
                 draining: store.store.duty == StoreDuty::Draining,
             })
             .collect(),
+        backups: found.backups.iter().map(backup).collect(),
         sick_disks: Vec::new(),
         scrub_oldest_at: None,
         version: 0,
+    }
+}
+
+fn backup(found: &BackupStatus) -> BackupFigures {
+    let runs = found.runs.clone().unwrap_or_default();
+    BackupFigures {
+        name: found.policy.name.clone(),
+        running: found.runner.is_some(),
+        runs: runs.runs,
+        failures: runs.failures,
+        missed: runs.missed,
+        points: runs.points,
+        forgotten: runs.forgotten,
+        read_bytes: runs.read_bytes,
+        sent_bytes: runs.sent_bytes,
+        failing: found.failing().map_or(0, |(failed, _)| failed),
+        late_s: found.late_s,
+        succeeded_at: runs.succeeded_at,
     }
 }
 

@@ -73,7 +73,9 @@ pub struct KeepChange {
 }
 
 impl KeepChange {
-    fn of(self, keep: Keep) -> Keep {
+    /// These rules, where others stay as they are in `keep`.
+    #[must_use]
+    pub fn of(self, keep: Keep) -> Keep {
         Keep {
             last: self.last.unwrap_or(keep.last),
             hourly: self.hourly.unwrap_or(keep.hourly),
@@ -235,7 +237,7 @@ fn check_set(meta: &dyn Transact, policy: &Policy) -> Result<()> {
     }
 }
 
-fn find_target(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result<Target> {
+pub(super) fn find_target(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result<Target> {
     match target {
         PolicyTarget::Volume(volume) => Ok(Target::Volume(find_volume(meta, volume)?.0.host())),
         PolicyTarget::Volumes(volumes) => {

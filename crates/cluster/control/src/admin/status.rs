@@ -9,6 +9,7 @@ use super::recovery::{RecoveryStatus, SlowStatus, of_nodes, progress, slow};
 use super::topology::{Outlook, Topology};
 use super::{Result, cluster};
 use crate::agent::STOPPED;
+use crate::backups::BackupStatus;
 use crate::health::{self, Fact, Picture};
 use crate::network::{self, Finding, Witness};
 use crate::policy::standing::PolicyStatus;
@@ -19,8 +20,8 @@ use amita_types::condition::{
 };
 use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
-    self, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator, IscsiTarget, Live, Node, Policy,
-    PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
+    self, BackupPolicy, BackupRuns, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator, IscsiTarget,
+    Live, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
@@ -47,6 +48,8 @@ pub struct Status {
     pub deleted_volumes: usize,
     /// Policies of snapshots by name.
     pub policies: Vec<PolicyStatus>,
+    /// Policies of backups by name.
+    pub backups: Vec<BackupStatus>,
     /// What hosts can connect to by NVMe/TCP.
     pub nvme: NvmeCounts,
     /// What initiators can log in to by iSCSI.
@@ -244,6 +247,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives, &troubles)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
+    let backups = backups(&mut reader, &volumes)?;
     let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;
     let sick_disks: Vec<SickDisk> = reader.list(&sick_disks_prefix(), any)?;
     let paused_scrubs = paused_scrubs(meta)?;
@@ -263,6 +267,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         troubles: &troubles,
         thresholds,
         policies: &policies,
+        backups: &backups,
         failing_channels: &failing_channels,
         paused_scrubs: &paused_scrubs,
         at: now.as_secs(),
@@ -283,6 +288,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         volumes,
         deleted_volumes,
         policies,
+        backups,
     })
 }
 
@@ -301,6 +307,24 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
         policies.push(PolicyStatus::of(policy, runs, name, now.as_secs()));
     }
     Ok(policies)
+}
+
+/// Policies of backups; likewise.
+fn backups(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<BackupStatus>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let all: Vec<BackupPolicy> = reader.list(&map::backup_policies_prefix(), any)?;
+    let mut backups = Vec::new();
+    for policy in all {
+        let runs: Option<BackupRuns> = reader.get(&map::backup_runs_key(policy.id))?;
+        let runner: Option<String> = reader.get(&map::backup_runner_key(policy.id))?;
+        let volume = match policy.target {
+            Target::Volume(id) => volumes.iter().find(|found| found.volume.host() == id),
+            _ => None,
+        };
+        let name = volume.map(|found| found.volume.name.clone());
+        backups.push(BackupStatus::of(policy, runs, runner, name, now.as_secs()));
+    }
+    Ok(backups)
 }
 
 /// Looks at all copies of volumes that are under way and stand still.

@@ -1,3 +1,4 @@
+mod backup;
 mod claim;
 mod clone;
 mod copy;

@@ -8,7 +8,7 @@
 use super::report::{NodeReport, StoreReport, VolumeReport};
 use super::text::Samples;
 use crate::trace::StageTimes;
-use amita_control::admin::Figures;
+use amita_control::admin::{BackupFigures, Figures};
 use amita_control::agent::PolicyReport;
 
 mod cluster;
@@ -88,6 +88,17 @@ impl View<'_> {
         if let Some(figures) = &self.report.figures {
             each(figures);
         }
+    }
+
+    /// One value of each policy of backups that has it.
+    fn each_backup<V: Into<Option<u64>>>(&self, out: &mut Samples<'_>, of: impl Fn(&BackupFigures) -> V) {
+        self.figures(|found| {
+            for backup in &found.backups {
+                if let Some(value) = of(backup).into() {
+                    out.value(&[&backup.name], value);
+                }
+            }
+        });
     }
 
     /// One value of each policy that has it.

@@ -106,6 +106,8 @@ pub struct Counts {
     pub deleted_volumes: u64,
     /// Policies of snapshots.
     pub snapshot_policies: u64,
+    /// Policies of backups.
+    pub backup_policies: u64,
     /// Subsystems.
     pub subsystems: u64,
     /// Namespaces of all of them.
@@ -138,6 +140,7 @@ fn find(meta: &dyn Transact) -> Result<Cluster, AdminError> {
             volumes: status.volumes.len() as u64,
             deleted_volumes: status.deleted_volumes as u64,
             snapshot_policies: status.policies.len() as u64,
+            backup_policies: status.backups.len() as u64,
             subsystems: status.nvme.subsystems as u64,
             namespaces: status.nvme.namespaces as u64,
             hosts: status.nvme.hosts as u64,

@@ -118,6 +118,19 @@ pub struct Keep {
     pub yearly: u32,
 }
 
+impl From<map::Keep> for Keep {
+    fn from(keep: map::Keep) -> Keep {
+        Keep {
+            last: keep.last,
+            hourly: keep.hourly,
+            daily: keep.daily,
+            weekly: keep.weekly,
+            monthly: keep.monthly,
+            yearly: keep.yearly,
+        }
+    }
+}
+
 /// Which of a policy's snapshots are to be kept; what is not there stays, 0 takes a rule away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -261,14 +274,7 @@ impl From<PolicyStatus> for SnapshotPolicy {
             schedule,
             zone,
             template,
-            keep: Keep {
-                last: keep.last,
-                hourly: keep.hourly,
-                daily: keep.daily,
-                weekly: keep.weekly,
-                monthly: keep.monthly,
-                yearly: keep.yearly,
-            },
+            keep: keep.into(),
             together,
             paused,
             next_at: found.next_at,

@@ -126,6 +126,25 @@ fn change(meta: &Mutex<State>, operation: &str) {
             };
             admin::set_policy(meta, "nightly", &hourly).unwrap();
         }
+        "changeBackupPolicy" | "deleteBackupPolicy" => {
+            let hourly = BackupChange {
+                schedule: Some("@hourly".to_owned()),
+                ..BackupChange::default()
+            };
+            admin::set_backup_policy(meta, "weekly", &hourly, Duration::ZERO).unwrap();
+        }
+        "changeBackupRepository" | "removeBackupRepository" => {
+            let name = if operation == "changeBackupRepository" {
+                "off-site"
+            } else {
+                "unused"
+            };
+            let moved = RepositoryChange {
+                address: Some("/elsewhere".to_owned()),
+                ..RepositoryChange::default()
+            };
+            admin::set_backup_repository(meta, name, &moved).unwrap();
+        }
         "exportVolume" | "unexportVolume" => {
             let spec = ExportSpec {
                 any_client: true,

@@ -4,8 +4,8 @@ use super::world::{World, volume};
 use amita_api::specification;
 use amita_control::access::Action;
 use amita_control::admin::{
-    self, ExportSpec, HostKeys, KeepChange, LunSpec, Mask, PolicyChange, PolicyTarget, PoolSpec, SubsystemSpec,
-    TargetSpec,
+    self, BackupChange, ExportSpec, HostKeys, KeepChange, LunSpec, Mask, PolicyChange, PolicyTarget, PoolSpec,
+    RepositoryChange, SubsystemSpec, TargetSpec,
 };
 use amita_control::audit;
 use amita_identity::OperatorRole::{self, Admin, Viewer};
@@ -115,8 +115,32 @@ pub fn world() -> World {
         ..PolicyChange::default()
     };
     admin::create_policy(meta, "nightly", &policy).unwrap();
+    backups(meta);
     alerts(meta);
     world
+}
+
+/// Two repositories of backups, one of which a policy backs up into.
+fn backups(meta: &Mutex<amita_metadata::model::State>) {
+    for name in ["off-site", "unused"] {
+        let repository = RepositoryChange {
+            address: Some("/backup".to_owned()),
+            key_file: Some("/etc/amita/backup.key".to_owned()),
+            ..RepositoryChange::default()
+        };
+        admin::add_backup_repository(meta, name, &repository).unwrap();
+    }
+    let policy = BackupChange {
+        target: Some(PolicyTarget::Volume("db".to_owned())),
+        repository: Some("off-site".to_owned()),
+        schedule: Some("@daily".to_owned()),
+        keep: KeepChange {
+            last: Some(2),
+            ..KeepChange::default()
+        },
+        ..BackupChange::default()
+    };
+    admin::create_backup_policy(meta, "weekly", &policy, std::time::Duration::ZERO).unwrap();
 }
 
 /// Two targets of iSCSI, one with a LUN that one of two initiators sees.
@@ -357,6 +381,42 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("deleteSnapshotPolicy", gone("/snapshot-policies/nightly")),
         ("pruneSnapshotPolicy", get("/snapshot-policies/nightly/prune")),
+        ("listBackupRepositories", get("/backup-repositories")),
+        (
+            "addBackupRepository",
+            case(
+                "/backup-repositories",
+                json!({ "name": "new", "address": "s3://backups/a", "key_file": "/k", "s3_credentials": "/c" }),
+                201,
+            ),
+        ),
+        ("showBackupRepository", get("/backup-repositories/off-site")),
+        (
+            "changeBackupRepository",
+            case(
+                "/backup-repositories/off-site",
+                json!({ "limit_bytes_per_second": 1_000_000 }),
+                200,
+            ),
+        ),
+        ("removeBackupRepository", gone("/backup-repositories/unused")),
+        ("listBackupPolicies", get("/backup-policies")),
+        (
+            "createBackupPolicy",
+            case(
+                "/backup-policies",
+                json!({
+                    "name": "new", "target": { "volumes": ["db"] }, "repository": "off-site", "schedule": "@hourly", "keep": { "last": 3 }
+                }),
+                201,
+            ),
+        ),
+        ("showBackupPolicy", get("/backup-policies/weekly")),
+        (
+            "changeBackupPolicy",
+            case("/backup-policies/weekly", json!({ "paused": true }), 200),
+        ),
+        ("deleteBackupPolicy", gone("/backup-policies/weekly")),
         ("listNbdExports", get("/nbd-exports")),
         ("showNbdExport", get("/nbd-exports/other")),
         (
@@ -747,6 +807,8 @@ async fn a_tag_is_good_until_something_is_changed() {
         "changeVolume",
         "changeSnapshot",
         "changeSnapshotPolicy",
+        "changeBackupRepository",
+        "changeBackupPolicy",
         "changeSubsystem",
         "changeTarget",
     ] {

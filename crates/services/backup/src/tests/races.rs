@@ -380,3 +380,62 @@ fn what_a_fenced_session_says_does_not_count() {
     };
     is_lost(behind_a_fence(fences_do_not_hold));
 }
+
+/// Two that are about to make one point, as two nodes may that each take themselves for the one that is at a policy.
+fn two_of_one_name(switches: Switches) -> Result<usize, String> {
+    let makes = |vault: &mut Vault| -> Result<Option<(u64, Image)>, Error> {
+        let new = WRITTEN.get_or_init(|| prepared().4).clone();
+        vault.refresh()?;
+        let mut session = vault.begin("backup policy")?;
+        let made = session.backup(&volume(1, &new, None), &mut stream(new.all()))?;
+        let point = match session.publish_once("nightly/1/now", 0, vec![made]) {
+            Ok(point) => point,
+            // It is as good as one's own.
+            Err(Error::Made { point, .. }) => point,
+            Err(error) => return Err(error),
+        };
+        session.end()?;
+        let named = |point: &&crate::Point| point.name == "nightly/1/now";
+        vault.refresh()?;
+        let count = vault.state().points().values().filter(named).count();
+        match count {
+            1 => Ok(Some((point, new))),
+            _ => Err(Error::Source(std::io::Error::other(format!(
+                "{count} points of one name"
+            )))),
+        }
+    };
+    orders(switches, [&makes, &makes])
+}
+
+#[test]
+fn a_point_that_is_to_be_made_once_is_made_once_in_any_order() {
+    let tried = two_of_one_name(Switches::default()).unwrap_or_else(|why| panic!("{why}"));
+    assert!(tried > 300, "{tried}");
+    let makes_twice = Switches {
+        makes_twice: true,
+        ..Switches::default()
+    };
+    let why = two_of_one_name(makes_twice).expect_err("the rule is not needed");
+    assert!(why.contains("2 points of one name"), "{why}");
+}
+
+/// Other volumes, and other names, are other points.
+#[test]
+fn what_is_made_once_keeps_nothing_else_from_being_made() {
+    let (_, mut vault, point, _, new) = prepared();
+    let mut make = |number: u8, name: &str| {
+        let mut session = vault.begin("backup policy").unwrap();
+        let made = session
+            .backup(&volume(number, &new, None), &mut stream(new.all()))
+            .unwrap();
+        let point = session.publish_once(name, 0, vec![made]);
+        session.end().unwrap();
+        point
+    };
+    let first = make(1, "nightly/1/a").unwrap();
+    let other = make(2, "nightly/1/a").unwrap();
+    let later = make(1, "nightly/1/b").unwrap();
+    assert!(point < first && first < other && other < later);
+    assert!(matches!(make(1, "nightly/1/a"), Err(Error::Made { point, .. }) if point == first));
+}

@@ -310,6 +310,13 @@ pub const STATUS: &[&str] = &[
     "policies.policy.paused",
     "policies.late_s",
     "policies.fault",
+    "backups.id",
+    "backups.name",
+    "backups.repository",
+    "backups.paused",
+    "backups.runner",
+    "backups.late_s",
+    "backups.fault",
 ];
 
 /// Of a value the fields that are on the list, and nothing else. What lies in a list is picked one by one.

@@ -1,7 +1,7 @@
 //! A copy is made: passes, each to a snapshot of the source (decision 080, P1 to P5).
 
-use super::claim::Claim;
 use crate::admin::Described;
+use crate::commands::claim::Claim;
 use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone, runs};
 use crate::commands::volume::diff;
 use amita_client::{Config, Extent};

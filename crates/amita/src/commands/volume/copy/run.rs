@@ -2,8 +2,8 @@
 //!
 //! Nothing of it is on the path of an I/O. Where no copies are to be made it costs a watch of the metadata.
 
-use super::claim::Claim;
 use super::pass::{Work, Worked};
+use crate::commands::claim::Claim;
 use crate::commands::volume::gateway::Gateways;
 use amita_api::panics::Unwinding;
 use amita_client::Config;
@@ -204,7 +204,12 @@ impl Node {
 
     /// Begins to make a copy, if nobody else does.
     fn begin(&self, volume: VolumeId) -> Option<JoinHandle<()>> {
-        let claim = match Claim::take(&self.client, volume, &self.name) {
+        let claim = match Claim::take(
+            &self.client,
+            map::copier_key(volume),
+            &format!("copy {volume}"),
+            &self.name,
+        ) {
             Ok(claim) => claim?,
             // Others say that the metadata is away.
             Err(_) => return None,

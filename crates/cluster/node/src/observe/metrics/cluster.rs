@@ -1,4 +1,4 @@
-//! What only the coordinator tells: the cluster, as its metadata has it, and what has become of the policies of snapshots.
+//! What only the coordinator tells: the cluster, as its metadata has it, and what has become of the policies of snapshots and backups.
 
 use super::Metric;
 use super::MetricKind::{Counter, Gauge};
@@ -225,5 +225,83 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Gauge,
         labels: &["policy"],
         read: |view, out| view.each_policy(out, |policy| policy.ended_at),
+    },
+    // Policies of backups.
+    Metric {
+        name: "amita_backup_runs_total",
+        help: "Runs of a backup policy that have ended.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.runs),
+    },
+    Metric {
+        name: "amita_backup_failures_total",
+        help: "Runs of a backup policy of which something failed in the end.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.failures),
+    },
+    Metric {
+        name: "amita_backup_missed_total",
+        help: "Times of a backup policy that have passed without a run.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.missed),
+    },
+    Metric {
+        name: "amita_backup_points_total",
+        help: "Points that a backup policy has made.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.points),
+    },
+    Metric {
+        name: "amita_backup_forgotten_points_total",
+        help: "Points that a backup policy has given up, because no rule keeps them.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.forgotten),
+    },
+    Metric {
+        name: "amita_backup_read_bytes_total",
+        help: "Bytes that were read of volumes for the points of a backup policy.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.read_bytes),
+    },
+    Metric {
+        name: "amita_backup_sent_bytes_total",
+        help: "Bytes of packs that went to the repository for the points of a backup policy.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.sent_bytes),
+    },
+    Metric {
+        name: "amita_backup_running",
+        help: "Is a node at the backup policy at present (1) or none (0)?",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| u64::from(backup.running)),
+    },
+    Metric {
+        name: "amita_backup_failing",
+        help: "What failed at the backup policy's last run, or at the last attempts of the one that is tried again.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.failing),
+    },
+    Metric {
+        name: "amita_backup_late_seconds",
+        help: "For how long a run of the backup policy that is due has not begun, is not gone on with, or does not end within its limit.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.late_s),
+    },
+    Metric {
+        name: "amita_backup_success_timestamp_seconds",
+        help: "When the last run of the backup policy ended of which nothing failed, in seconds since 1970.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| view.each_backup(out, |backup| backup.succeeded_at),
     },
 ];

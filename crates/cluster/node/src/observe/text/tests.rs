@@ -4,7 +4,7 @@ use super::*;
 use crate::observe::{CertificateReport, CoreReport, Exchange, ExportCounters, Fate, ProcessReport, VolumeReport};
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
-use amita_control::admin::{DiskFigures, Figures, GroupCounts, PoolFigures, StoreFigures};
+use amita_control::admin::{BackupFigures, DiskFigures, Figures, GroupCounts, PoolFigures, StoreFigures};
 use amita_control::events::Severity;
 use amita_control::health::Kind;
 use amita_reactor::{DriverCounts, Time};
@@ -95,6 +95,20 @@ fn figures(name: &str) -> Figures {
             node: "n1".to_owned(),
             class: "ssd".to_owned(),
             draining: true,
+        }],
+        backups: vec![BackupFigures {
+            name: name.to_owned(),
+            running: true,
+            runs: 5,
+            failures: 1,
+            missed: 2,
+            points: 9,
+            forgotten: 4,
+            read_bytes: 1 << 30,
+            sent_bytes: 1 << 20,
+            failing: 1,
+            late_s: 0,
+            succeeded_at: Some(1_800_000_000),
         }],
         sick_disks: vec![DiskFigures {
             store: StoreId(5),

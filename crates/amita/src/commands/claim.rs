@@ -1,8 +1,6 @@
-//! That this node is at a copy, and no other: a key on a lease, which goes with a node that dies.
+//! That this node is at something, and no other: a key on a lease, which goes with a node that dies.
 
 use amita_metadata::{Call, Client, Compare, Error, LeaseId, Op, Refusal};
-use amita_types::VolumeId;
-use amita_types::map;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,9 +25,11 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Takes it; none: another node is at it.
-    pub fn take(client: &Client, volume: VolumeId, node: &str) -> Result<Option<Claim>, Error> {
-        let key = map::copier_key(volume);
+    /// Takes it; none: another node is at it. `what` it is at, for the log.
+    ///
+    /// # Errors
+    /// The metadata is away or refuses.
+    pub fn take(client: &Client, key: String, what: &str, node: &str) -> Result<Option<Claim>, Error> {
         let granted = Instant::now();
         let lease = client.lease_grant(TTL_S)?;
         let take = Call {
@@ -65,7 +65,7 @@ impl Claim {
         match claim.keep(granted, ttl) {
             Ok(keeper) => claim.keeper = Some(keeper),
             Err(why) => {
-                log::warn!("copy {volume}: no thread for it: {why}");
+                log::warn!("{what}: no thread for it: {why}");
                 return Ok(None);
             }
         }
@@ -76,7 +76,7 @@ impl Claim {
     fn keep(&self, granted: Instant, ttl: Duration) -> std::io::Result<std::thread::JoinHandle<()>> {
         let (client, lease) = (self.client.clone(), self.lease);
         let (lost, ended) = (Arc::clone(&self.lost), Arc::clone(&self.ended));
-        let thread = std::thread::Builder::new().name("amita-copier".to_owned());
+        let thread = std::thread::Builder::new().name("amita-claim".to_owned());
         thread.spawn(move || {
             let (mut renewed, mut tried) = (granted, granted);
             while !ended.load(Ordering::Relaxed) && !lost.load(Ordering::Relaxed) {
@@ -105,7 +105,7 @@ impl Drop for Claim {
         if let Some(keeper) = self.keeper.take()
             && keeper.join().is_err()
         {
-            log::error!("the keeper of a copy's claim has panicked");
+            log::error!("the keeper of a claim has panicked");
         }
         let _ = self.client.lease_revoke(self.lease);
     }

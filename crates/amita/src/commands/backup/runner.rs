@@ -1,0 +1,377 @@
+//! What a node does about policies of backups: it looks which of them are due and that nobody is at, and makes some of their runs.
+//!
+//! Each attempt has a thread of its own, and is made by the code of `amita backup run` and `prune`: nothing of it is on the path of an I/O, and a
+//! repository that does not answer holds up its own policy alone. Where there are no policies it costs a watch of the metadata.
+
+mod attempt;
+mod ends;
+
+use crate::commands::claim::Claim;
+use crate::commands::volume::Gateways;
+use amita_api::panics::Unwinding;
+use amita_client::Config;
+use amita_control::backups::plan::{self, Step};
+use amita_metadata::{Call, Client, Error, KeyValue, Waited};
+use amita_node::serve::ServeConfig;
+use amita_terminal::interrupt;
+use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns, PolicyId};
+use attempt::{Attempt, now};
+use ends::Ends;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Policies that a node is at, at one time: each takes the memory of a gateway, and of its vault's index.
+const MOST: usize = 2;
+/// Attempts that were given up and whose threads do not end, beyond which a node begins no other.
+const MOST_STUCK: usize = 4;
+/// How often it is looked whether to end.
+const LOOK: Duration = Duration::from_millis(250);
+/// The end of attempts is waited for so long: others go on.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How soon the metadata is asked again when it is away.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Nodes stand for a policy within this, not all at once.
+const SPREAD: Duration = Duration::from_millis(400);
+/// A node is at one policy no oftener than that.
+const RETRY: Duration = Duration::from_secs(5);
+/// What is due is left so long to nodes that have the key file by one that has none and is named by the repository all the same. Then it tries, and
+/// it is told what lacks.
+const KEYLESS: Duration = Duration::from_secs(30);
+/// An attempt whose time is over, and that does not end for so long, is given up: its thread waits for something that does not come.
+const GRACE: Duration = Duration::from_secs(60);
+/// How often it is looked without a word of a change, and while something is made here.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// A node's part in policies of backups. It ends when it is dropped: others go on then.
+#[derive(Debug)]
+pub struct Backups {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Backups {
+    /// Of a node with these settings, and with the identity of that folder. None: it reaches the metadata by a password, which is its own,
+    /// and its gateways would not.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(client: Client, node: &ServeConfig, identity: Option<&Path>) -> std::io::Result<Option<Backups>> {
+        let Some(config) = Gateways::config(node, identity) else {
+            log::info!("this node reaches the metadata by a password, and so backs up nothing by policies: others do");
+            return Ok(None);
+        };
+        let stop: Arc<AtomicBool> = Arc::default();
+        let node = Node {
+            client,
+            config,
+            name: node.name.clone(),
+            stop: Arc::clone(&stop),
+        };
+        let thread = std::thread::Builder::new().name("amita-backups".to_owned());
+        let thread = Some(thread.spawn(move || node.run())?);
+        Ok(Some(Backups { stop, thread }))
+    }
+}
+
+impl Drop for Backups {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return };
+        let began = Instant::now();
+        while !thread.is_finished() && began.elapsed() < END_PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if thread.is_finished() && thread.join().is_err() {
+            log::error!("what backs up by policies has panicked");
+        }
+    }
+}
+
+struct Node {
+    client: Client,
+    config: Config,
+    name: String,
+    stop: Arc<AtomicBool>,
+}
+
+/// What there is, at a revision.
+struct Found {
+    policies: BTreeMap<PolicyId, BackupPolicy>,
+    repositories: BTreeMap<String, BackupRepository>,
+    /// None: it cannot be read, and is not guessed.
+    runs: BTreeMap<PolicyId, Option<BackupRuns>>,
+    /// Those that somebody is at.
+    held: BTreeSet<PolicyId>,
+    revision: u64,
+}
+
+impl Found {
+    fn of(records: &[KeyValue], revision: u64) -> Found {
+        let keys: BTreeMap<&str, &KeyValue> = records.iter().map(|found| (found.key.as_str(), found)).collect();
+        let under = |prefix: String| records.iter().filter(move |found| found.key.starts_with(&prefix));
+        let mut in_order: Vec<&KeyValue> = under(map::backup_policies_prefix()).collect();
+        in_order.sort_by_key(|found| found.create_revision);
+        let mut policies = BTreeMap::new();
+        for found in in_order {
+            // One that cannot be read is left alone; `amita status` says so. Of those that say the same number the one that is there longest has it.
+            if let Ok(policy) = found.json::<BackupPolicy>()
+                && map::backup_policy_key(&policy.name) == found.key
+            {
+                policies.entry(policy.id).or_insert(policy);
+            }
+        }
+        let runs = policies.keys().filter_map(|id| {
+            let found = keys.get(map::backup_runs_key(*id).as_str())?;
+            Some((*id, found.json::<BackupRuns>().ok()))
+        });
+        let held = policies.keys().copied();
+        let held = held.filter(|id| keys.contains_key(map::backup_runner_key(*id).as_str()));
+        let repositories = under(map::backup_repositories_prefix()).filter_map(|found| found.json().ok());
+        let named = |repository: BackupRepository| (repository.name.clone(), repository);
+        Found {
+            runs: runs.collect(),
+            held: held.collect(),
+            repositories: repositories.map(named).collect(),
+            policies,
+            revision,
+        }
+    }
+
+    fn repository(&self, policy: &BackupPolicy) -> Option<&BackupRepository> {
+        self.repositories.get(&policy.repository)
+    }
+
+    /// What is free and to be done now at this node, and how soon something is, by the wall clock.
+    fn due(&self, node: &str, now: Duration) -> (Vec<&BackupPolicy>, Duration) {
+        let (mut due, mut waits) = (Vec::new(), LONGEST_REST);
+        for policy in self.policies.values().filter(|policy| !self.held.contains(&policy.id)) {
+            if self
+                .repository(policy)
+                .is_some_and(|repository| !repository.is_for(node))
+            {
+                continue;
+            }
+            let none = BackupRuns::default();
+            let runs = match self.runs.get(&policy.id) {
+                None => &none,
+                Some(Some(runs)) => runs,
+                Some(None) => continue,
+            };
+            match plan::step(policy, runs, now.as_secs()) {
+                Step::Rest(None) => {}
+                Step::Rest(Some(at)) => waits = waits.min(Duration::from_secs(at).saturating_sub(now)),
+                Step::Note(_) | Step::Work(_) => due.push(policy),
+            }
+        }
+        (due, waits)
+    }
+}
+
+/// An attempt that is made here.
+struct At {
+    thread: JoinHandle<()>,
+    ends: Arc<Ends>,
+    /// By which the policy's key was made.
+    claim: Arc<std::sync::OnceLock<u64>>,
+    name: String,
+    /// It does not end: others may be at the policy.
+    stuck: bool,
+}
+
+impl Node {
+    fn stops(&self) -> bool {
+        interrupt::caught() || self.stop.load(Ordering::Relaxed)
+    }
+
+    fn run(&self) {
+        let mut at: BTreeMap<PolicyId, At> = BTreeMap::new();
+        let mut stuck: Vec<At> = Vec::new();
+        // Since when what is due is seen to be nobody's, and when this node was at it last.
+        let mut free: BTreeMap<PolicyId, Instant> = BTreeMap::new();
+        let mut tried: BTreeMap<PolicyId, Instant> = BTreeMap::new();
+        while !self.stops() {
+            stuck.retain(|attempt| !attempt.thread.is_finished());
+            let found = match self.client.txn(&Call::prefix(map::backups_prefix())) {
+                Ok(reply) => Found::of(reply.values(0), reply.revision),
+                // Others say that the metadata is away.
+                Err(_) => {
+                    self.rest(AGAIN);
+                    continue;
+                }
+            };
+            self.look_after(&found, &mut at, &mut stuck);
+            let (due, mut waits) = found.due(&self.name, now());
+            free.retain(|id, _| due.iter().any(|policy| policy.id == *id));
+            tried.retain(|id, _| found.policies.contains_key(id));
+            for policy in due {
+                let since = free.entry(policy.id).or_insert_with(Instant::now).elapsed();
+                let rests = tried
+                    .get(&policy.id)
+                    .map_or(Duration::ZERO, |last| RETRY.saturating_sub(last.elapsed()));
+                // The end of what is made here is waited for in any case.
+                if at.contains_key(&policy.id) || at.len() >= MOST || stuck.len() >= MOST_STUCK {
+                    continue;
+                }
+                if !rests.is_zero() {
+                    waits = waits.min(rests);
+                    continue;
+                }
+                tried.insert(policy.id, Instant::now());
+                waits = waits.min(RETRY);
+                let repository = found.repository(policy);
+                if let Some(begun) = self.begin(policy, repository, since >= KEYLESS) {
+                    at.insert(policy.id, begun);
+                }
+            }
+            self.wait(found.revision, waits, &at);
+        }
+        for (_, attempt) in at {
+            if attempt.thread.join().is_err() {
+                log::error!("a backup has panicked");
+            }
+        }
+    }
+
+    /// Ends attempts by what is not so any more, and gives up those that do not end.
+    fn look_after(&self, found: &Found, at: &mut BTreeMap<PolicyId, At>, stuck: &mut Vec<At>) {
+        at.retain(|_, attempt| !attempt.thread.is_finished());
+        for (id, attempt) in at.iter_mut() {
+            let policy = found.policies.get(id).filter(|policy| policy.name == attempt.name);
+            let repository = policy.and_then(|policy| found.repository(policy));
+            attempt.ends.compare(policy, repository);
+            if attempt.ends.overdue() >= GRACE {
+                attempt.stuck = true;
+                self.give_up(attempt);
+            }
+        }
+        let ended: Vec<PolicyId> = at
+            .iter()
+            .filter(|(_, attempt)| attempt.stuck)
+            .map(|(id, _)| *id)
+            .collect();
+        stuck.extend(ended.iter().filter_map(|id| at.remove(id)));
+    }
+
+    fn give_up(&self, attempt: &At) {
+        log::warn!(
+            "backup policy {}: its time is over, and it does not end: the repository does not answer this node",
+            attempt.name
+        );
+        if let Some(claim) = attempt.claim.get() {
+            let told = self.attempt(&attempt.name, *claim, &attempt.ends).stuck();
+            if let Err(why) = told {
+                log::debug!("that backup policy {} does not end is not noted: {why}", attempt.name);
+            }
+        }
+        attempt.ends.lose();
+    }
+
+    fn attempt<'a>(&'a self, policy: &'a str, claim: u64, ends: &'a Ends) -> Attempt<'a> {
+        Attempt {
+            client: &self.client,
+            config: &self.config,
+            node: &self.name,
+            claim,
+            ends,
+            policy,
+        }
+    }
+
+    /// Begins an attempt, if nobody else is at the policy, and this node has the key file, or is to tell that it lacks.
+    fn begin(&self, policy: &BackupPolicy, repository: Option<&BackupRepository>, waited: bool) -> Option<At> {
+        let ends = Arc::new(Ends::new(Arc::clone(&self.stop), Duration::from_secs(policy.limit_s)));
+        let claimed: Arc<std::sync::OnceLock<u64>> = Arc::default();
+        let node = Node {
+            client: self.client.clone(),
+            config: self.config.clone(),
+            name: self.name.clone(),
+            stop: Arc::clone(&self.stop),
+        };
+        let key_file = repository.map(|repository| repository.key_file.clone());
+        let is_named = repository.is_none_or(|repository| !repository.nodes.is_empty());
+        let (name, id) = (policy.name.clone(), policy.id);
+        let (own, told) = (Arc::clone(&ends), Arc::clone(&claimed));
+        let thread = std::thread::Builder::new().name("amita-backup".to_owned());
+        let thread = thread.spawn(move || {
+            // A file may be of a folder that does not answer.
+            let has_key = key_file.is_some_and(|file| std::fs::metadata(file).is_ok());
+            if has_key || (is_named && waited) {
+                node.make(&name, id, &own, &told);
+            }
+        });
+        let thread = thread
+            .inspect_err(|why| log::warn!("backup policy {}: no thread for it: {why}", policy.name))
+            .ok()?;
+        Some(At {
+            thread,
+            ends,
+            claim: claimed,
+            name: policy.name.clone(),
+            stuck: false,
+        })
+    }
+
+    fn make(&self, name: &str, id: PolicyId, ends: &Arc<Ends>, claimed: &std::sync::OnceLock<u64>) {
+        self.rest(spread());
+        let what = format!("backup policy {name}");
+        // Others say that the metadata is away.
+        let Ok(Some(claim)) = Claim::take(&self.client, map::backup_runner_key(id), &what, &self.name) else {
+            return;
+        };
+        ends.holds(&claim.lost);
+        let _ = claimed.set(claim.revision);
+        let looked = Arc::clone(ends);
+        let _ending = interrupt::ending(move || looked.why().is_some());
+        // It has no part in the way of I/O: what it comes over ends no node, and is told as all else that ails it.
+        let _unwinding = Unwinding::begin();
+        let attempt = self.attempt(name, claim.revision, ends);
+        let made: Result<Result<&str, Error>, _> = std::panic::catch_unwind(AssertUnwindSafe(|| attempt.run()));
+        match made {
+            Ok(Ok(become_of)) => log::info!("{what}: {become_of}"),
+            Ok(Err(why)) => log::info!("{what} does not go on here: {why}"),
+            Err(_) => {
+                log::error!("{what} has panicked here");
+                if let Err(why) = attempt.panicked() {
+                    log::debug!("why {what} does not go on is not noted: {why}");
+                }
+            }
+        }
+    }
+
+    /// Waits for a change, for the end of an attempt that is made here, or for so long.
+    fn wait(&self, revision: u64, longest: Duration, at: &BTreeMap<PolicyId, At>) {
+        let mut watch = self.client.watch(&map::backups_prefix(), revision + 1);
+        let began = Instant::now();
+        let has_ended = || at.values().any(|attempt| attempt.thread.is_finished());
+        while !self.stops() && !has_ended() && began.elapsed() < longest {
+            let left = longest.saturating_sub(began.elapsed());
+            match watch.wait(LOOK.min(left)) {
+                Waited::Nothing => {}
+                Waited::Item(Ok(_)) => return,
+                Waited::Item(Err(_)) | Waited::Ended => return self.rest(AGAIN),
+            }
+        }
+    }
+
+    fn rest(&self, pause: Duration) {
+        let began = Instant::now();
+        while !self.stops() && began.elapsed() < pause {
+            std::thread::sleep(LOOK.min(pause));
+        }
+    }
+}
+
+/// A time within [`SPREAD`].
+fn spread() -> Duration {
+    let mut random = [0; 1];
+    amita_keys::system_random(&mut random);
+    SPREAD * u32::from(random[0]) / 255
+}
+
+#[cfg(test)]
+mod tests;

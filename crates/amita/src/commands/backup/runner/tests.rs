@@ -1,0 +1,143 @@
+use super::*;
+use amita_metadata::Record;
+use amita_types::VolumeId;
+use amita_types::map::{BackupRun, Keep, Target};
+
+/// Monday, 1 January 2024.
+const MONDAY: u64 = 1_704_067_200;
+
+fn policy(name: &str, id: u64) -> BackupPolicy {
+    BackupPolicy {
+        id: PolicyId(id),
+        name: name.to_owned(),
+        target: Target::Volume(VolumeId(7)),
+        repository: "r".to_owned(),
+        schedule: "@hourly".to_owned(),
+        zone: "UTC".to_owned(),
+        keep: Keep {
+            last: 2,
+            ..Keep::default()
+        },
+        together: false,
+        paused: false,
+        since: MONDAY,
+        limit_s: 3600,
+    }
+}
+
+fn repository(nodes: &[&str]) -> BackupRepository {
+    serde_json::from_value(serde_json::json!({"name": "r", "address": "/b", "key_file": "/k", "nodes": nodes})).unwrap()
+}
+
+fn record(key: String, value: &impl serde::Serialize, revision: u64) -> KeyValue {
+    KeyValue::from(Record {
+        key,
+        value: serde_json::to_vec(value).unwrap(),
+        create_revision: revision,
+        mod_revision: revision,
+        version: 1,
+        lease: None,
+    })
+}
+
+fn due_of(found: &Found, node: &str, at: u64) -> Vec<String> {
+    let (due, _) = found.due(node, Duration::from_secs(at));
+    due.into_iter().map(|policy| policy.name.clone()).collect()
+}
+
+#[test]
+fn a_node_takes_what_is_due_and_free_and_for_it() {
+    let runs = BackupRuns {
+        schedule: "@hourly in UTC".to_owned(),
+        after: MONDAY,
+        ..BackupRuns::default()
+    };
+    let mut records = vec![
+        record(map::backup_repository_key("r"), &repository(&["n1"]), 1),
+        record(map::backup_policy_key("a"), &policy("a", 1), 2),
+        record(map::backup_policy_key("b"), &policy("b", 2), 3),
+        // A copy of the first one, by hand: its number is the other's.
+        record(map::backup_policy_key("c"), &policy("c", 1), 4),
+        record(map::backup_policy_key("d"), &"no policy", 5),
+        record(map::backup_runs_key(PolicyId(1)), &runs, 6),
+        record(map::backup_runs_key(PolicyId(2)), &runs, 7),
+    ];
+    let found = Found::of(&records, 9);
+    assert_eq!(found.policies.len(), 2);
+    let due = MONDAY + 3600;
+    assert!(due_of(&found, "n1", due - 1).is_empty());
+    assert_eq!(
+        found.due("n1", Duration::from_secs(due - 20)).1,
+        Duration::from_secs(20)
+    );
+    assert_eq!(due_of(&found, "n1", due), ["a", "b"]);
+    assert!(due_of(&found, "n2", due).is_empty(), "it is not named");
+    // Another node is at the first one; of the other nobody can read what became of it.
+    records.push(record(map::backup_runner_key(PolicyId(1)), &"n3", 8));
+    records.retain(|found| found.key != map::backup_runs_key(PolicyId(2)));
+    records.push(record(map::backup_runs_key(PolicyId(2)), &"no runs", 9));
+    assert!(due_of(&Found::of(&records, 9), "n1", due).is_empty());
+}
+
+#[test]
+fn a_run_that_waits_is_looked_for_when_it_is_tried_again() {
+    let runs = BackupRuns {
+        schedule: "@hourly in UTC".to_owned(),
+        after: MONDAY,
+        run: Some(BackupRun {
+            due: MONDAY,
+            began: MONDAY,
+            attempts: 1,
+            again_at: Some(MONDAY + 45),
+            ..BackupRun::default()
+        }),
+        ..BackupRuns::default()
+    };
+    let records = [
+        record(map::backup_policy_key("a"), &policy("a", 1), 2),
+        record(map::backup_runs_key(PolicyId(1)), &runs, 6),
+    ];
+    let found = Found::of(&records, 9);
+    let (due, waits) = found.due("n1", Duration::from_secs(MONDAY + 5));
+    assert!(due.is_empty());
+    assert_eq!(waits, Duration::from_secs(40));
+    assert_eq!(due_of(&found, "n1", MONDAY + 45), ["a"]);
+}
+
+#[test]
+fn an_attempt_ends_when_what_it_goes_by_is_another() {
+    let stop: Arc<AtomicBool> = Arc::default();
+    let ends = |limit| Ends::new(Arc::clone(&stop), limit);
+    let hour = Duration::from_secs(3600);
+    let (known, place) = (policy("a", 1), repository(&[]));
+    let own = ends(hour);
+    // Nothing is known yet by which it goes.
+    own.compare(None, None);
+    assert_eq!(own.why(), None);
+    own.goes_by(&known, Some(&place));
+    own.compare(Some(&known), Some(&place));
+    assert_eq!(own.why(), None);
+    let paused = BackupPolicy {
+        paused: true,
+        ..known.clone()
+    };
+    own.compare(Some(&paused), Some(&place));
+    assert_eq!(own.why(), Some(ends::Why::Changed));
+    let moved = ends(hour);
+    moved.goes_by(&known, Some(&place));
+    moved.compare(Some(&known), None);
+    assert_eq!(moved.why(), Some(ends::Why::Changed));
+    assert_eq!(ends(Duration::ZERO).why(), Some(ends::Why::Limit));
+    // A key that is lost counts before all else: then another node may be at it.
+    let lost: Arc<AtomicBool> = Arc::default();
+    moved.holds(&lost);
+    lost.store(true, Ordering::Relaxed);
+    assert_eq!(moved.why(), Some(ends::Why::Lost));
+    let given_up = ends(Duration::ZERO);
+    let key: Arc<AtomicBool> = Arc::default();
+    given_up.holds(&key);
+    given_up.lose();
+    assert!(key.load(Ordering::Relaxed), "its lease is renewed no longer");
+    stop.store(true, Ordering::Relaxed);
+    assert_eq!(own.why(), Some(ends::Why::Node));
+}

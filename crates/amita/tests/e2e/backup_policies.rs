@@ -1,0 +1,284 @@
+//! Policies back volumes up by the nodes themselves: while a node that is at a run is killed, and while the repository is away.
+
+use crate::observe::metrics_of;
+use crate::repositories::{Repository, number};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, World, eventually, pattern};
+use amita::nodes;
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+
+fn policy(world: &World, name: &str) -> Value {
+    world.json(&["backup", "policy", "show", name])
+}
+
+fn count(value: &Value, key: &str) -> u64 {
+    value["runs"][key].as_u64().unwrap_or(0)
+}
+
+fn has_fact(world: &World, name: &str, about: &str) -> bool {
+    let facts = world.json(&["status"])["facts"].clone();
+    let mut facts = facts.as_array().expect("facts").iter();
+    facts.any(|fact| fact["name"] == name && fact["objects"][0] == about)
+}
+
+/// The names of all points, the oldest first.
+fn points(world: &World, repository: &Repository) -> Vec<String> {
+    let all = repository.json(world, &["list"]);
+    let all = all.as_array().expect("a list").iter();
+    all.map(|point| point["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+/// A repository that the cluster knows, and a policy that backs the volume up into it every few seconds.
+fn prepared(world: &World, more: &[&str]) -> Repository {
+    let repository = Repository::new(world);
+    let (folder, key) = (
+        repository.folder.to_str().expect("plain"),
+        repository.key.to_str().expect("plain"),
+    );
+    world.amita_done(&[
+        "backup",
+        "repository",
+        "add",
+        "off-site",
+        "--address",
+        folder,
+        "--key-file",
+        key,
+    ]);
+    let create = [
+        "backup", "policy", "create", "often", "--volume", VOLUME, "--to", "off-site",
+    ];
+    world.amita_done(&[&create[..], &["--schedule", "*/3 * * * * *", "--keep-last", "2"], more].concat());
+    repository
+}
+
+#[test]
+fn policies_back_up_and_give_up_what_no_rule_keeps() {
+    let world = World::of(3);
+    let mut repository = prepared(&world, &["--paused"]);
+    let mut client = world.open(0);
+    repository.write(&mut client, 0, &pattern(1, 4 << 20));
+    let by_hand = repository.json(&world, &["run", VOLUME]);
+    world.amita_done(&["backup", "policy", "set", "often", "--resume"]);
+    eventually("it runs", || count(&policy(&world, "often"), "runs") >= 4);
+    repository.write(&mut client, 5 * MIB, &pattern(2, 1 << 20));
+    let since = count(&policy(&world, "often"), "runs");
+    eventually("it runs on", || count(&policy(&world, "often"), "runs") >= since + 2);
+    let shown = policy(&world, "often");
+    assert_eq!(
+        (count(&shown, "failures"), &shown["volumes"]),
+        (0, &json!([VOLUME])),
+        "{shown}"
+    );
+    assert!(
+        count(&shown, "forgotten") >= 1 && count(&shown, "sent_bytes") > 0,
+        "{shown}"
+    );
+    // What changed is all that was read but for the first time, and a piece of it had been put by hand.
+    assert!(count(&shown, "read_bytes") < 30 * MIB, "{shown}");
+
+    let page = |node: usize| {
+        let page = metrics_of(&world, &format!("n{}", node + 1));
+        nodes::get(&page, "/metrics").expect("the page")
+    };
+    eventually("the node that leads tells of it", || {
+        (0..3).any(|node| {
+            let text = page(node);
+            let has = |name: &str| {
+                text.lines()
+                    .any(|line| line.starts_with(&format!("{name}{{policy=\"often\"}}")))
+            };
+            has("amita_backup_runs_total") && has("amita_backup_success_timestamp_seconds")
+        })
+    });
+
+    // Paused, it holds still: two of its own, and the one by hand.
+    world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
+    eventually("it holds still", || {
+        let shown = policy(&world, "often");
+        shown["runs"]["run"].is_null() && shown["runner"].is_null()
+    });
+    let all = points(&world, &repository);
+    let own: Vec<&String> = all.iter().filter(|name| name.starts_with("often/")).collect();
+    assert!((2..=3).contains(&own.len()) && all.len() == own.len() + 1, "{all:?}");
+    let listed = repository.json(&world, &["list"]);
+    assert_eq!(listed[0]["point"], by_hand["point"], "{listed}");
+    repository
+        .amita(&world, &["verify", "--whole"])
+        .success()
+        .expect("it is whole");
+    let image = world.file("back.raw");
+    repository
+        .alone(
+            &world,
+            &["restore", "latest", "--to-file", image.to_str().expect("plain")],
+        )
+        .success()
+        .expect("restored");
+    repository.compare(&image);
+
+    // What is in use is not forgotten; what a policy has made stays when it goes.
+    let held = world.amita(&["backup", "repository", "remove", "off-site"]);
+    assert_eq!(held.status.code(), Some(5), "{}", held.text);
+    world.amita_done(&["backup", "policy", "delete", "often"]);
+    world.amita_done(&["backup", "repository", "remove", "off-site"]);
+    assert_eq!(points(&world, &repository), all);
+    let audit = world.amita_done(&["audit", "list"]);
+    for action in [
+        "backup-repository.add",
+        "backup-policy.create",
+        "backup-policy.set",
+        "backup-policy.delete",
+    ] {
+        assert!(audit.contains(action), "{action}: {audit}");
+    }
+    drop(client);
+    world.end(&[]);
+}
+
+#[test]
+fn a_run_is_gone_on_with_when_its_node_is_killed() {
+    let mut world = World::of(3);
+    let mut repository = prepared(&world, &["--paused"]);
+    let mut client = world.open(0);
+    repository.write(&mut client, 0, &pattern(1, 16 << 20));
+    drop(client);
+    // Slow enough to be caught in the middle, and due once: by then the killed node's lease has ended.
+    world.amita_done(&["backup", "repository", "set", "off-site", "--limit-rate", "512K"]);
+    world.amita_done(&[
+        "backup",
+        "policy",
+        "set",
+        "often",
+        "--schedule",
+        "* * * * *",
+        "--resume",
+    ]);
+    let mut at = None;
+    eventually("a node is at it, and has put something", || {
+        let shown = policy(&world, "often");
+        at = shown["runner"].as_str().map(str::to_owned);
+        at.is_some() && !repository.objects("packs").is_empty()
+    });
+    let runner = at.expect("a node");
+    let due = policy(&world, "often")["runs"]["run"]["due"].clone();
+    let node = (0..3)
+        .find(|node| runner == format!("n{}", node + 1))
+        .expect("one of them");
+    world.cluster.kill_node(node);
+    world.amita_done(&["backup", "repository", "set", "off-site", "--no-limit"]);
+    eventually("another one goes on, and comes to the end", || {
+        let last = policy(&world, "often")["runs"]["last"].clone();
+        last["failed"] == 0 && last["points"].as_u64() > Some(0)
+    });
+    let shown = policy(&world, "often");
+    let last = &shown["runs"]["last"];
+    assert_ne!(last["node"].as_str(), Some(runner.as_str()), "{shown}");
+    let all = points(&world, &repository);
+    let mut once = all.clone();
+    once.dedup();
+    assert_eq!(all, once, "a time has one point");
+    // The next time may have come in between: then its run has found what was put.
+    if last["due"] == due {
+        assert!(last["attempts"].as_u64() > Some(1), "{shown}");
+    }
+    world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
+    eventually("it holds still", || policy(&world, "often")["runner"].is_null());
+    let vault = repository.json(&world, &["show", "latest"]);
+    assert_eq!(
+        vault["vault"]["open_sessions"],
+        json!([]),
+        "the killed node's session is over"
+    );
+    let image = world.file("back.raw");
+    repository
+        .alone(
+            &world,
+            &["restore", "latest", "--to-file", image.to_str().expect("plain")],
+        )
+        .success()
+        .expect("restored");
+    repository.compare(&image);
+    world.cluster.start_node(node).expect("it starts again");
+    world.cluster.await_node(node).expect("it serves again");
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
+#[test]
+fn a_repository_that_is_away_holds_up_its_own_policy_alone() {
+    let world = World::of(2);
+    let repository = prepared(&world, &[]);
+    // Another one, into a repository of its own, of two volumes at one moment.
+    for volume in ["log", "index"] {
+        world.amita_done(&["volume", "create", volume, "--pool", "demo", "--size", "8M"]);
+    }
+    let other = world.file("other");
+    std::fs::create_dir(&other).expect("made");
+    let (folder, key) = (other.to_str().expect("plain"), world.file("other.key"));
+    let key = key.to_str().expect("plain");
+    world.amita_done(&[
+        "backup",
+        "repository",
+        "init",
+        "--repository",
+        folder,
+        "--key-file",
+        key,
+    ]);
+    world.amita_done(&[
+        "backup",
+        "repository",
+        "add",
+        "other",
+        "--address",
+        folder,
+        "--key-file",
+        key,
+    ]);
+    let create = [
+        "backup", "policy", "create", "pair", "--volume", "index", "--volume", "log", "--to", "other",
+    ];
+    world.amita_done(
+        &[
+            &create[..],
+            &["--schedule", "*/3 * * * * *", "--keep-last", "2", "--together"],
+        ]
+        .concat(),
+    );
+    eventually("both run", || {
+        ["often", "pair"]
+            .iter()
+            .all(|name| count(&policy(&world, name), "points") >= 2)
+    });
+
+    let away = world.file("away");
+    std::fs::rename(&repository.folder, &away).expect("moved");
+    eventually("it fails, and says so", || has_fact(&world, "backup-failing", "often"));
+    let shown = world.amita_done(&["backup", "policy", "show", "often"]);
+    assert!(shown.contains("Is it mounted?"), "{shown}");
+    let before = count(&policy(&world, "pair"), "points");
+    eventually("the other one goes on", || {
+        count(&policy(&world, "pair"), "points") >= before + 2
+    });
+    assert!(!has_fact(&world, "backup-failing", "pair"));
+    std::fs::rename(&away, &repository.folder).expect("moved back");
+    eventually("it works again", || !has_fact(&world, "backup-failing", "often"));
+    assert!(count(&policy(&world, "often"), "failures") > 0);
+    let pair = policy(&world, "pair");
+    assert_eq!(number(&pair["runs"]["last"], "volumes"), 2, "{pair}");
+    for name in ["often", "pair"] {
+        world.amita_done(&["backup", "policy", "set", name, "--pause"]);
+    }
+    eventually("both hold still", || {
+        ["often", "pair"]
+            .iter()
+            .all(|name| policy(&world, name)["runner"].is_null())
+    });
+    repository
+        .amita(&world, &["verify", "--whole"])
+        .success()
+        .expect("it is whole");
+    world.end(&[]);
+}

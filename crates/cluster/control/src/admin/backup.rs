@@ -1,0 +1,13 @@
+//! Backups that are made by themselves: where they go, and by which policies.
+
+mod policy;
+mod repository;
+
+pub use policy::{
+    BackupChange, backup_policies, backup_policy, backup_volumes, create_backup_policy, delete_backup_policy,
+    note_backup, set_backup_policy,
+};
+pub use repository::{
+    RepositoryChange, add_backup_repository, backup_repositories, backup_repository, remove_backup_repository,
+    set_backup_repository,
+};

@@ -1,0 +1,405 @@
+//! Policies of backups: which there are, and what has become of them.
+
+use super::super::policy::{KeepChange, PolicyTarget, find_target};
+use super::super::subsystem::{put, unchanged};
+use super::super::volume::believable;
+use super::super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
+use super::repository::hold;
+use crate::backups::BackupStatus;
+use crate::backups::plan::counted;
+use crate::policy::runner::{Catalog, Found};
+use crate::policy::schedule::Schedule;
+use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
+use amita_types::VolumeId;
+use amita_types::map::{
+    self, BackupPolicy, BackupRuns, DEFAULT_BACKUP_LIMIT_S, Keep, MAX_BACKUP_POLICIES, MAX_POLICY_NAME,
+    MAX_SET_VOLUMES, PolicyId, SNAPSHOTS_SINCE, Target,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The time limits that an attempt at a run may have, in seconds: up to thirty days.
+const LIMITS_S: std::ops::RangeInclusive<u64> = 60..=2_592_000;
+
+/// What an operator wants of a policy of backups; none: as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupChange {
+    /// Which volumes it is for: by name, or by a label.
+    pub target: Option<PolicyTarget>,
+    /// The name of the repository.
+    pub repository: Option<String>,
+    /// When.
+    pub schedule: Option<String>,
+    /// In which time zone.
+    pub zone: Option<String>,
+    /// How many points each rule keeps; a rule that is not named stays.
+    pub keep: KeepChange,
+    /// Are all volumes of a run one point, of one moment?
+    pub together: Option<bool>,
+    /// An attempt at a run ends after so many seconds.
+    pub limit_s: Option<u64>,
+    /// Does it do nothing?
+    pub paused: Option<bool>,
+}
+
+fn bad(name: &str, why: String) -> AdminError {
+    AdminError::BadSetting {
+        what: "backup policy",
+        name: name.to_owned(),
+        why,
+    }
+}
+
+fn find(meta: &dyn Transact, name: &str) -> Result<(BackupPolicy, u64)> {
+    match get::<BackupPolicy>(meta, &map::backup_policy_key(name))? {
+        Some(found) => Ok(found),
+        None => Err(AdminError::NoSuch {
+            what: "backup policy",
+            name: name.to_owned(),
+            there: names_under(meta, &map::backup_policies_prefix())?,
+        }),
+    }
+}
+
+fn target_of(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result<Target> {
+    if matches!(target, PolicyTarget::Pool(_)) {
+        return Err(bad(
+            name,
+            "it is for volumes by their names, or by a label, and not for a pool".to_owned(),
+        ));
+    }
+    find_target(meta, name, target).map_err(|why| match why {
+        AdminError::BadSetting { why, .. } => bad(name, why),
+        other => other,
+    })
+}
+
+/// Can it be?
+fn check(meta: &dyn Transact, policy: &BackupPolicy) -> Result<()> {
+    let judged = || {
+        let schedule = Schedule::parse(&policy.schedule, &policy.zone)?;
+        // From whatever time: far enough in the past that one that has come only once is found, too.
+        if schedule.next_after(0).is_none() {
+            return Err(format!(
+                "the schedule {:?} never comes: there is no such day",
+                policy.schedule
+            ));
+        }
+        if !LIMITS_S.contains(&policy.limit_s) {
+            let (least, most) = (LIMITS_S.start(), LIMITS_S.end());
+            return Err(format!(
+                "a time limit of {} s; {least} to {most} s can be",
+                policy.limit_s
+            ));
+        }
+        policy.keep.check()
+    };
+    judged().map_err(|why: String| bad(&policy.name, why))?;
+    if policy.together {
+        let volumes = Catalog::default().of(meta, &policy.target)?.count();
+        if volumes > MAX_SET_VOLUMES {
+            return Err(bad(
+                &policy.name,
+                format!("it is for {volumes} volumes, and {MAX_SET_VOLUMES} are the most that can be of one moment"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Makes a policy. It counts from when a node that may work with its repository first sees it; `now`: since 1970.
+///
+/// # Errors
+/// A name, a schedule, a time zone or rules that cannot be; no such volume or repository; the name is taken; there are too many; a cluster whose
+/// version does not know snapshots; the metadata is away or refuses.
+pub fn create_backup_policy(
+    meta: &dyn Transact,
+    name: &str,
+    change: &BackupChange,
+    now: Duration,
+) -> Result<BackupPolicy> {
+    check_name("backup policy", name)?;
+    if name.len() > MAX_POLICY_NAME {
+        return Err(bad(
+            name,
+            format!("a name of {} bytes; {MAX_POLICY_NAME} are the most", name.len()),
+        ));
+    }
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        return Err(bad(
+            name,
+            format!(
+                "the cluster's version is {version}, and backups need snapshots, which need {SNAPSHOTS_SINCE}: all its programs must know of \
+                 them first"
+            ),
+        ));
+    }
+    let (Some(target), Some(repository), Some(schedule)) = (&change.target, &change.repository, &change.schedule)
+    else {
+        return Err(bad(
+            name,
+            "it needs a schedule, a repository, and a volume or a label".to_owned(),
+        ));
+    };
+    let mut policy = BackupPolicy {
+        id: PolicyId(0),
+        name: name.to_owned(),
+        target: target_of(meta, name, target)?,
+        repository: repository.clone(),
+        schedule: schedule.clone(),
+        zone: change.zone.clone().unwrap_or_else(|| map::DEFAULT_ZONE.to_owned()),
+        keep: change.keep.of(Keep::default()),
+        together: change.together.unwrap_or(false),
+        paused: change.paused.unwrap_or(false),
+        since: now.as_secs(),
+        limit_s: change.limit_s.unwrap_or(DEFAULT_BACKUP_LIMIT_S),
+    };
+    check(meta, &policy)?;
+    // Whether others can be read or not.
+    let all = names_under(meta, &map::backup_policies_prefix())?;
+    let exists = || AdminError::Exists {
+        what: "backup policy",
+        name: name.to_owned(),
+    };
+    if all.iter().any(|other| other == name) {
+        return Err(exists());
+    }
+    if all.len() >= MAX_BACKUP_POLICIES {
+        return Err(bad(
+            name,
+            format!("there are {} policies already, and no more can be", all.len()),
+        ));
+    }
+    believable(meta)?;
+    policy.id = PolicyId(next_number(meta, "policies")?);
+    let key = map::backup_policy_key(name);
+    for _ in 0..RACES {
+        let mut call = Call {
+            compares: vec![unchanged(&key, 0)],
+            then: vec![put(key.clone(), &policy)],
+            otherwise: Vec::new(),
+        };
+        hold(meta, &policy.repository, &mut call)?;
+        if meta.txn(&call)?.succeeded {
+            return Ok(policy);
+        }
+        // Somebody has changed the repository, or made a policy of that name.
+        if get::<BackupPolicy>(meta, &key)?.is_some() {
+            return Err(exists());
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration) -> Result<(BackupPolicy, u64)> {
+    let (mut policy, revision) = find(meta, name)?;
+    let before = counted(&policy);
+    if let Some(target) = &change.target {
+        policy.target = target_of(meta, name, target)?;
+    }
+    let set = |field: &mut String, value: &Option<String>| {
+        if let Some(value) = value {
+            field.clone_from(value);
+        }
+    };
+    set(&mut policy.repository, &change.repository);
+    set(&mut policy.schedule, &change.schedule);
+    set(&mut policy.zone, &change.zone);
+    policy.keep = change.keep.of(policy.keep);
+    policy.together = change.together.unwrap_or(policy.together);
+    policy.paused = change.paused.unwrap_or(policy.paused);
+    policy.limit_s = change.limit_s.unwrap_or(policy.limit_s);
+    if counted(&policy) != before {
+        policy.since = now.as_secs();
+    }
+    check(meta, &policy)?;
+    Ok((policy, revision))
+}
+
+/// Changes a policy. A run that is under way ends as soon as its node sees that, and is gone on with by what the policy says then. Where it is
+/// to go on, and nobody can read what has become of it, that begins anew.
+///
+/// # Errors
+/// There is none of that name; the change cannot be; the metadata is away or refuses.
+pub fn set_backup_policy(
+    meta: &dyn Transact,
+    name: &str,
+    change: &BackupChange,
+    now: Duration,
+) -> Result<BackupPolicy> {
+    let key = map::backup_policy_key(name);
+    for _ in 0..RACES {
+        let (policy, revision) = changed(meta, name, change, now)?;
+        let mut call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![put(key.clone(), &policy)],
+            otherwise: Vec::new(),
+        };
+        if change.repository.is_some() {
+            hold(meta, &policy.repository, &mut call)?;
+        }
+        if change.paused == Some(false) {
+            let runs = map::backup_runs_key(policy.id);
+            let record = meta.txn(&Call::get(runs.as_str()))?;
+            if let Some(bad) = record.value(0).filter(|found| found.json::<BackupRuns>().is_err()) {
+                call.compares.push(unchanged(&runs, bad.mod_revision));
+                call.then.push(Op::Delete { key: runs });
+            }
+        }
+        if meta.txn(&call)?.succeeded {
+            return Ok(policy);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Deletes a policy. The points that it has made stay, and no policy gives them up any more.
+///
+/// # Errors
+/// There is none of that name; the metadata is away or refuses.
+pub fn delete_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
+    let key = map::backup_policy_key(name);
+    for _ in 0..RACES {
+        let (policy, revision) = find(meta, name)?;
+        let runs = map::backup_runs_key(policy.id);
+        let call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![Op::Delete { key: key.clone() }, Op::Delete { key: runs }],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(policy);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// All policies of backups by name, and what has become of them. One whose record cannot be read hides no other: its key, and what is wrong
+/// with it.
+///
+/// # Errors
+/// The metadata is away.
+pub fn backup_policies(
+    meta: &dyn Transact,
+    now: Duration,
+) -> Result<(Vec<BackupStatus>, super::super::policy::Unreadable)> {
+    let reply = meta.txn(&Call::prefix(map::backups_prefix()))?;
+    let records: BTreeMap<&str, &KeyValue> = reply
+        .values(0)
+        .iter()
+        .map(|found| (found.key.as_str(), found))
+        .collect();
+    let prefix = map::backup_policies_prefix();
+    let mut catalog = Catalog::default();
+    let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+    for found in reply.values(0).iter().filter(|found| found.key.starts_with(&prefix)) {
+        match parse::<BackupPolicy>(found) {
+            Ok(policy) => {
+                let record = |key: String| records.get(key.as_str()).copied();
+                let runs = record(map::backup_runs_key(policy.id));
+                let runner = record(map::backup_runner_key(policy.id));
+                all.push(how(meta, policy, runs, runner, &mut catalog, now)?);
+            }
+            Err(why) => unreadable.push((found.key.clone(), why)),
+        }
+    }
+    Ok((all, unreadable))
+}
+
+/// A policy, and what has become of it.
+///
+/// # Errors
+/// There is none of that name; the metadata is away.
+pub fn backup_policy(meta: &dyn Transact, name: &str, now: Duration) -> Result<BackupStatus> {
+    let policy = find(meta, name)?.0;
+    let keys = [map::backup_runs_key(policy.id), map::backup_runner_key(policy.id)];
+    let reply = meta.txn(&Call {
+        then: keys.into_iter().map(|key| Op::Get { key }).collect(),
+        ..Call::default()
+    })?;
+    how(
+        meta,
+        policy,
+        reply.value(0),
+        reply.value(1),
+        &mut Catalog::default(),
+        now,
+    )
+}
+
+fn how(
+    meta: &dyn Transact,
+    policy: BackupPolicy,
+    runs: Option<&KeyValue>,
+    runner: Option<&KeyValue>,
+    catalog: &mut Catalog,
+    now: Duration,
+) -> Result<BackupStatus> {
+    let runs = runs
+        .map(|found| serde_json::from_slice::<BackupRuns>(&found.value))
+        .transpose();
+    let runner = runner.and_then(|found| found.json::<String>().ok());
+    let volume = match policy.target {
+        Target::Volume(id) => match catalog.find(meta, id)? {
+            Found::Named(name) => Some(name),
+            Found::Gone => None,
+        },
+        _ => None,
+    };
+    let of = |runs| BackupStatus::of(policy, runs, runner, volume, now.as_secs());
+    Ok(match runs {
+        Ok(runs) => of(runs),
+        Err(why) => of(None).unreadable(&why),
+    })
+}
+
+/// The numbers and names of the volumes that a policy is for now, in order of their numbers; and the numbers of those that it names and that are
+/// not there.
+///
+/// # Errors
+/// The metadata is away.
+pub fn backup_volumes(meta: &dyn Transact, policy: &BackupPolicy) -> Result<(Vec<(VolumeId, String)>, Vec<VolumeId>)> {
+    let mut catalog = Catalog::default();
+    let found = catalog.of(meta, &policy.target)?;
+    let mut volumes: Vec<(VolumeId, String)> = found.map(|(volume, name)| (volume, name.to_owned())).collect();
+    volumes.sort_unstable();
+    let named: &[VolumeId] = match &policy.target {
+        Target::Volume(volume) => std::slice::from_ref(volume),
+        Target::Volumes(volumes) => volumes,
+        Target::Label { .. } | Target::Pool(_) => &[],
+    };
+    let is_there = |volume: &&VolumeId| volumes.iter().any(|(found, _)| found == *volume);
+    let lost = named.iter().filter(|volume| !is_there(volume)).copied().collect();
+    Ok((volumes, lost))
+}
+
+/// Writes what has become of a policy, if its key is held still by `claim`, the policy is there, made by the transaction of revision `made`, and nobody
+/// else has written that since `revision`; 0: nobody ever has. The record's revision then; none: one of these is not so.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn note_backup(
+    meta: &dyn Transact,
+    policy: &BackupPolicy,
+    made: u64,
+    claim: u64,
+    revision: u64,
+    runs: &BackupRuns,
+) -> Result<Option<u64>> {
+    let key = map::backup_runs_key(policy.id);
+    let call = Call {
+        compares: vec![
+            unchanged(&map::backup_runner_key(policy.id), claim),
+            unchanged(&key, revision),
+            Compare::CreateRevision {
+                key: map::backup_policy_key(&policy.name),
+                equals: made,
+            },
+        ],
+        then: vec![put(key, runs)],
+        otherwise: Vec::new(),
+    };
+    let reply = meta.txn(&call)?;
+    Ok(reply.succeeded.then_some(reply.revision))
+}

@@ -1,0 +1,115 @@
+//! How policies of backups are, for whoever asks: `amita status`, `amita backup policy`, the API, the metrics.
+
+use super::{plan, unreadable_runs};
+use crate::policy::runner::MOST_BACK;
+use crate::policy::schedule::Schedule;
+use amita_types::map::{BackupPolicy, BackupRuns};
+use serde::Serialize;
+
+/// A run that should have begun so long ago, in seconds, or should have ended by its limit, is late.
+pub const TOO_LATE: u64 = 900;
+/// A run that has failed so many times is told of, though it is tried again.
+const FAILING: u64 = 3;
+
+/// A policy of backups, and what has become of it. Times are seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BackupStatus {
+    /// What the operator wants.
+    #[serde(flatten)]
+    pub policy: BackupPolicy,
+    /// The volume's name, where it is for one alone that is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// What has become of it; none: no node that may work with its repository has seen it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<BackupRuns>,
+    /// The node that is at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
+    /// When the next run is due; none: never, or it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<u64>,
+    /// For how long a run that is due has not begun, is not gone on with, or does not end within its limit, in seconds.
+    pub late_s: u64,
+    /// What is wrong with its record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+impl BackupStatus {
+    /// How it is now.
+    #[must_use]
+    pub fn of(
+        policy: BackupPolicy,
+        runs: Option<BackupRuns>,
+        runner: Option<String>,
+        volume: Option<String>,
+        now: u64,
+    ) -> BackupStatus {
+        let schedule = Schedule::parse(&policy.schedule, &policy.zone);
+        let counted = runs.as_ref().filter(|runs| runs.schedule == plan::counted(&policy));
+        let (next_at, late_s) = match &schedule {
+            Ok(schedule) if !policy.paused => {
+                let after = counted.map_or(policy.since, |runs| runs.after);
+                let late = late_s(&policy, counted, runner.is_some(), schedule, now);
+                (schedule.next_after(after), late)
+            }
+            _ => (None, 0),
+        };
+        BackupStatus {
+            fault: schedule.err(),
+            policy,
+            volume,
+            runs,
+            runner,
+            next_at,
+            late_s,
+        }
+    }
+
+    /// What has become of it cannot be read: no run is due.
+    #[must_use]
+    pub fn unreadable(self, why: &dyn std::fmt::Display) -> BackupStatus {
+        BackupStatus {
+            fault: Some(unreadable_runs(&self.policy, why)),
+            next_at: None,
+            late_s: 0,
+            ..self
+        }
+    }
+
+    /// Did something fail at the last run that has ended, or at the last attempts of the one that is tried again? Of how many volumes, and why.
+    #[must_use]
+    pub fn failing(&self) -> Option<(u64, &[String])> {
+        let runs = self.runs.as_ref()?;
+        let tried = runs
+            .run
+            .as_ref()
+            .filter(|run| run.attempts >= FAILING && run.failed > 0);
+        let run = tried.or(runs.last.as_ref())?;
+        (run.failed > 0).then_some((run.failed, run.why.as_slice()))
+    }
+
+    /// Is a run so late that it is told?
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.late_s > TOO_LATE
+    }
+}
+
+/// For how long a run that is due has not begun, is not gone on with, or does not end within its limit, in seconds. `runs`: where a node has seen the
+/// policy as it is; else times count from when it was made, or changed, and nobody may have seen that who could back up.
+fn late_s(policy: &BackupPolicy, runs: Option<&BackupRuns>, is_at_it: bool, schedule: &Schedule, now: u64) -> u64 {
+    let since = match runs {
+        None => schedule.next_after(policy.since),
+        // The clocks do not agree.
+        Some(runs) if runs.after > now.saturating_add(MOST_BACK) => None,
+        // Behind a run that is under way others may be due: they are missed, and counted as such.
+        Some(runs) => match &runs.run {
+            None => schedule.next_after(runs.after),
+            Some(run) if is_at_it => Some(run.due.max(run.began).saturating_add(policy.limit_s)),
+            Some(run) => Some(run.again_at.unwrap_or(run.began)),
+        },
+    };
+    since.map_or(0, |since| now.saturating_sub(since))
+}
