@@ -27,12 +27,17 @@ pub enum Error {
         vault: VaultId,
     },
     /// No sealed key opens.
-    #[error("the passphrase opens none of the {slots} keys of vault {vault}")]
+    #[error(
+        "the {} opens none of the {slots} sealed keys of vault {vault}",
+        if *.is_drawn { "key in the key file, which `amita backup` has drawn," } else { "passphrase in the key file" }
+    )]
     Passphrase {
         /// Which vault.
         vault: VaultId,
         /// How many keys were tried.
         slots: usize,
+        /// What was tried with was drawn ([`DRAWN`](crate::DRAWN)), and is nobody's passphrase.
+        is_drawn: bool,
     },
     /// The last passphrase of a vault is not removed.
     #[error("{object} is the vault's last key: nothing would open it any more")]

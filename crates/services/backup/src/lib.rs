@@ -57,7 +57,7 @@ pub use pack::{Directory, PackName};
 pub use piece::{BLOCK_BYTES, Class, MAX_PIECE_BYTES, PieceId};
 pub use read::{Reader, Sink};
 pub use session::{Sent, Session};
-pub use slot::{Cost, KeySlot};
+pub use slot::{Cost, DRAWN, KeySlot, is_drawn};
 pub use state::{OpenSession, Refusal, SessionId, State};
 pub use tree::{BRANCH_BYTES, Branch, Extent, LEAF_BYTES, Leaf, MAX_VOLUME_BYTES};
 pub use vault::{Options, Vault, VaultId};

@@ -64,6 +64,17 @@ impl Cost {
     }
 }
 
+/// What a passphrase begins with that was drawn and not thought up: 64 hexadecimal digits follow.
+pub const DRAWN: &str = "amita-backup-key-1:";
+const DRAWN_DIGITS: usize = 64;
+
+/// Was it drawn?
+#[must_use]
+pub fn is_drawn(passphrase: &[u8]) -> bool {
+    let digits = passphrase.strip_prefix(DRAWN.as_bytes()).unwrap_or_default();
+    digits.len() == DRAWN_DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+}
+
 /// An object that has the vault's key, sealed by a passphrase.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeySlot {

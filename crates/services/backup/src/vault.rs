@@ -11,7 +11,7 @@ use crate::error::{Error, of};
 use crate::journal::{Head, Landed};
 use crate::pack::PackName;
 use crate::seal::{Keys, MasterKey, random};
-use crate::slot::{Cost, KeySlot};
+use crate::slot::{Cost, KeySlot, is_drawn};
 use crate::state::State;
 use crate::store::{ObjectStore, Retention, list_all};
 use std::collections::BTreeSet;
@@ -190,7 +190,11 @@ impl Vault {
         Err(match damage {
             Some(damage) => damage,
             None if slots == 0 => Error::NoVault { vault: id },
-            None => Error::Passphrase { vault: id, slots },
+            None => Error::Passphrase {
+                vault: id,
+                slots,
+                is_drawn: is_drawn(passphrase),
+            },
         })
     }
 

@@ -1,6 +1,6 @@
 //! The key file: a passphrase in one line, of its owner alone, kept apart from the cluster and from the repository.
 
-use amita_backup::Cost;
+use amita_backup::{Cost, DRAWN, is_drawn};
 use amita_keys::Zeroizing;
 use amita_terminal::error::{Failure, Kind, Result};
 use aws_lc_rs::rand;
@@ -9,8 +9,6 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What a passphrase begins with that was drawn here; 64 hexadecimal digits follow.
-const DRAWN: &str = "amita-backup-key-1:";
 const DRAWN_BYTES: usize = 32;
 /// The longest file of a secret.
 const MAX_BYTES: u64 = 4096;
@@ -92,8 +90,7 @@ impl Key {
 
     /// What it is to cost to try one.
     pub fn cost(&self) -> Cost {
-        let digits = self.0.strip_prefix(DRAWN).unwrap_or_default();
-        match digits.len() == 2 * DRAWN_BYTES && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        match is_drawn(self.bytes()) {
             true => Cost::OF_RANDOM_BITS,
             false => Cost::default(),
         }

@@ -24,9 +24,9 @@ use imago::{
     DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder, FormatDriverBuilder, Storage, StorageCreateOptions,
 };
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ const CLUSTER_BYTES: usize = 64 << 10;
 pub struct Arguments {
     /// The volume's name, or VOLUME@SNAPSHOT: what the volume was then, while others go on writing
     pub volume: String,
-    /// The image to be made; `-`: standard output, raw
+    /// The image to be made; `-`: standard output, raw. Of an encrypted volume it is of its owner alone (mode 0600)
     pub file: PathBuf,
     /// What to make
     #[arg(long, value_name = "FORMAT", default_value = "raw")]
@@ -58,6 +58,9 @@ pub struct Arguments {
     pub json: bool,
 }
 
+/// The mode of an image of an encrypted volume: it has the volume's text, in the clear.
+const OWN: u32 = 0o600;
+
 /// The file beside an export that is not at its end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Place {
@@ -71,6 +74,9 @@ pub(super) struct Place {
     pub size_bytes: u64,
     /// Everything before is in the file, and durable.
     done_bytes: u64,
+    /// What is encrypted at rest is not read by everybody as an image either.
+    #[serde(default)]
+    encrypted: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -109,7 +115,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     let target = match (is_stdout, arguments.format) {
         (true, _) => Target::Stdout,
         (false, Format::Raw) => Target::raw(file, &place, arguments.force)?,
-        (false, Format::Qcow2) => Target::qcow2(file, place.size_bytes, arguments.force)?,
+        (false, Format::Qcow2) => Target::qcow2(file, &place, arguments.force)?,
     };
     let mut copy = Copy {
         target,
@@ -225,6 +231,7 @@ pub(super) fn place_of(meta: &dyn Transact, name: &str) -> Result<Place> {
         snapshot: 0,
         size_bytes: volume.size_bytes,
         done_bytes: 0,
+        encrypted: volume.keys.is_some(),
     };
     let Some(snapshot_name) = snapshot_name else {
         return Ok(place);
@@ -302,13 +309,38 @@ impl Target {
             (0, false) if !beside(path).exists() => options.create_new(true),
             _ => &mut options,
         };
+        if place.encrypted {
+            options.mode(OWN);
+        }
         let file = options.open(path).context(failed)?;
+        if place.encrypted {
+            file.set_permissions(Permissions::from_mode(OWN)).context(failed)?;
+        }
         file.set_len(place.done_bytes).context(failed)?;
         file.set_len(place.size_bytes).context(failed)?;
         Ok(Target::Raw(file))
     }
 
-    fn qcow2(path: &Path, size_bytes: u64, force: bool) -> Result<Target> {
+    fn qcow2(path: &Path, place: &Place, force: bool) -> Result<Target> {
+        let failed = || format!("cannot write {}", path.display());
+        let mut force = force;
+        if place.encrypted {
+            // Made beforehand: what makes a qcow2 asks for no mode.
+            let mut options = OpenOptions::new();
+            options.write(true).mode(OWN);
+            let file = match force {
+                true => options.create(true).truncate(true).open(path),
+                false => options.create_new(true).open(path),
+            };
+            let made = file.and_then(|file| file.set_permissions(Permissions::from_mode(OWN)));
+            made.context(failed)?;
+            force = true;
+        }
+        Target::qcow2_in(path, place.size_bytes, force)
+    }
+
+    /// The same in a file that has the mode that it is to have.
+    fn qcow2_in(path: &Path, size_bytes: u64, force: bool) -> Result<Target> {
         let failed = || format!("cannot write {}", path.display());
         let options = StorageCreateOptions::new().filename(path).overwrite(force);
         let file = ImageFile::create_open(options).context(failed)?;

@@ -1,6 +1,6 @@
 //! `amita volume export` by the API: what comes is written as it comes, into a file beside, which gets its name when all of it is there and durable.
 
-use super::{Arguments, Summary, Target, check, check_file, tell};
+use super::{Arguments, OWN, Summary, Target, check, check_file, tell};
 use crate::admin::Described as _;
 use crate::by_api::rest::{Rest, encode};
 use crate::by_api::stream::{Coming, SILENCE};
@@ -11,11 +11,19 @@ use amita_control::admin;
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::{interrupt, size};
+use serde::Deserialize;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tempfile::NamedTempFile;
+
+/// What is asked of the volume beforehand. Nodes of before encrypt nothing, and do not say so.
+#[derive(Deserialize)]
+struct Known {
+    #[serde(default)]
+    encrypted: bool,
+}
 
 /// Copies it.
 ///
@@ -34,17 +42,20 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     if let Some(snapshot) = snapshot {
         path.push_str(&format!("?snapshot={}", encode(snapshot)));
     }
+    let known: Known = rest.get(&format!("/api/v1/volumes/{}", encode(volume)))?;
+    // The rights of a new file otherwise are for the umask to say.
+    let mode = if known.encrypted { OWN } else { 0o666 };
     interrupt::catch();
     let (_, node, mut coming) = rest.open(&Question::get(&path))?;
     let bytes = coming
         .length
         .ok_or_else(|| Failure::new(format!("{node} does not say how long {name} is")))?;
     let real = real(file);
-    let part = (!is_stdout).then(|| part(&real)).transpose()?;
+    let part = (!is_stdout).then(|| part(&real, mode)).transpose()?;
     let target = match (&part, arguments.format) {
         (None, _) => Target::Stdout,
         (Some(part), Format::Raw) => raw(part, bytes).context(|| format!("cannot write {}", file.display()))?,
-        (Some(part), Format::Qcow2) => Target::qcow2(part.path(), bytes, true)?,
+        (Some(part), Format::Qcow2) => Target::qcow2_in(part.path(), bytes, true)?,
     };
     let mut copy = Copy {
         file,
@@ -89,13 +100,13 @@ fn folder(file: &Path) -> &Path {
 }
 
 /// A file beside that goes when the command does.
-fn part(file: &Path) -> Result<NamedTempFile> {
+fn part(file: &Path, mode: u32) -> Result<NamedTempFile> {
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(file.file_name().unwrap_or_default());
     let made = tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".amita-part")
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder(file));
     made.context(|| format!("cannot write beside {}", file.display()))
 }
