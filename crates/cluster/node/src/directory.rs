@@ -20,9 +20,9 @@ use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_frontend as frontend;
 use amita_metadata as meta;
 use amita_reactor::driver::Time;
-use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+use amita_sequencer::{CallId, Consent, NO_KEYS, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use amita_types::condition::Failing;
-use amita_types::map::{ScrubReport, WholeMember, is_hidden};
+use amita_types::map::{self, ScrubReport, WholeMember, is_hidden};
 use amita_types::{Generation, GroupIndex, NodeId, SnapshotId, VolumeId};
 use openers::{MAX_OPENERS, Openers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -339,6 +339,9 @@ impl Directory {
         if self.openers.is_full() {
             return Some(VolumeRoute::Later);
         }
+        if self.is_locked(record) {
+            return Some(VolumeRoute::Locked);
+        }
         let waiting = Waiting {
             fronts: Vec::new(),
             cores: vec![(core, volume)],
@@ -347,6 +350,23 @@ impl Directory {
         let over = record.owner;
         self.begin(now, &name, waiting, Consent::Over(over));
         None
+    }
+
+    /// Is it known that keys of the volume are not to be had here? Then nothing is begun for those who come again by themselves: an opener would
+    /// read the metadata each time, to end for the same reason. (It is looked for the keys meanwhile.)
+    fn is_locked(&mut self, record: &map::Volume) -> bool {
+        let Some(ring) = &record.keys else {
+            return false;
+        };
+        let missing = match &self.config.keys {
+            Some(keys) => keys.missing(ring),
+            None => Some(NO_KEYS.to_owned()),
+        };
+        let Some(why) = missing else {
+            return false;
+        };
+        self.unopened.push((record.name.clone(), Failing::Locked, why));
+        true
     }
 
     /// Runs an opener.
@@ -587,7 +607,8 @@ impl Directory {
                 Some(_) => Held::Perhaps,
             })
         {
-            if !self.openers.is_full() {
+            let is_locked = view.volume_named(&name).is_some_and(|record| self.is_locked(record));
+            if !is_locked && !self.openers.is_full() {
                 self.begin(now, &name, Waiting::default(), Consent::Asked);
             }
         }
@@ -615,7 +636,7 @@ impl Directory {
             self.effects.push_back(Effect::Call { call, request });
         }
         for number in self.openers.due(now) {
-            if let Some(opener) = self.openers.get_mut(number) {
+            if let Some(opener) = self.openers.at(number) {
                 opener.tick(now);
                 self.drain(number);
             }
@@ -657,6 +678,7 @@ impl Directory {
 
     /// What an opener has others do; and its end.
     fn drain(&mut self, number: u32) {
+        self.openers.sort(number);
         let Some((name, opener)) = self.openers.running.get_mut(&number) else {
             return;
         };
@@ -684,7 +706,7 @@ impl Directory {
         }
         let Some(result) = end else { return };
         let name = name.clone();
-        self.openers.running.remove(&number);
+        self.openers.remove(number);
         let Some(State::Opening { waiting }) = self.volumes.remove(&name) else {
             return;
         };
@@ -734,6 +756,7 @@ impl Directory {
             let way = match why {
                 OpenError::Busy { owner } => VolumeRoute::There(*owner),
                 OpenError::NoSuchVolume { .. } => VolumeRoute::Nowhere,
+                OpenError::Locked { .. } => VolumeRoute::Locked,
                 _ => VolumeRoute::Later,
             };
             self.effects.push_back(Effect::VolumeRoute { core, volume, way });

@@ -52,6 +52,8 @@ pub const PATIENCE: Duration = Duration::from_secs(8);
 const CLOCK_LASTS: Duration = Duration::from_secs(2);
 /// How soon an answer that helps nobody is asked for again, if nothing is heard meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The same where a volume waits for its keys: for a person, mostly.
+const KEYS_PAUSE: Duration = Duration::from_millis(250);
 
 /// What an owner's clock said, and when that came. What came late says less than is: the best is kept.
 #[derive(Clone, Copy, Debug)]
@@ -305,6 +307,11 @@ impl Forwarder {
     /// Notes that it is to be found out a little later.
     pub fn pause(&mut self, now: Time, volume: VolumeId) {
         self.set(volume, State::Pausing(now.plus(PAUSE)));
+    }
+
+    /// Notes that it is to be found out later: its keys are not here.
+    pub fn pause_for_keys(&mut self, now: Time, volume: VolumeId) {
+        self.set(volume, State::Pausing(now.plus(KEYS_PAUSE)));
     }
 
     /// What waits first for this volume.

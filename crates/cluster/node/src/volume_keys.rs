@@ -11,19 +11,26 @@
 //!
 //! **Many at once.** Whoever asks while others are served waits for one call of the metadata with them, and not for one of each: a node that opens
 //! a thousand volumes reads their keys by a dozen calls, and stretches a passphrase once. Openers wait for keys only so long.
+//!
+//! **What lacks keys** is left alone until something changes: who would open it by himself asks [`Keys::missing`], which keeps looking for the
+//! keys (`fetch.rs`), by records that are read again when they have changed (`records.rs`), and by a file that may hang (`reading.rs`).
 
+mod fetch;
 mod file;
+mod reading;
+mod records;
 
 pub use file::{KeyFile, KeyFileError};
+pub use records::{Changes, Missed, Records};
 
-use amita_control::admin;
-use amita_crypt::{Binding, Keychain, Keys, NotNow, WrappedKey};
-use amita_metadata::{Call, Op, Transact};
-use amita_types::map::{KeyName, KeyRing, secret_key};
-use std::collections::{BTreeMap, BTreeSet};
+use amita_crypt::{Keychain, Keys, NotNow};
+use amita_types::map::{KeyName, KeyRing};
+use fetch::{Fetcher, Wanted};
+use records::Kept;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -31,10 +38,6 @@ use std::time::{Duration, Instant};
 pub const HELD: Duration = Duration::from_secs(15);
 /// What has failed is told to whoever asks within this, and tried again for whoever asks later.
 const FAILED_FOR: Duration = Duration::from_secs(1);
-/// How often it is looked what may be forgotten, while there is anything.
-const LOOK: Duration = Duration::from_secs(1);
-/// So many records are read by one call ([`amita_metadata::MAX_OPS`] are the most).
-const AT_ONCE: usize = 96;
 
 /// How it stands with the keys of a ring.
 enum Held {
@@ -46,7 +49,12 @@ enum Held {
         used: Weak<Keychain>,
     },
     /// They could not be fetched.
-    Failed { why: String, at: Instant },
+    Failed {
+        why: String,
+        at: Instant,
+        /// It is being tried again.
+        is_asked: bool,
+    },
 }
 
 /// By the newest key, of which each image has its own.
@@ -71,6 +79,12 @@ impl Known {
         });
         self.0.values().any(|(_, held)| !is_used(held))
     }
+
+    /// The rings whose keys could not be fetched.
+    fn failed(&self) -> impl Iterator<Item = &KeyRing> {
+        let failed = self.0.values().filter(|(_, held)| matches!(held, Held::Failed { .. }));
+        failed.map(|(ring, _)| ring)
+    }
 }
 
 /// Nothing is to be done before who uses them asks again.
@@ -81,7 +95,7 @@ fn is_used(held: &Held) -> bool {
 /// See the module. Dropped, it fetches no more.
 pub struct VolumeKeys {
     known: Arc<Mutex<Known>>,
-    wanted: Sender<KeyRing>,
+    wanted: Sender<Wanted>,
 }
 
 impl fmt::Debug for VolumeKeys {
@@ -99,14 +113,24 @@ impl VolumeKeys {
     ///
     /// # Errors
     /// There is none to be had.
-    pub fn start(file: KeyFile, meta: Arc<dyn Transact + Send + Sync>) -> io::Result<Arc<VolumeKeys>> {
+    pub fn start(file: KeyFile, meta: Arc<dyn Records>) -> io::Result<Arc<VolumeKeys>> {
         let (wanted, asked) = channel();
         let known = Arc::<Mutex<Known>>::default();
-        let shared = Arc::clone(&known);
+        let fetcher = Fetcher {
+            file,
+            kept: Kept::new(meta),
+            known: Arc::clone(&known),
+        };
         std::thread::Builder::new()
             .name("amita-keys".to_owned())
-            .spawn(move || fetch_all(&file, &*meta, &shared, &asked))?;
+            .spawn(move || fetcher.run(&asked))?;
         Ok(Arc::new(VolumeKeys { known, wanted }))
+    }
+
+    /// Has the thread fetch them; `false`: it has ended.
+    fn want(&self, ring: &KeyRing, is_new: bool) -> bool {
+        let ring = ring.clone();
+        self.wanted.send(Wanted { ring, is_new }).is_ok()
     }
 }
 
@@ -124,117 +148,31 @@ impl Keys for VolumeKeys {
                         return Ok(keys);
                     }
                 }
-                Held::Failed { why, at } if at.elapsed() < FAILED_FOR => return Err(NotNow::Missing(why.clone())),
+                Held::Failed { why, at, .. } if at.elapsed() < FAILED_FOR => return Err(NotNow::Missing(why.clone())),
                 Held::Failed { .. } => {}
             }
         }
-        if self.wanted.send(ring.clone()).is_err() {
+        // By new records, also where it is tried again already by those of before.
+        if !self.want(ring, true) {
             return Err(NotNow::Missing("what fetches its keys has ended".to_owned()));
         }
         known.0.insert(name, (ring.clone(), Held::Coming));
         Err(NotNow::Coming)
     }
-}
 
-fn fetch_all(file: &KeyFile, meta: &dyn Transact, known: &Mutex<Known>, asked: &Receiver<KeyRing>) {
-    // One that is not there yet was told of, and says with each volume what it lacks.
-    if file.check().is_ok()
-        && let Ok((Some(by), _)) = admin::wrapping_key(meta)
-        && let Err(why) = file.is_of(&by)
-    {
-        log::warn!("--volume-keys: {why}; encrypted volumes stay closed here, and none are made");
-    }
-    // What was read of the file just now is let go as all else.
-    let mut is_idle = false;
-    loop {
-        let ring = match is_idle {
-            true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => asked.recv_timeout(LOOK),
-        };
-        match ring {
-            Ok(ring) => {
-                let rings: Vec<KeyRing> = std::iter::once(ring).chain(asked.try_iter()).collect();
-                let records = read(meta, &rings);
-                for ring in &rings {
-                    let fetched = unwrap(file, &records, ring);
-                    let now = Instant::now();
-                    let held = match fetched {
-                        Ok(keys) => {
-                            let keys = Arc::new(keys);
-                            Held::Here {
-                                used: Arc::downgrade(&keys),
-                                fetched: Some((keys, now)),
-                            }
-                        }
-                        Err(why) => Held::Failed { why, at: now },
-                    };
-                    let mut known = lock(known);
-                    // Another ring of the image may have been asked for meanwhile.
-                    if let Some(entry) = known.0.get_mut(&ring.newest().key)
-                        && entry.0 == *ring
-                    {
-                        entry.1 = held;
-                    }
+    fn missing(&self, ring: &KeyRing) -> Option<String> {
+        let mut known = lock(&self.known);
+        let (of, held) = known.0.get_mut(&ring.newest().key)?;
+        match held {
+            Held::Failed { why, at, is_asked } if of == ring => {
+                if !*is_asked && at.elapsed() >= FAILED_FOR {
+                    *is_asked = self.want(ring, false);
                 }
+                Some(why.clone())
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        is_idle = !lock(known).forget(Instant::now());
-        if is_idle {
-            file.forget();
+            _ => None,
         }
     }
-}
-
-/// The records of data keys: none, or why it is not known.
-type Records = BTreeMap<KeyName, Result<Option<Vec<u8>>, String>>;
-
-/// Reads the records of all keys of these rings.
-fn read(meta: &dyn Transact, rings: &[KeyRing]) -> Records {
-    let eras = rings.iter().flat_map(KeyRing::eras);
-    let names: BTreeSet<KeyName> = eras.map(|era| era.key).collect();
-    let names: Vec<KeyName> = names.into_iter().collect();
-    let mut records = Records::new();
-    let mut away: Option<String> = None;
-    for names in names.chunks(AT_ONCE) {
-        let call = Call {
-            then: names.iter().map(|name| Op::Get { key: secret_key(*name) }).collect(),
-            ..Call::default()
-        };
-        // What is away is not waited for again.
-        let reply = match &away {
-            Some(why) => Err(why.clone()),
-            None => meta.txn(&call).map_err(|why| why.to_string()),
-        };
-        for (at, name) in names.iter().enumerate() {
-            let record = match &reply {
-                Ok(reply) => Ok(reply.value(at).map(|found| found.value.clone())),
-                Err(why) => Err(why.clone()),
-            };
-            records.insert(*name, record);
-        }
-        away = reply.err();
-    }
-    records
-}
-
-/// Unwraps the keys of a ring.
-fn unwrap(file: &KeyFile, records: &Records, ring: &KeyRing) -> Result<Keychain, String> {
-    let mut keys = Vec::with_capacity(ring.eras().len());
-    for key in ring.eras().iter().map(|era| era.key) {
-        let record = records.get(&key).cloned().unwrap_or(Ok(None))?;
-        let Some(record) = record else {
-            return Err(format!(
-                "data key {key} is not in the metadata: it was erased, and what was written with it cannot be read by anybody"
-            ));
-        };
-        let text = std::str::from_utf8(&record).map_err(|_| format!("the record of data key {key} is no text"))?;
-        let wrapped = WrappedKey::parse(text).map_err(|why| why.to_string())?;
-        let binding = Binding { tenant: None, key };
-        keys.push((key, file.unwrap(&binding, &wrapped)?));
-    }
-    Keychain::new(ring, keys).map_err(|why| why.to_string())
 }
 
 #[cfg(test)]

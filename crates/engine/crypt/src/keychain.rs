@@ -78,6 +78,14 @@ pub trait Keys: fmt::Debug + Send + Sync {
     /// # Errors
     /// They are not here, or not yet.
     fn keychain(&self, ring: &KeyRing) -> Result<Arc<Keychain>, NotNow>;
+
+    /// What was found of a ring's keys, where they are not to be had; it is looked for them anew while this is asked. `None`: nothing of the
+    /// kind is known, and it is for [`Keys::keychain`] to say. So who has something to open that nobody waits for asks this again and again, and
+    /// begins nothing.
+    fn missing(&self, ring: &KeyRing) -> Option<String> {
+        let _ = ring;
+        None
+    }
 }
 
 /// Keys that work, by the generations that they begin with.

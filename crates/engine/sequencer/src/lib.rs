@@ -32,7 +32,7 @@ pub use config::{
 pub use faults::{Fault, Faults};
 pub use health::Care;
 pub use io::{CallId, Course, Effect, IoId, Opened, StopReason, Warning};
-pub use opener::{Consent, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+pub use opener::{Consent, NO_KEYS, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};
 
 /// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.

@@ -38,6 +38,9 @@ const MAX_ROUNDS: u32 = 8;
 /// Keys that are being fetched are asked for this often at least, and each time the record is read: by as many openers as there are volumes.
 const KEYS_PAUSE: Duration = Duration::from_millis(250);
 
+/// Why a program that has no keys for volumes opens no encrypted one.
+pub const NO_KEYS: &str = "this program was given no keys for volumes (`--volume-keys FILE`)";
+
 /// How a living owner is dealt with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consent {
@@ -295,6 +298,22 @@ impl Opener {
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.step, Step::Done)
+    }
+
+    /// Does it wait for the volume's keys, and has nothing else under way?
+    #[must_use]
+    pub fn awaits_keys(&self) -> bool {
+        self.awaited.is_some() && self.call.is_none() && !self.is_done()
+    }
+
+    /// Ends it, if it waits for keys: too many others do.
+    pub fn give_up_keys(&mut self) {
+        if self.awaits_keys() {
+            let volume = self.config.volume.clone();
+            let why = "the keys of many volumes are being fetched; try again".to_owned();
+            self.retry = None;
+            self.end(Err(OpenError::Locked { volume, why }));
+        }
     }
 
     /// When [`Opener::tick`] is wanted.
@@ -586,9 +605,7 @@ impl Opener {
         }
         match &self.config.keys {
             Some(keys) => keys.keychain(ring).map(Some),
-            None => Err(NotNow::Missing(
-                "this program was given no keys for volumes (`--volume-keys FILE`)".to_owned(),
-            )),
+            None => Err(NotNow::Missing(NO_KEYS.to_owned())),
         }
     }
 

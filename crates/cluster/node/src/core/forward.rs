@@ -225,6 +225,7 @@ impl Forwarding {
             VolumeRoute::There(node) if node == cx.config.node => self.forwarder.pause(now, volume),
             VolumeRoute::There(node) => self.forwarder.set(volume, State::There(node)),
             VolumeRoute::Later => self.forwarder.pause(now, volume),
+            VolumeRoute::Locked => self.forwarder.pause_for_keys(now, volume),
             VolumeRoute::Nowhere => end::all_waiting(cx, &mut self.forwarder, volume),
         }
         self.settle(cx, now, volume);

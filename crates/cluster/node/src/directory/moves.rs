@@ -313,6 +313,10 @@ impl Directory {
             .collect();
         for (volume, name, revision) in due {
             self.moves.wanted.insert(volume, now.plus(MOVE_PAUSE));
+            let record = view.volume_named(&name).filter(|_| !self.volumes.contains_key(&name));
+            if record.is_some_and(|record| self.is_locked(record)) {
+                continue;
+            }
             match self.volumes.get(&name) {
                 Some(State::Open { .. }) => {
                     let key = map::move_key(volume);

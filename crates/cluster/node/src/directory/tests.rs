@@ -1,3 +1,5 @@
+mod locked;
+
 use super::{Directory, Effect, Requester};
 use crate::control::Record;
 use crate::faults::{Fault, Faults};

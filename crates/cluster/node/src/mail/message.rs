@@ -470,6 +470,8 @@ pub enum VolumeRoute {
     There(NodeId),
     /// Nobody knows yet: ask again.
     Later,
+    /// Its keys are not here: ask again, not so soon.
+    Locked,
     /// There is no such volume, or it cannot be opened.
     Nowhere,
 }

@@ -11,6 +11,7 @@
 //! it in front, wrapping all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode
 //! 0600), and is read again each time that it is needed.
 
+use super::reading;
 use amita_control::admin::{DataKeys, Rewrap};
 use amita_crypt::{
     Binding, Cost, DataKey, KeyError, Next, PURPOSE, Passphrase, Provider, SealedFile, WrappedKey, WrappingKey,
@@ -61,6 +62,20 @@ pub enum KeyFileError {
         line: usize,
         /// What is wrong.
         why: String,
+    },
+    /// It is not known: where it lies nothing answers.
+    #[error(
+        "reading it has taken more than {seconds} s: its file system does not answer; bring that back, or put the file on one of this machine"
+    )]
+    Hangs {
+        /// For so long it was waited.
+        seconds: u64,
+    },
+    /// It was not read.
+    #[error("reads of {files} other files hang, and so many are the most: bring their file systems back")]
+    TooManyHang {
+        /// How many.
+        files: usize,
     },
     /// It is another thing.
     #[error("{0}")]
@@ -158,7 +173,7 @@ impl KeyFile {
 
     /// What it gives now: what it gave before, where it is the same.
     fn look<'a>(&self, loaded: &'a mut Option<Loaded>) -> Result<&'a mut Loaded, KeyFileError> {
-        let text = read(&self.path).inspect_err(|_| *loaded = None)?;
+        let text = reading::within(&self.path, reading::LIMIT, read).inspect_err(|_| *loaded = None)?;
         if loaded.as_ref().is_none_or(|before| *before.text != *text) {
             *loaded = None;
             let providers = parse(&text)?;
@@ -170,6 +185,20 @@ impl KeyFile {
             });
         }
         Ok(loaded.as_mut().expect("it was put there"))
+    }
+
+    /// Unwraps data keys, each of exactly this binding, by one look at the file: for each the key, or why nothing in the file opens it, for
+    /// people.
+    #[must_use]
+    pub fn unwrap_all(&self, wanted: &[(Binding, WrappedKey)]) -> Vec<Result<DataKey, String>> {
+        let unwrap = |found: &mut Loaded| {
+            let keys = wanted.iter();
+            Ok(keys
+                .map(|(binding, wrapped)| unwrap(&mut found.providers, binding, wrapped))
+                .collect())
+        };
+        self.given(unwrap)
+            .unwrap_or_else(|why| wanted.iter().map(|_| Err(why.clone())).collect())
     }
 
     /// Unwraps the data key of exactly this binding.

@@ -2,14 +2,14 @@
 
 use super::*;
 use amita_control::admin::{DataKeys, Rewrap};
+use amita_crypt::{Binding, WrappedKey};
 use amita_keys::SealKey;
 use amita_metadata::model::State;
-use amita_metadata::{Error, Reply};
-use amita_types::map::{KeyNumber, KeyRing};
+use amita_metadata::{Call, Transact};
+use amita_types::map::{KeyNumber, KeyRing, secret_key};
 use amita_types::{Generation, VolumeId};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 /// What is waited for comes within this, whatever else the machine does.
@@ -228,57 +228,35 @@ fn a_key_that_comes_opens_what_waits_for_it() {
     assert!(why.contains("erased") && why.contains("image 3"), "{why}");
 }
 
-/// The metadata, and how often they were asked.
-struct Counted {
-    state: Mutex<State>,
-    calls: AtomicUsize,
-    away: AtomicBool,
-}
-
-impl Transact for Counted {
-    fn txn(&self, call: &Call) -> Result<Reply, Error> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        if self.away.load(Ordering::Relaxed) {
-            return Err(Error::Unavailable {
-                what: "it is away".to_owned(),
-                endpoints: "nowhere".to_owned(),
-            });
-        }
-        self.state.txn(call)
+impl Records for Mutex<State> {
+    fn changes(&self, _: u64) -> Option<Box<dyn Changes>> {
+        None
     }
 }
 
 #[test]
-fn the_keys_of_many_volumes_are_read_by_few_calls() {
-    let meta = Counted {
-        state: Mutex::new(State::new()),
-        calls: AtomicUsize::new(0),
-        away: AtomicBool::new(false),
-    };
-    for image in (1..=200).filter(|image| *image != 7) {
-        let call = Call::put(secret_key(name(image, 1)), image.to_string());
-        meta.state.txn(&call).unwrap();
+fn what_waits_for_keys_is_told_why_and_looked_after_meanwhile() {
+    let folder = Folder::new();
+    let (path, away) = (folder.path("volume.keys"), folder.path("away"));
+    write(&path, &folder.key("one"));
+    let meta = Arc::new(Mutex::new(State::new()));
+    keep(&meta, &KeyFile::at(&path).make(None, &binding(name(1, 1))).unwrap());
+    std::fs::rename(&path, &away).unwrap();
+    let keys = VolumeKeys::start(KeyFile::at(&path), meta.clone()).unwrap();
+    let ring = KeyRing::new(name(1, 1));
+    assert_eq!(keys.missing(&ring), None, "nobody has looked yet");
+    settled(&keys, &ring).unwrap_err();
+    assert!(keys.missing(&ring).unwrap().contains("cannot be read"));
+    let other = KeyRing::new(name(2, 1));
+    assert_eq!(keys.missing(&other), None);
+    // It comes: who asks nothing but this is told of it.
+    std::fs::rename(&away, &path).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while let Some(why) = keys.missing(&ring) {
+        assert!(Instant::now() < until, "{why}");
+        std::thread::sleep(Duration::from_millis(20));
     }
-    // Clones share what they came from: it is read once.
-    let parent = KeyRing::new(name(1, 1));
-    let rings: Vec<KeyRing> = (2..=200)
-        .map(|image| parent.cloned(Generation(3), Generation(4), name(image, 1)).unwrap())
-        .collect();
-    let records = read(&meta, &rings);
-    assert_eq!((records.len(), meta.calls.load(Ordering::Relaxed)), (200, 3));
-    for (key, record) in &records {
-        let expected = Some(key.image.0.to_string().into_bytes()).filter(|_| key.image != VolumeId(7));
-        assert_eq!(*record, Ok(expected), "{key}");
-    }
-    // Nobody waits for what is away more than once.
-    meta.away.store(true, Ordering::Relaxed);
-    let records = read(&meta, &rings);
-    assert_eq!((records.len(), meta.calls.load(Ordering::Relaxed)), (200, 4));
-    assert!(
-        records
-            .values()
-            .all(|record| record.as_ref().is_err_and(|why| why.contains("away")))
-    );
+    assert!(keys.keychain(&ring).is_ok());
 }
 
 /// What costs nothing to be had again is not kept at all, a passphrase until nothing was fetched for a while.
@@ -325,10 +303,12 @@ fn nothing_is_kept_that_nobody_uses() {
     let unused = keychain();
     let gone = Arc::downgrade(&unused);
     known.0.insert(name(2, 1), (ring.clone(), here(unused)));
-    let why = "x".to_owned();
-    known
-        .0
-        .insert(name(3, 1), (ring.clone(), Held::Failed { why, at: now }));
+    let failed = Held::Failed {
+        why: "x".to_owned(),
+        at: now,
+        is_asked: false,
+    };
+    known.0.insert(name(3, 1), (ring.clone(), failed));
     assert!(known.forget(now), "there is more to look after");
     assert_eq!(known.0.len(), 3);
     assert!(!known.forget(now + HELD));
