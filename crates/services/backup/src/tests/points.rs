@@ -595,7 +595,12 @@ fn passphrases_come_and_go_but_for_the_last() {
     open(b"a second one").unwrap();
     assert_eq!(vault.remove_passphrase(PASSPHRASE).unwrap(), 1);
     let other = open(PASSPHRASE).unwrap_err();
-    assert!(other.to_string().contains("the passphrase in the key file opens none of the 1"), "{other}");
+    assert!(
+        other
+            .to_string()
+            .contains("the passphrase in the key file opens none of the 1"),
+        "{other}"
+    );
     let drawn = format!("{}{}", crate::DRAWN, "5a".repeat(32));
     let other = open(drawn.as_bytes()).unwrap_err();
     assert!(other.to_string().contains("the key in the key file"), "{other}");
