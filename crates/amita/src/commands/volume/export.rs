@@ -464,3 +464,6 @@ impl Copy<'_> {
         failure
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,22 +205,22 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let file = home.path().join("db.raw");
         let there = || std::fs::read_dir(home.path()).expect("a folder").count();
-        drop(part(&file).expect("a part"));
+        drop(part(&file, 0o666).expect("a part"));
         assert_eq!(there(), 0);
-        let made = part(&file).expect("a part");
+        let made = part(&file, 0o666).expect("a part");
         assert!(matches!(raw(&made, 8192), Ok(Target::Raw(_))));
         assert_eq!((there(), file.exists()), (1, false));
         keep(made, &file, false).expect("kept");
         assert_eq!((there(), std::fs::metadata(&file).expect("a file").len()), (1, 8192));
         // Others' is written over where that was said.
-        let refused = keep(part(&file).expect("a part"), &file, false).expect_err("it exists");
+        let refused = keep(part(&file, 0o666).expect("a part"), &file, false).expect_err("it exists");
         assert_eq!((refused.kind, there()), (Kind::Conflict, 1));
-        keep(part(&file).expect("a part"), &file, true).expect("kept");
+        keep(part(&file, 0o666).expect("a part"), &file, true).expect("kept");
         assert_eq!(std::fs::metadata(&file).expect("a file").len(), 0);
         // A link goes on leading there.
         let link = home.path().join("link");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        let made = part(&real(&link)).expect("a part");
+        let made = part(&real(&link), OWN).expect("a part");
         raw(&made, 4096).expect("long");
         keep(made, &real(&link), true).expect("kept");
         assert!(std::fs::symlink_metadata(&link).expect("a link").is_symlink());
