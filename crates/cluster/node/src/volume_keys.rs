@@ -12,20 +12,25 @@
 //! **Many at once.** Whoever asks while others are served waits for one call of the metadata with them, and not for one of each: a node that opens
 //! a thousand volumes reads their keys by a dozen calls, and stretches a passphrase once. Openers wait for keys only so long.
 //!
+//! **Keys that others keep** (Vault's) are asked for by threads of their own, one for each (`vault.rs`): one that hangs keeps nobody waiting but
+//! who needs it.
+//!
 //! **What lacks keys** is left alone until something changes: who would open it by himself asks [`Keys::missing`], which keeps looking for the
 //! keys (`fetch.rs`), by records that are read again when they have changed (`records.rs`), and by a file that may hang (`reading.rs`).
 
 mod fetch;
 mod file;
+mod lines;
 mod reading;
 mod records;
+mod vault;
 
 pub use file::{KeyFile, KeyFileError};
 pub use records::{Changes, Missed, Records};
 
 use amita_crypt::{Keychain, Keys, NotNow};
 use amita_types::map::{KeyName, KeyRing};
-use fetch::{Fetcher, Wanted};
+use fetch::{Fetcher, Wanted, Word};
 use records::Kept;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,6 +43,8 @@ use std::time::{Duration, Instant};
 pub const HELD: Duration = Duration::from_secs(15);
 /// What has failed is told to whoever asks within this, and tried again for whoever asks later.
 const FAILED_FOR: Duration = Duration::from_secs(1);
+/// The same where Vault refuses a key itself, for who comes again by himself: of a thousand volumes each would ask Vault each second.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 /// How it stands with the keys of a ring.
 enum Held {
@@ -52,6 +59,8 @@ enum Held {
     Failed {
         why: String,
         at: Instant,
+        /// It is tried again for whoever asks so long behind it.
+        again: Duration,
         /// It is being tried again.
         is_asked: bool,
     },
@@ -95,7 +104,7 @@ fn is_used(held: &Held) -> bool {
 /// See the module. Dropped, it fetches no more.
 pub struct VolumeKeys {
     known: Arc<Mutex<Known>>,
-    wanted: Sender<Wanted>,
+    words: Sender<Word>,
 }
 
 impl fmt::Debug for VolumeKeys {
@@ -114,23 +123,26 @@ impl VolumeKeys {
     /// # Errors
     /// There is none to be had.
     pub fn start(file: KeyFile, meta: Arc<dyn Records>) -> io::Result<Arc<VolumeKeys>> {
-        let (wanted, asked) = channel();
+        let (words, told) = channel();
         let known = Arc::<Mutex<Known>>::default();
-        let fetcher = Fetcher {
-            file,
-            kept: Kept::new(meta),
-            known: Arc::clone(&known),
-        };
+        let fetcher = Fetcher::new(file, Kept::new(meta), Arc::clone(&known), words.clone());
         std::thread::Builder::new()
             .name("amita-keys".to_owned())
-            .spawn(move || fetcher.run(&asked))?;
-        Ok(Arc::new(VolumeKeys { known, wanted }))
+            .spawn(move || fetcher.run(&told))?;
+        Ok(Arc::new(VolumeKeys { known, words }))
     }
 
     /// Has the thread fetch them; `false`: it has ended.
     fn want(&self, ring: &KeyRing, is_new: bool) -> bool {
         let ring = ring.clone();
-        self.wanted.send(Wanted { ring, is_new }).is_ok()
+        self.words.send(Word::Wanted(Wanted { ring, is_new })).is_ok()
+    }
+}
+
+impl Drop for VolumeKeys {
+    fn drop(&mut self) {
+        // Its thread has a way to tell itself, so that it would not hear that nobody is left.
+        let _ = self.words.send(Word::End);
     }
 }
 
@@ -164,8 +176,13 @@ impl Keys for VolumeKeys {
         let mut known = lock(&self.known);
         let (of, held) = known.0.get_mut(&ring.newest().key)?;
         match held {
-            Held::Failed { why, at, is_asked } if of == ring => {
-                if !*is_asked && at.elapsed() >= FAILED_FOR {
+            Held::Failed {
+                why,
+                at,
+                again,
+                is_asked,
+            } if of == ring => {
+                if !*is_asked && at.elapsed() >= *again {
                     *is_asked = self.want(ring, false);
                 }
                 Some(why.clone())

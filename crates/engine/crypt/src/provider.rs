@@ -17,6 +17,7 @@ use crate::key::DataKey;
 use crate::provider::passphrase::BadPassphrase;
 use crate::wrapped::{Binding, KeyError, WrappedKey};
 use crate::wrapping::WrappingKey;
+use amita_types::ClusterId;
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -27,6 +28,12 @@ pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
 pub trait Provider: fmt::Debug + Send {
     /// What it is, for people.
     fn kind(&self) -> &'static str;
+
+    /// What it wraps from now on is this cluster's, and what says that it is another one's it does not open. Those who are asked over the network
+    /// may serve several; what is at hand is one cluster's, and does nothing of the kind.
+    fn of_cluster(&mut self, cluster: ClusterId) {
+        let _ = cluster;
+    }
 
     /// What [`Provider::wrap`] wraps with.
     ///
@@ -90,7 +97,8 @@ impl<T> Next<T> {
     }
 }
 
-type Finish<T> = Box<dyn FnOnce(&HttpResponse) -> Result<T, KeyError> + Send>;
+/// What makes of an answer what was asked for. An error: it is a refusal, or no answer to the question, or opens as another key.
+pub type Finish<T> = Box<dyn FnOnce(&HttpResponse) -> Result<T, KeyError> + Send>;
 
 /// A request, and what is made of its answer. It may be carried more than once: nothing is changed by it where it is asked.
 pub struct Question<T> {
@@ -107,6 +115,12 @@ impl<T> Question<T> {
     #[must_use]
     pub fn request(&self) -> &HttpRequest {
         &self.request
+    }
+
+    /// What to send, which may be sent more than once, and what makes of what comes back what was asked for ([`Question::answer`]).
+    #[must_use]
+    pub fn into_parts(self) -> (HttpRequest, Finish<T>) {
+        (self.request, self.finish)
     }
 
     /// What came back.
@@ -130,7 +144,7 @@ pub struct HttpRequest {
     pub method: &'static str,
     /// The path, which begins with a slash, and needs no escapes.
     pub path: String,
-    /// Headers, beside `Host` and `Content-Length`.
+    /// Headers, beside `Host` and `Content-Length`, and beside the token where whoever carries it shows that.
     pub headers: Vec<(&'static str, Zeroizing<String>)>,
     /// The body.
     pub body: Zeroizing<Vec<u8>>,

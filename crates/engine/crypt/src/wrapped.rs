@@ -13,9 +13,9 @@ use crate::key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
 use crate::provider::passphrase::{BadPassphrase, Cost};
 use crate::provider::transit::{self, TransitError};
 use crate::wrapping::WrappingKey;
-use amita_types::VolumeId;
 use amita_types::capability::MAX_TENANT_BYTES;
 use amita_types::map::{KeyName, KeyNumber};
+use amita_types::{ClusterId, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -166,6 +166,9 @@ pub enum KeyError {
         /// Why not.
         why: BadPassphrase,
     },
+    /// Vault does not do what was asked, which was of no data key.
+    #[error("{0}")]
+    Vault(TransitError),
     /// Vault does not do it.
     #[error("data key {key}: {why}")]
     Transit {
@@ -195,6 +198,9 @@ pub(crate) enum By {
     Transit {
         mount: String,
         key: String,
+        /// Vault may serve several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cluster: Option<ClusterId>,
         wrapped: String,
     },
 }
@@ -256,11 +262,15 @@ impl Label {
                 put(&salt.0);
                 put(&cost.bytes());
             }
-            Told::Transit { mount, key } => {
+            Told::Transit { mount, key, cluster } => {
                 put(&[3]);
                 for part in [*mount, *key] {
                     put(&text(part));
                     put(part.as_bytes());
+                }
+                // Behind all else: where there is none, it ends before.
+                if let Some(cluster) = cluster {
+                    put(&cluster.0.to_le_bytes());
                 }
             }
         }
@@ -297,6 +307,7 @@ pub(crate) enum Told<'a> {
     Transit {
         mount: &'a str,
         key: &'a str,
+        cluster: Option<ClusterId>,
     },
 }
 
@@ -361,6 +372,7 @@ impl WrappedKey {
                 mount,
                 key: name,
                 wrapped,
+                ..
             } => {
                 transit::check_record(mount, name, wrapped).map_err(|why| KeyError::Transit { key, why })?;
             }
@@ -423,10 +435,21 @@ impl WrappedKey {
         match &self.by {
             By::SealedFile { kek, .. } => format!("sealed-file {kek}"),
             By::Passphrase { kek, argon2id, .. } => format!("passphrase {kek} ({argon2id})"),
-            By::Transit { mount, key, wrapped } => {
+            By::Transit {
+                mount, key, wrapped, ..
+            } => {
                 let version = wrapped.split(':').nth(1).unwrap_or_default();
                 format!("transit {mount}/{key} {version}")
             }
+        }
+    }
+
+    /// Which version of Vault's key has wrapped it, where that has: rotated, Vault's key wraps by the next one.
+    #[must_use]
+    pub fn transit_version(&self) -> Option<u32> {
+        match &self.by {
+            By::Transit { wrapped, .. } => transit::version_of(wrapped),
+            _ => None,
         }
     }
 

@@ -37,6 +37,12 @@ pub(crate) enum Which {
 }
 
 impl WrappingKey {
+    /// Does Vault keep it?
+    #[must_use]
+    pub fn is_of_vault(&self) -> bool {
+        matches!(self.0, Which::Transit { .. })
+    }
+
     /// Is it made of a passphrase and a salt?
     #[must_use]
     pub fn is_of_passphrase(&self) -> bool {

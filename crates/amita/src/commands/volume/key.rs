@@ -190,7 +190,7 @@ struct Status {
     is_of_cluster: bool,
     /// It is the file's first line: there is nothing to wrap again.
     is_first: bool,
-    /// What is wrong with the file.
+    /// What is wrong with the file, or with Vault, which it names.
     #[serde(skip_serializing_if = "Option::is_none")]
     ails: Option<String>,
 }
@@ -199,11 +199,13 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
     let file = arguments.keys.needed(endpoints)?;
     let (by, _) = admin::wrapping_key(&metadata.reader()).described()?;
     let is_of = by.as_ref().map_or(Ok(true), |by| file.is_of(by));
+    // Of a file that is another cluster's nobody is asked.
+    let answers = if is_of.is_ok() { file.answers() } else { Ok(()) };
     let status = Status {
         wrapped_by: by.map(|by| by.to_string()),
         is_of_cluster: is_of.is_ok(),
         is_first: is_of.as_ref().is_ok_and(|is_first| *is_first),
-        ails: is_of.as_ref().err().cloned(),
+        ails: is_of.as_ref().err().or(answers.as_ref().err()).cloned(),
     };
     print(arguments.json, &status, || match (&status.wrapped_by, &is_of) {
         (None, _) => {
@@ -218,6 +220,10 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
     })?;
     is_of.map(drop).map_err(|why| {
         Failure::new(why).advice("Nothing is made with it, and what it does not open stays closed. Is it another cluster's, or one of before?")
+    })?;
+    answers.map_err(|why| {
+        Failure::new(why)
+            .advice("What is open stays open; what Vault is to open waits for it, and nothing is made with its key.")
     })
 }
 

@@ -8,7 +8,7 @@ use super::{AdminError, RACES, Result, get, list};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
 use amita_metadata::{Call, Compare, MAX_OPS, Op, Transact};
 use amita_types::map::{self, ENCRYPTION_SINCE, KeyName, KeyNumber, KeyRing, Volume};
-use amita_types::{Generation, VolumeId};
+use amita_types::{ClusterId, Generation, VolumeId};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,12 +22,17 @@ pub(super) const MAX_GOING: usize = MAX_OPS - 24;
 
 /// Makes data keys, and wraps them for the metadata.
 pub trait DataKeys: fmt::Debug {
-    /// A new one for exactly this, wrapped with what the cluster wraps `by`, or where nothing was wrapped yet with what comes first here.
+    /// A new one of this cluster's for exactly this, wrapped with what the cluster wraps `by`, or where nothing was wrapped yet with what comes first here.
     /// Nobody has it but by this record.
     ///
     /// # Errors
     /// It cannot be wrapped, or not by this: why, for people.
-    fn make(&self, by: Option<&WrappingKey>, binding: &Binding) -> std::result::Result<WrappedKey, String>;
+    fn make(
+        &self,
+        cluster: ClusterId,
+        by: Option<&WrappingKey>,
+        binding: &Binding,
+    ) -> std::result::Result<WrappedKey, String>;
 }
 
 /// What data keys are wrapped with, and the revision of the record; 0: there is none, and who makes the first key makes it.
@@ -103,7 +108,8 @@ impl NewKey {
             tenant: None,
             key: name,
         };
-        let record = keys.make(by.as_ref(), &binding).map_err(NoKey::Refused)?;
+        let cluster = super::cluster(meta).map_err(NoKey::Admin)?.id;
+        let record = keys.make(cluster, by.as_ref(), &binding).map_err(NoKey::Refused)?;
         if *record.binding() != binding {
             let found = record.binding().key;
             return Err(NoKey::Refused(format!(
@@ -249,7 +255,19 @@ pub trait Rewrap {
     ///
     /// # Errors
     /// It does not open, or cannot be wrapped: why, for people.
-    fn rewrap(&self, to: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<WrappedKey, String>;
+    fn rewrap(
+        &self,
+        cluster: ClusterId,
+        to: &WrappingKey,
+        wrapped: &WrappedKey,
+    ) -> std::result::Result<WrappedKey, String>;
+
+    /// Was a key that is wrapped with it wrapped by an older version of it than there is now? (Vault's keys have versions.) It was asked for
+    /// [`Rewrap::to`] before.
+    fn is_older(&self, to: &WrappingKey, wrapped: &WrappedKey) -> bool {
+        let _ = (to, wrapped);
+        false
+    }
 }
 
 /// Wraps all data keys of the cluster again, each by a compare-and-set of its record: the keys stay, and with them every block.
@@ -268,14 +286,14 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
     let (now, revision) = wrapping_key(meta)?;
     let to = by.to(now.as_ref()).map_err(refuse)?;
     let key = map::wrapping_key();
+    let map::Cluster { id, version, .. } = super::cluster(meta)?;
     if now.as_ref() != Some(&to) {
-        let version = super::cluster(meta)?.version;
         if version < ENCRYPTION_SINCE {
             return Err(refuse(format!(
                 "the cluster's version is {version}, and has none before {ENCRYPTION_SINCE}"
             )));
         }
-        can_rewrap(meta, by, &to)?.map_err(refuse)?;
+        can_rewrap(meta, by, (id, &to))?.map_err(refuse)?;
         let call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key.clone(), &to)],
@@ -291,7 +309,7 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
     }
     let mut wrapped = 0;
     for _ in 0..RACES {
-        let (mut pass, raced) = pass(meta, by, (&to, unchanged(&key, revision)))?;
+        let (mut pass, raced) = pass(meta, by, id, (&to, unchanged(&key, revision)))?;
         wrapped += pass.wrapped;
         if wrapping_key(meta)?.1 != revision {
             return Err(refuse(OTHER_REWRAP.to_owned()));
@@ -309,11 +327,15 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
 const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped with: see that all have the same file, and give the command again";
 
 /// Does any key open by what is given? Else it is another cluster's, and would be made this one's.
-fn can_rewrap(meta: &dyn Transact, by: &dyn Rewrap, to: &WrappingKey) -> Result<std::result::Result<(), String>> {
+fn can_rewrap(
+    meta: &dyn Transact,
+    by: &dyn Rewrap,
+    (id, to): (ClusterId, &WrappingKey),
+) -> Result<std::result::Result<(), String>> {
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
     let mut refused = None;
     for found in reply.values(0) {
-        match read_key(&found.value).and_then(|old| by.rewrap(to, &old)) {
+        match read_key(&found.value).and_then(|old| by.rewrap(id, to, &old)) {
             Ok(_) => return Ok(Ok(())),
             Err(why) => refused = refused.or(Some(why)),
         }
@@ -326,7 +348,12 @@ fn can_rewrap(meta: &dyn Transact, by: &dyn Rewrap, to: &WrappingKey) -> Result<
 }
 
 /// Looks at each key once. Was one changed meanwhile by somebody else?
-fn pass(meta: &dyn Transact, by: &dyn Rewrap, (to, stays): (&WrappingKey, Compare)) -> Result<(Rewrapped, bool)> {
+fn pass(
+    meta: &dyn Transact,
+    by: &dyn Rewrap,
+    id: ClusterId,
+    (to, stays): (&WrappingKey, Compare),
+) -> Result<(Rewrapped, bool)> {
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
     let (mut all, mut raced) = (Rewrapped::default(), false);
     for found in reply.values(0) {
@@ -345,11 +372,11 @@ fn pass(meta: &dyn Transact, by: &dyn Rewrap, (to, stays): (&WrappingKey, Compar
                 continue;
             }
         };
-        if old.wrapping_key() == *to {
+        if old.wrapping_key() == *to && !by.is_older(to, &old) {
             all.same += 1;
             continue;
         }
-        let new = match by.rewrap(to, &old) {
+        let new = match by.rewrap(id, to, &old) {
             Ok(new) if new.wrapping_key() == *to && new.check_value() == old.check_value() => new,
             Ok(new) => {
                 let (other, key) = (new.wrapping_key(), old.binding().key);

@@ -167,7 +167,8 @@ impl<'a> CoreStarter<'a> {
     /// Here and not on the core's thread, whose processor its thread would have.
     fn volume_keys(&self, path: &Path) -> Result<Arc<dyn Keys>, ServeError> {
         let client = Arc::new(self.joined.client.clone());
-        let keys = VolumeKeys::start(KeyFile::at(path), client).map_err(ServeError::Thread)?;
+        let keys =
+            VolumeKeys::start(KeyFile::at(path).of_cluster(self.joined.cluster), client).map_err(ServeError::Thread)?;
         Ok(keys)
     }
 

@@ -1,18 +1,24 @@
 //! The thread that fetches keys.
+//!
+//! What a file unwraps is there at once. What Vault is asked for comes when Vault has answered, by its own thread; others are served meanwhile,
+//! and a ring is there when the last of its keys is.
 
 use super::file::KeyFile;
+use super::lines::Step;
 use super::records::{Found, Kept};
-use super::{Held, Known, lock};
+use super::{FAILED_FOR, Held, Known, REFUSED_FOR, lock};
 use amita_control::admin;
 use amita_crypt::{Binding, DataKey, Keychain, WrappedKey};
 use amita_types::map::{KeyName, KeyRing};
-use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often it is looked what may be forgotten, while there is anything.
 const LOOK: Duration = Duration::from_secs(1);
+/// Who is asked answers within this, whatever he answers. Else it is not waited for any more.
+const ASKED_FOR: Duration = Duration::from_secs(60);
 
 /// A ring whose keys are wanted.
 pub(super) struct Wanted {
@@ -21,25 +27,87 @@ pub(super) struct Wanted {
     pub is_new: bool,
 }
 
+/// What the thread is told.
+pub(super) enum Word {
+    Wanted(Wanted),
+    /// What has come of a question.
+    Answered {
+        /// Of which ring.
+        number: u64,
+        /// Of which of its keys.
+        at: usize,
+        key: Result<DataKey, Refused>,
+    },
+    /// Nobody wants anything any more.
+    End,
+}
+
+/// Why a key is not to be had, for people, and when that is worth another look.
+pub(super) struct Refused {
+    why: String,
+    again: Duration,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        let again = FAILED_FOR;
+        Refused { why, again }
+    }
+}
+
+/// A ring some of whose keys are being asked for.
+struct Gathering {
+    ring: KeyRing,
+    keys: Vec<Option<DataKey>>,
+    until: Instant,
+}
+
 pub(super) struct Fetcher {
     pub file: KeyFile,
     pub kept: Kept,
     pub known: Arc<Mutex<Known>>,
+    /// Who is asked tells the answer by this.
+    answers: Sender<Word>,
+    gathering: BTreeMap<u64, Gathering>,
+    numbers: u64,
 }
 
 impl Fetcher {
-    /// Until nobody can ask any more.
-    pub fn run(mut self, asked: &Receiver<Wanted>) {
+    pub fn new(file: KeyFile, kept: Kept, known: Arc<Mutex<Known>>, answers: Sender<Word>) -> Fetcher {
+        Fetcher {
+            file,
+            kept,
+            known,
+            answers,
+            gathering: BTreeMap::new(),
+            numbers: 0,
+        }
+    }
+
+    /// Until it is told to end.
+    pub fn run(mut self, told: &Receiver<Word>) {
         self.compare();
         // What was read of the file just now is let go as all else.
         let mut is_idle = false;
         loop {
-            let wanted = match is_idle {
-                true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => asked.recv_timeout(LOOK),
+            let word = match is_idle {
+                true => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => told.recv_timeout(LOOK),
             };
-            match wanted {
-                Ok(wanted) => self.fetch(std::iter::once(wanted).chain(asked.try_iter()).collect()),
+            match word {
+                Ok(word) => {
+                    let mut wanted = Vec::new();
+                    for word in std::iter::once(word).chain(told.try_iter()) {
+                        match word {
+                            Word::Wanted(ring) => wanted.push(ring),
+                            Word::Answered { number, at, key } => self.answered(number, at, key),
+                            Word::End => return,
+                        }
+                    }
+                    if !wanted.is_empty() {
+                        self.fetch(wanted);
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -62,27 +130,95 @@ impl Fetcher {
         let rings: Vec<(KeyRing, bool)> = wanted.into_iter().map(|wanted| (wanted.ring, wanted.is_new)).collect();
         let records = self.kept.get(&rings, Instant::now());
         let mut asked: Vec<(Binding, WrappedKey)> = Vec::new();
-        let parsed: Vec<Result<(), String>> = rings
+        let parsed: Vec<Result<usize, String>> = rings
             .iter()
             .map(|(ring, _)| {
                 let wrapped = wrapped(&records, ring)?;
+                let keys = wrapped.len();
                 asked.extend(wrapped);
-                Ok(())
+                Ok(keys)
             })
             .collect();
-        let mut unwrapped = self.file.unwrap_all(&asked).into_iter();
-        for ((ring, _), parsed) in rings.iter().zip(parsed) {
-            let keys = parsed.and_then(|()| {
-                // All are taken out, the wrong ones as well: the next ring's stand behind them.
-                let own: Vec<(KeyName, Result<DataKey, String>)> =
-                    ring.eras().iter().map(|era| era.key).zip(&mut unwrapped).collect();
-                joined(ring, own)
-            });
-            self.settle(ring, keys);
+        let mut steps = self.file.unwrap_all(&asked).into_iter();
+        for ((ring, _), parsed) in rings.into_iter().zip(parsed) {
+            match parsed {
+                // All of them are taken out: the next ring's stand behind them.
+                Ok(keys) => {
+                    let own: Vec<_> = steps.by_ref().take(keys).collect();
+                    self.gather(ring, own);
+                }
+                Err(why) => self.settle(&ring, Err(why.into())),
+            }
         }
     }
 
-    fn settle(&self, ring: &KeyRing, keys: Result<Keychain, String>) {
+    /// Has the keys of a ring asked for that are to be asked for.
+    fn gather(&mut self, ring: KeyRing, steps: Vec<Result<Step<DataKey>, String>>) {
+        let steps: Vec<Step<DataKey>> = match steps.into_iter().collect() {
+            Ok(steps) => steps,
+            // One that is not to be had is enough: nobody is asked for the others.
+            Err(why) => return self.settle(&ring, Err(why.into())),
+        };
+        let number = self.numbers;
+        self.numbers += 1;
+        let mut keys = Vec::with_capacity(steps.len());
+        for (at, step) in steps.into_iter().enumerate() {
+            keys.push(match step {
+                Step::Done(key) => Some(key),
+                Step::Ask(vault, question) => {
+                    let (request, finish) = question.into_parts();
+                    let (answers, name) = (self.answers.clone(), vault.name().to_owned());
+                    let told = move |answer: Result<_, super::vault::Trouble>| {
+                        let key = match answer {
+                            Ok(response) => finish(&response).map_err(|why| Refused {
+                                why: format!("{name}: {why}"),
+                                again: REFUSED_FOR,
+                            }),
+                            // It is not asked again before its time, whoever asks.
+                            Err(trouble) => Err(trouble.why.into()),
+                        };
+                        // Where nobody hears it, it is wiped.
+                        let _ = answers.send(Word::Answered { number, at, key });
+                    };
+                    vault.ask(Arc::new(request), Box::new(told));
+                    None
+                }
+            });
+        }
+        let until = Instant::now() + ASKED_FOR;
+        self.gathering.insert(number, Gathering { ring, keys, until });
+        self.look_at(number);
+    }
+
+    fn answered(&mut self, number: u64, at: usize, key: Result<DataKey, Refused>) {
+        let Some(mut found) = self.gathering.remove(&number) else {
+            return;
+        };
+        match key {
+            Ok(key) => {
+                found.keys[at] = Some(key);
+                self.gathering.insert(number, found);
+                self.look_at(number);
+            }
+            Err(why) => self.settle(&found.ring, Err(why)),
+        }
+    }
+
+    /// Are all keys of a ring there?
+    fn look_at(&mut self, number: u64) {
+        let is_whole = |found: &Gathering| found.keys.iter().all(Option::is_some);
+        if !self.gathering.get(&number).is_some_and(is_whole) {
+            return;
+        }
+        if let Some(Gathering { ring, keys, .. }) = self.gathering.remove(&number) {
+            let names = ring.eras().iter().map(|era| era.key);
+            let keys: Vec<(KeyName, DataKey)> = names.zip(keys.into_iter().flatten()).collect();
+            let keychain = Keychain::new(&ring, keys).map_err(|why| why.to_string().into());
+            self.settle(&ring, keychain);
+        }
+    }
+
+    fn settle(&self, ring: &KeyRing, keys: Result<Keychain, Refused>) {
         let at = Instant::now();
         let held = match keys {
             Ok(keys) => {
@@ -92,9 +228,10 @@ impl Fetcher {
                     fetched: Some((keys, at)),
                 }
             }
-            Err(why) => Held::Failed {
+            Err(Refused { why, again }) => Held::Failed {
                 why,
                 at,
+                again,
                 is_asked: false,
             },
         };
@@ -108,8 +245,20 @@ impl Fetcher {
 
     /// Lets go of what nobody wants; `true`: that is all.
     fn forget(&mut self) -> bool {
+        let now = Instant::now();
+        let (late, gathering) = std::mem::take(&mut self.gathering)
+            .into_iter()
+            .partition(|(_, found)| found.until <= now);
+        self.gathering = gathering;
+        for Gathering { ring, .. } in BTreeMap::into_values(late) {
+            let why = format!(
+                "what was asked for its keys has not answered within {} s",
+                ASKED_FOR.as_secs()
+            );
+            self.settle(&ring, Err(why.into()));
+        }
         let mut known = lock(&self.known);
-        let is_idle = !known.forget(Instant::now());
+        let is_idle = !known.forget(now) && self.gathering.is_empty();
         let needed: BTreeSet<KeyName> = known.failed().flat_map(KeyRing::eras).map(|era| era.key).collect();
         drop(known);
         self.kept.keep(&needed);
@@ -134,9 +283,4 @@ fn wrapped(records: &Found, ring: &KeyRing) -> Result<Vec<(Binding, WrappedKey)>
         Ok((Binding { tenant: None, key }, wrapped))
     };
     ring.eras().iter().map(|era| of(era.key)).collect()
-}
-
-fn joined(ring: &KeyRing, keys: Vec<(KeyName, Result<DataKey, String>)>) -> Result<Keychain, String> {
-    let keys: Result<Vec<(KeyName, DataKey)>, String> = keys.into_iter().map(|(name, key)| Ok((name, key?))).collect();
-    Keychain::new(ring, keys?).map_err(|why| why.to_string())
 }

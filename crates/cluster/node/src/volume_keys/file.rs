@@ -4,6 +4,8 @@
 //! # a comment
 //! amita-seal-1:BASE64:          a key (`amita volume key init` makes a file with one)
 //! passphrase:TEXT               a passphrase: all that stands behind the colon
+//! vault:https://HOST[:PORT] key=NAME token-file=PATH ca-file=PATH [mount=PATH] [namespace=PATH]
+//!                               a key that Vault keeps, and is asked to wrap and unwrap with
 //! ```
 //!
 //! All lines open. The cluster's first data key is wrapped by the first line, and from then on all are by that one, wherever it stands: what
@@ -11,28 +13,25 @@
 //! it in front, wrapping all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode
 //! 0600), and is read again each time that it is needed.
 
+use super::lines::{Loaded, Step, Vaults, unwrap};
 use super::reading;
 use amita_control::admin::{DataKeys, Rewrap};
-use amita_crypt::{
-    Binding, Cost, DataKey, KeyError, Next, PURPOSE, Passphrase, Provider, SealedFile, WrappedKey, WrappingKey,
-    Zeroizing,
-};
-use amita_keys::{SealKey, system_random};
+use amita_crypt::{Binding, DataKey, WrappedKey, WrappingKey, Zeroizing};
+use amita_keys::system_random;
+use amita_types::ClusterId;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A file is at most this long: some dozens of keys, or of passphrases of the longest.
 const MAX_FILE_BYTES: u64 = 16 << 10;
-/// A passphrase may cost a stretching of a third of a second for each data key that another process has wrapped: they are few.
-const MAX_PASSPHRASES: usize = 4;
+/// Certificates are at most this long: those of all authorities of a system.
+const MAX_PUBLIC_BYTES: u64 = 512 << 10;
 /// Rights of anybody but the owner.
 const OTHERS: u32 = 0o077;
-const KEY: &str = "amita-seal-1:";
-const PASSPHRASE: &str = "passphrase:";
 
 /// Why there is nothing in a file that wraps. Nothing of what it holds is said.
 #[derive(Debug, thiserror::Error)]
@@ -90,15 +89,6 @@ impl KeyFileError {
     }
 }
 
-/// What the file gave when it was last looked at.
-struct Loaded {
-    text: Zeroizing<String>,
-    /// Never empty; the first one wraps.
-    providers: Vec<Box<dyn Provider>>,
-    /// There is a passphrase in it, which is stretched again whenever it is read again.
-    is_costly: bool,
-}
-
 /// Wipes what may be had again for nothing.
 fn let_go(loaded: &mut Option<Loaded>) {
     if loaded.as_ref().is_some_and(|loaded| !loaded.is_costly) {
@@ -106,10 +96,22 @@ fn let_go(loaded: &mut Option<Loaded>) {
     }
 }
 
+/// What is known of it.
+#[derive(Default)]
+struct Known {
+    loaded: Option<Loaded>,
+    /// Their threads stay: they keep connections open, and tokens alive.
+    vaults: Vaults,
+    /// By which version Vault's key wraps, as it was last asked.
+    newest: Option<(WrappingKey, u32)>,
+}
+
 /// See the module.
 pub struct KeyFile {
     path: PathBuf,
-    loaded: Mutex<Option<Loaded>>,
+    known: Mutex<Known>,
+    /// Whose data keys are wrapped by it, where that is known.
+    cluster: OnceLock<ClusterId>,
 }
 
 impl fmt::Debug for KeyFile {
@@ -124,8 +126,16 @@ impl KeyFile {
     pub fn at(path: impl Into<PathBuf>) -> KeyFile {
         KeyFile {
             path: path.into(),
-            loaded: Mutex::default(),
+            known: Mutex::default(),
+            cluster: OnceLock::new(),
         }
+    }
+
+    /// The same for this cluster: what Vault has wrapped for another one does not open by it.
+    #[must_use]
+    pub fn of_cluster(self, cluster: ClusterId) -> KeyFile {
+        let _ = self.cluster.set(cluster);
+        self
     }
 
     /// Where it is.
@@ -139,62 +149,66 @@ impl KeyFile {
     /// # Errors
     /// There is nothing in it that wraps.
     pub fn check(&self) -> Result<(), KeyFileError> {
-        let mut loaded = self.lock();
-        let found = self.look(&mut loaded).map(drop);
-        let_go(&mut loaded);
+        let mut known = self.lock();
+        let found = self.look(&mut known).map(drop);
+        let_go(&mut known.loaded);
         found
     }
 
     /// Wipes what is kept of it: it is read again when it is needed.
     pub(super) fn forget(&self) {
-        *self.lock() = None;
+        self.lock().loaded = None;
     }
 
     /// Is anything kept of it?
     #[cfg(test)]
     pub(super) fn keeps(&self) -> bool {
-        self.lock().is_some()
+        self.lock().loaded.is_some()
     }
 
-    /// What it gives, and that it is wiped behind it.
+    /// What it gives, and that it is wiped behind it. Nothing in here waits for anybody but the file.
     fn given<T>(&self, work: impl FnOnce(&mut Loaded) -> Result<T, String>) -> Result<T, String> {
-        let mut loaded = self.lock();
-        let done = match self.look(&mut loaded) {
-            Ok(found) => work(found),
+        let mut known = self.lock();
+        let done = match self.look(&mut known) {
+            Ok(found) => {
+                if let Some(cluster) = self.cluster.get() {
+                    let lines = found.lines.iter_mut();
+                    lines.for_each(|line| line.provider.of_cluster(*cluster));
+                }
+                work(found)
+            }
             Err(why) => Err(of_node(&why)),
         };
-        let_go(&mut loaded);
+        let_go(&mut known.loaded);
         done
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Loaded>> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it gives now: what it gave before, where it is the same.
-    fn look<'a>(&self, loaded: &'a mut Option<Loaded>) -> Result<&'a mut Loaded, KeyFileError> {
-        let text = reading::within(&self.path, reading::LIMIT, read).inspect_err(|_| *loaded = None)?;
-        if loaded.as_ref().is_none_or(|before| *before.text != *text) {
-            *loaded = None;
-            let providers = parse(&text)?;
-            let is_costly = text.lines().any(|line| line.starts_with(PASSPHRASE));
-            *loaded = Some(Loaded {
-                text,
-                providers,
-                is_costly,
-            });
+    fn look<'a>(&self, known: &'a mut Known) -> Result<&'a mut Loaded, KeyFileError> {
+        let text = reading::within(&self.path, reading::LIMIT, read).inspect_err(|why| {
+            known.loaded = None;
+            if why.is_absent() {
+                known.vaults.clear();
+            }
+        })?;
+        if known.loaded.as_ref().is_none_or(|before| *before.text != *text) {
+            known.loaded = None;
+            known.loaded = Some(Loaded::of(text, &mut known.vaults)?);
         }
-        Ok(loaded.as_mut().expect("it was put there"))
+        Ok(known.loaded.as_mut().expect("it was put there"))
     }
 
-    /// Unwraps data keys, each of exactly this binding, by one look at the file: for each the key, or why nothing in the file opens it, for
-    /// people.
-    #[must_use]
-    pub fn unwrap_all(&self, wanted: &[(Binding, WrappedKey)]) -> Vec<Result<DataKey, String>> {
+    /// Unwraps data keys, each of exactly this binding, by one look at the file: for each the key, or whom to ask for it, or why nothing in the
+    /// file opens it, for people.
+    pub(super) fn unwrap_all(&self, wanted: &[(Binding, WrappedKey)]) -> Vec<Result<Step<DataKey>, String>> {
         let unwrap = |found: &mut Loaded| {
             let keys = wanted.iter();
             Ok(keys
-                .map(|(binding, wrapped)| unwrap(&mut found.providers, binding, wrapped))
+                .map(|(binding, wrapped)| unwrap(&mut found.lines, binding, wrapped))
                 .collect())
         };
         self.given(unwrap)
@@ -206,7 +220,7 @@ impl KeyFile {
     /// # Errors
     /// Nothing in the file opens it: why, for people.
     pub fn unwrap(&self, binding: &Binding, wrapped: &WrappedKey) -> Result<DataKey, String> {
-        self.given(|found| unwrap(&mut found.providers, binding, wrapped))
+        self.given(|found| unwrap(&mut found.lines, binding, wrapped))?.finish()
     }
 
     /// Is what the cluster wraps data keys with in the file, so that it is the cluster's? `true`: its first line is it.
@@ -221,55 +235,20 @@ impl KeyFile {
     }
 }
 
-fn unwrap(providers: &mut [Box<dyn Provider>], binding: &Binding, wrapped: &WrappedKey) -> Result<DataKey, String> {
-    let mut refused: Option<KeyError> = None;
-    for provider in providers {
-        match provider.unwrap(binding, wrapped) {
-            Ok(Next::Done(key)) => return Ok(key),
-            Ok(Next::Ask(_)) => return Err(format!("{} is asked by no line of the file", provider.kind())),
-            // What is of its kind says more than what is not.
-            Err(why) if refused.is_none() || !matches!(why, KeyError::OtherProvider { .. }) => refused = Some(why),
-            Err(_) => {}
-        }
-    }
-    Err(refused.map_or_else(String::new, |why| why.to_string()))
-}
-
-fn wrap(provider: &mut dyn Provider, by: &WrappingKey, binding: &Binding, key: &DataKey) -> Result<WrappedKey, String> {
-    let wrapped = provider.wrap_by(by, binding, key, &mut system_random);
-    let kind = provider.kind();
-    let wrapped = wrapped.map_err(|why| why.to_string())?.done();
-    wrapped.ok_or_else(|| format!("{kind} is asked by no line of the file"))
-}
-
-impl Loaded {
-    /// The first line's key. A passphrase has as many as there are salts: the one that the cluster has now, where it is of that.
-    fn first(&mut self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
-        let first = self.providers.first_mut().expect("it is never empty");
-        if let Some(now) = now.filter(|now| now.is_of_passphrase())
-            && first.has(now).map_err(|why| why.to_string())?
-        {
-            return Ok(now.clone());
-        }
-        first.first().map_err(|why| why.to_string())
-    }
-
-    /// Who has this one.
-    fn with(&mut self, by: &WrappingKey) -> Result<&mut dyn Provider, String> {
-        let mut place = None;
-        for (at, provider) in self.providers.iter_mut().enumerate() {
-            if provider.has(by).map_err(|why| why.to_string())? {
-                place = Some(at);
-                break;
-            }
-        }
-        let place = place.ok_or_else(|| {
-            format!(
-                "the file of volume keys is not the cluster's: no line of it is what data keys are wrapped with ({by}); give it the \
-                 cluster's file (`amita volume key status` compares them)"
-            )
+impl KeyFile {
+    /// Asks those who keep keys that the file names whether they wrap with them.
+    ///
+    /// # Errors
+    /// One does not: why, for people.
+    pub fn answers(&self) -> Result<(), String> {
+        let asked = self.given(|found| {
+            let vaults = found.lines.iter().filter_map(|line| line.vault.clone());
+            Ok(vaults.collect::<Vec<_>>())
         })?;
-        Ok(&mut *self.providers[place])
+        asked.into_iter().try_for_each(|(place, vault)| {
+            let question = place.provider()?.newest_version();
+            vault.carry(question).map(drop)
+        })
     }
 }
 
@@ -279,55 +258,65 @@ fn of_node(why: &KeyFileError) -> String {
 }
 
 impl DataKeys for KeyFile {
-    fn make(&self, by: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
-        self.given(|found| {
+    fn make(&self, cluster: ClusterId, by: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
+        let _ = self.cluster.set(cluster);
+        let key = DataKey::generate(&mut system_random);
+        let step = self.given(|found| {
             let by = match by {
                 Some(by) => by.clone(),
                 None => found.first(None)?,
             };
-            wrap(found.with(&by)?, &by, binding, &DataKey::generate(&mut system_random))
-        })
+            found.with(&by)?.wrap(&by, binding, &key)
+        })?;
+        step.finish()
     }
 }
 
 /// By the first line.
 impl Rewrap for KeyFile {
     fn to(&self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
-        self.given(|found| found.first(now))
+        let (to, asked) = self.given(|found| {
+            let to = found.first(now)?;
+            let vault = found.lines[0].vault.clone();
+            let asked = vault.map(|(place, vault)| Ok::<_, String>((place.provider()?.newest_version(), vault)));
+            Ok((to, asked.transpose()?))
+        })?;
+        if let Some((question, vault)) = asked {
+            let version = vault.carry(question)?;
+            self.lock().newest = Some((to.clone(), version));
+        }
+        Ok(to)
     }
 
-    fn rewrap(&self, to: &WrappingKey, wrapped: &WrappedKey) -> Result<WrappedKey, String> {
-        self.given(|found| {
-            let binding = wrapped.binding();
-            let key = unwrap(&mut found.providers, binding, wrapped)?;
-            let again = wrap(
-                &mut **found.providers.first_mut().expect("it is never empty"),
-                to,
-                binding,
-                &key,
-            )?;
-            // As it will be read, and by nothing but that line: the one that wraps it now may be destroyed then.
-            let read = WrappedKey::parse(&again.to_text()).map_err(|why| why.to_string())?;
-            let opened = unwrap(&mut found.providers[..1], binding, &read)?;
-            match opened.check_value() == wrapped.check_value() && read == again {
-                true => Ok(again),
-                false => Err(format!("what was wrapped again is not data key {}", binding.key)),
-            }
-        })
+    fn is_older(&self, to: &WrappingKey, wrapped: &WrappedKey) -> bool {
+        let known = self.lock();
+        let newest = known.newest.as_ref().filter(|(of, _)| of == to);
+        newest
+            .zip(wrapped.transit_version())
+            .is_some_and(|((_, newest), version)| version < *newest)
+    }
+
+    fn rewrap(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<WrappedKey, String> {
+        let _ = self.cluster.set(cluster);
+        let binding = wrapped.binding();
+        let key = self.unwrap(binding, wrapped)?;
+        let again = self.given(|found| found.lines[0].wrap(to, binding, &key))?.finish()?;
+        // As it will be read, and by nothing but that line: the one that wraps it now may be destroyed then.
+        let read = WrappedKey::parse(&again.to_text()).map_err(|why| why.to_string())?;
+        let opened = self
+            .given(|found| unwrap(&mut found.lines[..1], binding, &read))?
+            .finish()?;
+        match opened.check_value() == wrapped.check_value() && read == again {
+            true => Ok(again),
+            false => Err(format!("what was wrapped again is not data key {}", binding.key)),
+        }
     }
 }
 
-/// Reads it, of the open file's facts: it cannot be exchanged in between.
-fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    // A FIFO that nobody writes would not be opened: it is refused below, as all that is no file.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
-        .open(path)?;
+/// Reads a secret, of the open file's facts: it cannot be exchanged in between.
+pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
+    let file = open(path)?;
     let facts = file.metadata()?;
-    if !facts.is_file() {
-        return Err(KeyFileError::NoKeys("it is no regular file"));
-    }
     let mode = facts.mode() & 0o777;
     if mode & OTHERS != 0 {
         return Err(KeyFileError::Permissions { mode });
@@ -337,57 +326,32 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     if owner != user && owner != 0 {
         return Err(KeyFileError::Owner { owner, user });
     }
-    if facts.size() > MAX_FILE_BYTES {
-        return Err(KeyFileError::NoKeys("it is too long for a file of volume keys"));
-    }
-    // With room for all of it: a string that grows leaves copies behind.
-    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
-    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
-    Ok(text)
+    text_of(file, MAX_FILE_BYTES)
 }
 
-fn parse(text: &str) -> Result<Vec<Box<dyn Provider>>, KeyFileError> {
-    let mut providers: Vec<Box<dyn Provider>> = Vec::new();
-    // Half of a passphrase is a passphrase.
-    if !text.is_empty() && !text.ends_with('\n') {
-        return Err(KeyFileError::NoKeys(
-            "its last line has no end: it was not written to its end, or by an editor that leaves that out; see that it is whole, and end it with \
-             a newline",
-        ));
+/// Reads what everybody may know, certificates for one.
+pub(super) fn read_public(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
+    text_of(open(path)?, MAX_PUBLIC_BYTES)
+}
+
+fn open(path: &Path) -> Result<File, KeyFileError> {
+    // A FIFO that nobody writes would not be opened: it is refused below, as all that is no file.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(KeyFileError::NoKeys("it is no regular file")),
     }
-    // All keys are one provider, at the place of the first.
-    let (mut keys, mut keys_at): (Vec<&str>, usize) = (Vec::new(), 0);
-    for (index, line) in text.lines().enumerate() {
-        let bad = |why: String| KeyFileError::Line { line: index + 1, why };
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some(passphrase) = line.strip_prefix(PASSPHRASE) {
-            let made = Passphrase::new(passphrase, Cost::RECOMMENDED, &mut system_random);
-            providers.push(Box::new(made.map_err(|why| bad(why.to_string()))?));
-            if providers.len() > MAX_PASSPHRASES {
-                return Err(bad(format!("more than {MAX_PASSPHRASES} passphrases")));
-            }
-        } else if line.starts_with(KEY) {
-            if SealKey::of_lines(&[line]).is_none() {
-                return Err(bad(format!("a key is `{KEY}BASE64:` with 32 bytes")));
-            }
-            if keys.is_empty() {
-                keys_at = providers.len();
-            }
-            keys.push(line);
-        } else {
-            return Err(bad(format!("neither a key (`{KEY}BASE64:`) nor `{PASSPHRASE}TEXT`")));
-        }
+}
+
+fn text_of(file: File, longest: u64) -> Result<Zeroizing<String>, KeyFileError> {
+    if file.metadata()?.size() > longest {
+        return Err(KeyFileError::NoKeys("it is too long"));
     }
-    let derived = SealKey::of_lines(&keys).map(|key| key.derive(PURPOSE));
-    if let Some(sealed) = derived.and_then(SealedFile::new) {
-        providers.insert(keys_at, Box::new(sealed));
-    }
-    match providers.is_empty() {
-        true => Err(KeyFileError::NoKeys(
-            "there is no key in it (`amita volume key init` makes one)",
-        )),
-        false => Ok(providers),
-    }
+    // With room for all of it: a string that grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(longest as usize));
+    file.take(longest).read_to_string(&mut text)?;
+    Ok(text)
 }

@@ -7,13 +7,15 @@ use amita_keys::SealKey;
 use amita_metadata::model::State;
 use amita_metadata::{Call, Transact};
 use amita_types::map::{KeyNumber, KeyRing, secret_key};
-use amita_types::{Generation, VolumeId};
+use amita_types::{ClusterId, Generation, VolumeId};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// What is waited for comes within this, whatever else the machine does.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const CLUSTER: ClusterId = ClusterId(1);
 
 struct Folder(TempDir);
 
@@ -102,7 +104,7 @@ fn the_first_line_wraps_and_all_of_them_open() {
     let (old, new) = (folder.key("old"), folder.key("new"));
     let file = KeyFile::at(&path);
     write(&path, &old);
-    let wrapped = file.make(None, &binding(name(1, 1))).unwrap();
+    let wrapped = file.make(CLUSTER, None, &binding(name(1, 1))).unwrap();
     let check = wrapped.check_value();
     // In front of the old one, while it is in use; a passphrase behind does not matter.
     write(
@@ -116,11 +118,11 @@ fn the_first_line_wraps_and_all_of_them_open() {
     // Keys are made as the cluster's are, wherever the line stands, until all are wrapped again.
     let before = wrapped.wrapping_key();
     assert_eq!(file.is_of(&before), Ok(false));
-    let made = file.make(Some(&before), &binding(name(2, 1))).unwrap();
+    let made = file.make(CLUSTER, Some(&before), &binding(name(2, 1))).unwrap();
     assert_eq!(made.wrapping_key(), before);
     let to = file.to(Some(&before)).unwrap();
     assert_ne!(to, before);
-    let again = file.rewrap(&to, &wrapped).unwrap();
+    let again = file.rewrap(CLUSTER, &to, &wrapped).unwrap();
     assert_eq!(again.wrapping_key(), to);
     assert_eq!(again.check_value(), check, "the data key stays");
     assert_ne!(again.wrapped_by(), wrapped.wrapped_by());
@@ -129,7 +131,7 @@ fn the_first_line_wraps_and_all_of_them_open() {
     assert_eq!(file.is_of(&to), Ok(true));
     for refused in [
         file.is_of(&before).map(drop),
-        file.make(Some(&before), &binding(name(2, 1))).map(drop),
+        file.make(CLUSTER, Some(&before), &binding(name(2, 1))).map(drop),
     ] {
         assert!(refused.unwrap_err().contains("not the cluster's"));
     }
@@ -147,12 +149,12 @@ fn a_passphrase_wraps_what_another_process_opens_by_it() {
     let folder = Folder::new();
     let path = folder.path("volume.keys");
     write(&path, "passphrase:correct horse battery staple\n");
-    let wrapped = KeyFile::at(&path).make(None, &binding(name(1, 1))).unwrap();
+    let wrapped = KeyFile::at(&path).make(CLUSTER, None, &binding(name(1, 1))).unwrap();
     let file = KeyFile::at(&path);
     assert!(file.unwrap(&binding(name(1, 1)), &wrapped).is_ok());
     // By the cluster's salt, and not by one of its own: so it is stretched once.
     let by = wrapped.wrapping_key();
-    let made = file.make(Some(&by), &binding(name(2, 1))).unwrap();
+    let made = file.make(CLUSTER, Some(&by), &binding(name(2, 1))).unwrap();
     assert_eq!((made.wrapping_key(), file.to(Some(&by))), (by.clone(), Ok(by)));
     write(&path, "passphrase:another horse, another staple\n");
     let other = KeyFile::at(&path).unwrap(&binding(name(1, 1)), &wrapped).unwrap_err();
@@ -203,8 +205,8 @@ fn a_key_that_comes_opens_what_waits_for_it() {
     write(&path, &folder.key("one"));
     let meta = Arc::new(Mutex::new(State::new()));
     let maker = KeyFile::at(&path);
-    keep(&meta, &maker.make(None, &binding(name(1, 1))).unwrap());
-    keep(&meta, &maker.make(None, &binding(name(2, 1))).unwrap());
+    keep(&meta, &maker.make(CLUSTER, None, &binding(name(1, 1))).unwrap());
+    keep(&meta, &maker.make(CLUSTER, None, &binding(name(2, 1))).unwrap());
     let keys = VolumeKeys::start(KeyFile::at(&path), meta.clone()).unwrap();
     let ring = KeyRing::new(name(1, 1));
     assert_eq!(keys.keychain(&ring).unwrap_err(), NotNow::Coming, "nobody waits");
@@ -240,7 +242,10 @@ fn what_waits_for_keys_is_told_why_and_looked_after_meanwhile() {
     let (path, away) = (folder.path("volume.keys"), folder.path("away"));
     write(&path, &folder.key("one"));
     let meta = Arc::new(Mutex::new(State::new()));
-    keep(&meta, &KeyFile::at(&path).make(None, &binding(name(1, 1))).unwrap());
+    keep(
+        &meta,
+        &KeyFile::at(&path).make(CLUSTER, None, &binding(name(1, 1))).unwrap(),
+    );
     std::fs::rename(&path, &away).unwrap();
     let keys = VolumeKeys::start(KeyFile::at(&path), meta.clone()).unwrap();
     let ring = KeyRing::new(name(1, 1));
@@ -268,12 +273,12 @@ fn nothing_of_the_file_is_kept_that_can_be_read_again() {
     write(&path, &key);
     let file = KeyFile::at(&path);
     file.check().unwrap();
-    let wrapped = file.make(None, &binding(name(1, 1))).unwrap();
+    let wrapped = file.make(CLUSTER, None, &binding(name(1, 1))).unwrap();
     file.unwrap(&binding(name(1, 1)), &wrapped).unwrap();
     assert!(file.unwrap(&binding(name(2, 1)), &wrapped).is_err());
     assert_eq!(file.is_of(&wrapped.wrapping_key()), Ok(true));
     let to = file.to(None).unwrap();
-    file.rewrap(&to, &wrapped).unwrap();
+    file.rewrap(CLUSTER, &to, &wrapped).unwrap();
     assert!(!file.keeps());
     write(&path, &format!("{key}passphrase:correct horse battery staple\n"));
     file.unwrap(&binding(name(1, 1)), &wrapped).unwrap();
@@ -306,6 +311,7 @@ fn nothing_is_kept_that_nobody_uses() {
     let failed = Held::Failed {
         why: "x".to_owned(),
         at: now,
+        again: FAILED_FOR,
         is_asked: false,
     };
     known.0.insert(name(3, 1), (ring.clone(), failed));

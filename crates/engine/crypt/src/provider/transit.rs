@@ -6,8 +6,8 @@
 //! | unwrap | `POST /v1/MOUNT/decrypt/KEY` `{"ciphertext", "associated_data"}` | `{"data": {"plaintext"}}` |
 //!
 //! `associated_data` (Vault 1.13 and later) is what a data key is bound to; the key must be of a type with it (`aes256-gcm96` or
-//! `chacha20-poly1305`). Vault's own `rewrap` takes none ([vault#29532](https://github.com/hashicorp/vault/issues/29532)), so a key
-//! is wrapped again by these two: after `vault write -f transit/keys/KEY/rotate` what is wrapped has the new version.
+//! `chacha20-poly1305`). Vault's own `rewrap` and `datakey` take none ([vault#29532](https://github.com/hashicorp/vault/issues/29532)): what
+//! `datakey` makes would be bound to nothing, so data keys are made here, and a key is wrapped again by these two: after `vault write -f transit/keys/KEY/rotate` what is wrapped has the new version.
 //!
 //! Vault makes a key that it does not know when the token's policy lets it *create*: give it `update` of these two paths, and no more.
 
@@ -16,6 +16,7 @@ use super::{HttpRequest, HttpResponse, Next, Provider, Question, Random};
 use crate::key::DataKey;
 use crate::wrapped::{Binding, By, KeyError, Label, Told, WrappedKey};
 use crate::wrapping::{Which, WrappingKey};
+use amita_types::ClusterId;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,10 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 const KIND: &str = "Vault's transit engine";
+/// The header with the token.
+pub const TOKEN_HEADER: &str = "X-Vault-Token";
+/// What is wrapped to see by which version is bound to this, and is no key.
+const PROBE: &[u8] = b"amita-crypt which version";
 /// The longest name of a mount, a key or a namespace, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 /// The longest token: those that Vault does not store have some hundred bytes.
@@ -54,7 +59,7 @@ pub enum BadTransit {
 #[non_exhaustive]
 pub enum TransitError {
     /// It refuses.
-    #[error("Vault refuses ({status}{}{said}){}", if .said.is_empty() { "" } else { ": " }, hint(.status))]
+    #[error("Vault refuses ({status}{}{said}){}", if .said.is_empty() { "" } else { ": " }, hint(*.status, .said))]
     Refused {
         /// The status of its answer.
         status: u16,
@@ -73,6 +78,12 @@ pub enum TransitError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The record is of another cluster.
+    #[error("it was wrapped for cluster {cluster}, and stands in another one's metadata: put the right one back")]
+    OtherCluster {
+        /// For which.
+        cluster: ClusterId,
+    },
     /// The record is of another mount, or of another of Vault's keys.
     #[error("it was wrapped by Vault's key {mount}/{key}, and this node was given another: give it that one")]
     OtherKey {
@@ -83,13 +94,61 @@ pub enum TransitError {
     },
 }
 
-fn hint(status: &u16) -> &'static str {
-    match *status {
-        403 => ": give the token the right to update MOUNT/encrypt/KEY and MOUNT/decrypt/KEY, or a new token",
+/// What to do, by what Vault says (its own words stand before it).
+fn hint(status: u16, said: &str) -> &'static str {
+    match status {
+        300..=399 => {
+            ": it leads elsewhere, and is not followed: name the address of the active server, or have standbys forward"
+        }
+        400 if said.contains("encryption key not found") => {
+            ": there is no such key: make it (`vault write -f MOUNT/keys/KEY`, of type aes256-gcm96), or name the right one"
+        }
+        400 if said.contains("authentication failed") => {
+            ": the record was changed, or Vault's key of that name is another one than it was: put the right one back"
+        }
+        400 if said.contains("version") => {
+            ": the version of Vault's key that has wrapped it is none that Vault opens with: lower its min_decryption_version, or restore the key"
+        }
+        400 => {
+            ": is the key of a type with associated data (aes256-gcm96, chacha20-poly1305), and Vault 1.13 or later?"
+        }
+        403 => {
+            ": give the token the right to update MOUNT/encrypt/KEY and MOUNT/decrypt/KEY, or put a new token into its file; is the namespace the \
+             right one?"
+        }
         404 => ": is the transit engine mounted there?",
+        405 => ": what is mounted there is no transit engine",
+        429 => ": it limits how often it is asked; it is asked again by and by",
+        472 | 473 => ": it is a standby that forwards nothing: name the address of the active server",
         503 => ": Vault is sealed, or a standby; unseal it",
         _ => "",
     }
+}
+
+/// A token, without the line end behind it.
+///
+/// # Errors
+/// It is none.
+pub fn check_token(token: &str) -> Result<&str, BadTransit> {
+    let token = token.trim_end_matches(['\r', '\n']);
+    let is_good =
+        (1..=MAX_TOKEN_BYTES).contains(&token.len()) && token.chars().all(|character| character.is_ascii_graphic());
+    is_good.then_some(token).ok_or(BadTransit::Token)
+}
+
+/// What an answer says that is no success, for who has seen its status.
+#[must_use]
+pub fn refusal(response: &HttpResponse) -> TransitError {
+    let body = &response.body[..response.body.len().min(HttpResponse::MAX_BODY_BYTES)];
+    let Refusal { errors } = serde_json::from_slice(body).unwrap_or_default();
+    let all = errors.join("; ");
+    let said = all
+        .chars()
+        .filter(|character| !character.is_control())
+        .take(MAX_SAID)
+        .collect();
+    let status = response.status;
+    TransitError::Refused { status, said }
 }
 
 /// See the module.
@@ -97,7 +156,9 @@ pub struct Transit {
     mount: String,
     key: String,
     namespace: Option<String>,
-    token: Zeroizing<String>,
+    cluster: Option<ClusterId>,
+    /// `None`: whoever carries the questions shows one.
+    token: Option<Zeroizing<String>>,
 }
 
 /// A word of a path: what Vault takes for a name.
@@ -128,7 +189,7 @@ fn check_names(mount: &str, key: &str) -> Result<(), BadTransit> {
 }
 
 /// The version of Vault's key in what it gave for a wrapped key, if it is such a thing.
-fn version_of(wrapped: &str) -> Option<u32> {
+pub(crate) fn version_of(wrapped: &str) -> Option<u32> {
     let (version, bytes) = wrapped.strip_prefix("vault:v")?.split_once(':')?;
     let is_number = version.chars().all(|character| character.is_ascii_digit()) && !version.starts_with('0');
     let is_base64 = |character: char| character.is_ascii_alphanumeric() || "+/=".contains(character);
@@ -153,18 +214,27 @@ impl Transit {
     /// # Errors
     /// One of them cannot be.
     pub fn new(mount: &str, key: &str, namespace: Option<&str>, token: &str) -> Result<Transit, BadTransit> {
+        let mut transit = Transit::without_token(mount, key, namespace)?;
+        transit.set_token(token)?;
+        Ok(transit)
+    }
+
+    /// The same for who carries the questions, and shows the token itself, in the header [`TOKEN_HEADER`].
+    ///
+    /// # Errors
+    /// One of them cannot be.
+    pub fn without_token(mount: &str, key: &str, namespace: Option<&str>) -> Result<Transit, BadTransit> {
         check_names(mount, key)?;
         if let Some(namespace) = namespace {
             check_path(namespace, "Vault's namespace")?;
         }
-        let mut transit = Transit {
+        Ok(Transit {
             mount: mount.into(),
             key: key.into(),
             namespace: namespace.map(str::to_owned),
-            token: Zeroizing::default(),
-        };
-        transit.set_token(token)?;
-        Ok(transit)
+            cluster: None,
+            token: None,
+        })
     }
 
     /// Tokens end, and whoever renews them gives a new one here. A line end behind it is not part of it.
@@ -172,14 +242,24 @@ impl Transit {
     /// # Errors
     /// It is none. The one of before stays.
     pub fn set_token(&mut self, token: &str) -> Result<(), BadTransit> {
-        let token = token.trim_end_matches(['\r', '\n']);
-        let is_good =
-            (1..=MAX_TOKEN_BYTES).contains(&token.len()) && token.chars().all(|character| character.is_ascii_graphic());
-        if !is_good {
-            return Err(BadTransit::Token);
-        }
-        self.token = Zeroizing::new(token.to_owned());
+        self.token = Some(Zeroizing::new(check_token(token)?.to_owned()));
         Ok(())
+    }
+
+    /// Asks which version of its key Vault wraps with now: nothing but wrapping is asked for that, so that the token needs no other right.
+    #[must_use]
+    pub fn newest_version(&self) -> Question<u32> {
+        let body = Encrypt {
+            plaintext: &STANDARD.encode([0; 32]),
+            associated_data: &STANDARD.encode(PROBE),
+        };
+        let request = self.request("encrypt", &body);
+        let finish = |response: &HttpResponse| {
+            let wrapped = encrypted(response).map_err(KeyError::Vault)?;
+            let what = "its ciphertext is not of the form `vault:vN:BASE64`";
+            version_of(&wrapped).ok_or(KeyError::Vault(TransitError::Answer { what }))
+        };
+        Question::new(request, Box::new(finish))
     }
 
     fn request(&self, what: &str, body: &impl Serialize) -> HttpRequest {
@@ -187,10 +267,12 @@ impl Transit {
         serde_json::to_writer(&mut *bytes, body).expect("texts, in memory");
         let plain = |text: &str| Zeroizing::new(text.to_owned());
         let mut headers = vec![
-            ("X-Vault-Token", self.token.clone()),
             ("X-Vault-Request", plain("true")),
             ("Content-Type", plain("application/json")),
         ];
+        if let Some(token) = &self.token {
+            headers.push((TOKEN_HEADER, token.clone()));
+        }
         if let Some(namespace) = &self.namespace {
             headers.push(("X-Vault-Namespace", plain(namespace)));
         }
@@ -253,15 +335,7 @@ fn read<'a, T: Deserialize<'a>>(response: &'a HttpResponse) -> Result<T, Transit
         return Err(TransitError::Answer { what: "it is too long" });
     }
     if response.status != 200 {
-        let Refusal { errors } = serde_json::from_slice(body).unwrap_or_default();
-        let all = errors.join("; ");
-        let said = all
-            .chars()
-            .filter(|character| !character.is_control())
-            .take(MAX_SAID)
-            .collect();
-        let status = response.status;
-        return Err(TransitError::Refused { status, said });
+        return Err(refusal(response));
     }
     let answer: Answer<T> = serde_json::from_slice(body).map_err(|_| TransitError::Answer {
         what: "it is not the JSON that Vault gives",
@@ -298,6 +372,10 @@ impl Provider for Transit {
         KIND
     }
 
+    fn of_cluster(&mut self, cluster: ClusterId) {
+        self.cluster = Some(cluster);
+    }
+
     fn first(&mut self) -> Result<WrappingKey, BadPassphrase> {
         let (mount, key) = (self.mount.clone(), self.key.clone());
         Ok(WrappingKey(Which::Transit { mount, key }))
@@ -322,10 +400,11 @@ impl Provider for Transit {
             });
         }
         let label = Label::new(binding, key);
-        let (mount, name) = (self.mount.clone(), self.key.clone());
+        let (mount, name, cluster) = (self.mount.clone(), self.key.clone(), self.cluster);
         let told = Told::Transit {
             mount: &mount,
             key: &name,
+            cluster,
         };
         let plaintext = Zeroizing::new(STANDARD.encode(key.expose()));
         let body = Encrypt {
@@ -339,6 +418,7 @@ impl Provider for Transit {
             let by = By::Transit {
                 mount,
                 key: name,
+                cluster,
                 wrapped,
             };
             Ok(WrappedKey { label, by })
@@ -351,6 +431,7 @@ impl Provider for Transit {
         let By::Transit {
             mount,
             key: name,
+            cluster,
             wrapped: text,
         } = &wrapped.by
         else {
@@ -361,7 +442,17 @@ impl Provider for Transit {
             let why = TransitError::OtherKey { mount, key: of };
             return Err(KeyError::Transit { key: binding.key, why });
         }
-        let told = Told::Transit { mount, key: name };
+        if let (Some(ours), Some(theirs)) = (self.cluster, *cluster)
+            && ours != theirs
+        {
+            let why = TransitError::OtherCluster { cluster: theirs };
+            return Err(KeyError::Transit { key: binding.key, why });
+        }
+        let told = Told::Transit {
+            mount,
+            key: name,
+            cluster: *cluster,
+        };
         let body = Decrypt {
             ciphertext: text,
             associated_data: &STANDARD.encode(wrapped.label.associated(&told)),

@@ -215,7 +215,13 @@ fn records_have_bounds_and_no_more_fields() {
 fn parts_do_not_run_into_each_other() {
     let key = DataKey::generate(&mut counting);
     let label = Label::new(&binding(), &key);
-    let transit = |mount: &str, key: &str| label.associated(&Told::Transit { mount, key });
+    let transit = |mount: &str, key: &str| {
+        label.associated(&Told::Transit {
+            mount,
+            key,
+            cluster: None,
+        })
+    };
     assert_ne!(transit("ab", "c"), transit("a", "bc"));
     let kek = Hex([1; KEK_ID_BYTES]);
     let mut all = vec![transit("ab", "c"), label.associated(&Told::SealedFile { kek: &kek })];

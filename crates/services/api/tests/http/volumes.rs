@@ -5,6 +5,7 @@ use amita_control::admin::{self, DataKeys};
 use amita_crypt::{Binding, DataKey, Provider, SealedFile, WrappedKey, WrappingKey, Zeroizing};
 use amita_identity::OperatorRole;
 use amita_metadata::{Call, Transact};
+use amita_types::ClusterId;
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ async fn a_volume_is_limited_and_what_cannot_be_kept_is_refused() {
 struct Maker;
 
 impl DataKeys for Maker {
-    fn make(&self, _: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
+    fn make(&self, _: ClusterId, _: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
         let random = &mut amita_keys::system_random;
         let mut file = SealedFile::new(vec![Zeroizing::new([7; 32])]).ok_or("there is a key")?;
         let wrapped = file.wrap(binding, &DataKey::generate(random), random);
@@ -95,7 +96,7 @@ async fn a_node_that_has_volume_keys_makes_encrypted_volumes_and_their_copies() 
 struct Foreign;
 
 impl DataKeys for Foreign {
-    fn make(&self, _: Option<&WrappingKey>, _: &Binding) -> Result<WrappedKey, String> {
+    fn make(&self, _: ClusterId, _: Option<&WrappingKey>, _: &Binding) -> Result<WrappedKey, String> {
         Err("the file of volume keys is not the cluster's".to_owned())
     }
 }

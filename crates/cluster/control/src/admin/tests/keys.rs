@@ -6,8 +6,8 @@ use amita_crypt::{Binding, DataKey, Next, Provider, SealedFile, WrappedKey, Wrap
 use amita_types::map::{
     About, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, Snapshot, SnapshotName, SnapshotState,
 };
-use amita_types::{SnapshotId, Version, VolumeId};
-use std::collections::BTreeMap;
+use amita_types::{ClusterId, SnapshotId, Version, VolumeId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
@@ -19,7 +19,12 @@ fn file() -> SealedFile {
 }
 
 impl DataKeys for Maker {
-    fn make(&self, _: Option<&WrappingKey>, binding: &Binding) -> std::result::Result<WrappedKey, String> {
+    fn make(
+        &self,
+        _: ClusterId,
+        _: Option<&WrappingKey>,
+        binding: &Binding,
+    ) -> std::result::Result<WrappedKey, String> {
         let mut random = |bytes: &mut [u8]| bytes.fill_with(|| self.0.fetch_add(1, Ordering::Relaxed));
         let key = DataKey::generate(&mut random);
         match file().wrap(binding, &key, &mut random) {
@@ -34,7 +39,7 @@ impl DataKeys for Maker {
 struct Unable;
 
 impl DataKeys for Unable {
-    fn make(&self, _: Option<&WrappingKey>, _: &Binding) -> std::result::Result<WrappedKey, String> {
+    fn make(&self, _: ClusterId, _: Option<&WrappingKey>, _: &Binding) -> std::result::Result<WrappedKey, String> {
         Err("Vault is sealed".to_owned())
     }
 }
@@ -244,6 +249,7 @@ fn the_longest_ring_goes_at_once() {
     let eras: Vec<Era> = (0..count).map(era).collect();
     for era in &eras {
         let record = Maker::default().make(
+            ClusterId(1),
             None,
             &Binding {
                 tenant: None,
@@ -336,7 +342,7 @@ impl Rewrap for Newer<'_> {
         Newer::file().first().map_err(|why| why.to_string())
     }
 
-    fn rewrap(&self, to: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<WrappedKey, String> {
+    fn rewrap(&self, _: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<WrappedKey, String> {
         if let Some(meta) = self.meanwhile
             && wrapping_key(meta).unwrap().0.as_ref() == Some(to)
             && self.refused.borrow().is_none()
@@ -382,7 +388,7 @@ impl Rewrap for Foreign {
         Newer::default().to(None)
     }
 
-    fn rewrap(&self, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<WrappedKey, String> {
+    fn rewrap(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<WrappedKey, String> {
         Err("it does not open".to_owned())
     }
 }
@@ -395,6 +401,46 @@ fn the_file_of_another_cluster_does_not_become_this_ones() {
     let why = rewrap_keys(&meta, &Foreign).unwrap_err().to_string();
     assert!(why.contains("it does not open"), "{why}");
     assert_eq!(wrapping_key(&meta).unwrap(), before);
+}
+
+/// Its key-encryption key has versions, as Vault's have.
+#[derive(Default)]
+struct Rotated(std::cell::RefCell<BTreeSet<String>>);
+
+impl Rewrap for Rotated {
+    fn to(&self, now: Option<&WrappingKey>) -> std::result::Result<WrappingKey, String> {
+        Newer::default().to(now)
+    }
+
+    fn rewrap(
+        &self,
+        cluster: ClusterId,
+        to: &WrappingKey,
+        wrapped: &WrappedKey,
+    ) -> std::result::Result<WrappedKey, String> {
+        let again = Newer::default().rewrap(cluster, to, wrapped)?;
+        self.0.borrow_mut().insert(again.to_text());
+        Ok(again)
+    }
+
+    fn is_older(&self, _: &WrappingKey, wrapped: &WrappedKey) -> bool {
+        !self.0.borrow().contains(&wrapped.to_text())
+    }
+}
+
+#[test]
+fn what_an_older_version_has_wrapped_is_wrapped_anew_once() {
+    let meta = cluster_with_pool();
+    encrypted(&meta, "db");
+    encrypted(&meta, "log");
+    rewrap_keys(&meta, &Newer::default()).unwrap();
+    let (before, _) = wrapping_key(&meta).unwrap();
+    let rotated = Rotated::default();
+    for (wrapped, same) in [(2, 0), (0, 2)] {
+        let done = rewrap_keys(&meta, &rotated).unwrap();
+        assert_eq!((done.wrapped, done.same, done.failed.len()), (wrapped, same, 0));
+    }
+    assert_eq!(wrapping_key(&meta).unwrap().0, before, "the cluster's key is the same");
 }
 
 /// All keys are wrapped anew between what somebody reads and the transaction that makes a key.

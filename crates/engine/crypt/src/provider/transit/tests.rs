@@ -1,7 +1,7 @@
 use super::*;
 use amita_testkit::Random as Numbers;
-use amita_types::VolumeId;
 use amita_types::map::{KeyName, KeyNumber};
+use amita_types::{ClusterId, VolumeId};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -30,6 +30,8 @@ struct Vault {
     namespace: Option<&'static str>,
     token: &'static str,
     sealed: bool,
+    /// It is asked for the version of a key.
+    probes: bool,
     /// The versions of its keys, by mount and name.
     keys: BTreeMap<&'static str, Vec<[u8; 32]>>,
     asked: u8,
@@ -41,6 +43,7 @@ impl Vault {
             namespace: None,
             token: TOKEN,
             sealed: false,
+            probes: false,
             keys: BTreeMap::from([("transit/amita", vec![[1; 32]]), ("kms/eu/other.key-1", vec![[2; 32]])]),
             asked: 0,
         }
@@ -93,7 +96,8 @@ impl Vault {
             return refusal(400, &["encryption key not found"]);
         };
         let associated = decoded("associated_data");
-        assert!(associated.starts_with(b"amita-crypt wrapped key 1\0"));
+        let is_key = associated.starts_with(b"amita-crypt wrapped key 1\0");
+        assert!(is_key || self.probes && associated == PROBE);
         let cipher = |version: usize| LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &versions[version - 1]).unwrap());
         if what == "encrypt" {
             let (version, nonce) = (versions.len(), [self.asked; 12]);
@@ -260,7 +264,7 @@ fn a_renewed_token_is_the_one_that_is_shown() {
     assert_eq!(
         refused.to_string(),
         "data key 1 of volume 3 (image 7): Vault refuses (403: 2 errors occurred:* permission denied* invalid token): give the token the \
-         right to update MOUNT/encrypt/KEY and MOUNT/decrypt/KEY, or a new token"
+         right to update MOUNT/encrypt/KEY and MOUNT/decrypt/KEY, or put a new token into its file; is the namespace the right one?"
     );
     assert_eq!(by.set_token("not a token"), Err(BadTransit::Token));
     by.set_token("hvs.next\n").unwrap();
@@ -285,7 +289,7 @@ fn what_vault_refuses_is_said_in_its_words() {
     assert!(
         refused
             .to_string()
-            .ends_with("Vault refuses (400: encryption key not found)"),
+            .contains("Vault refuses (400: encryption key not found): there is no such key: make it"),
         "{refused}"
     );
     let long = json!({"errors": ["x".repeat(1000)]}).to_string();
@@ -448,4 +452,63 @@ fn a_record_has_what_vault_gives_or_is_not_read() {
             "{refused}"
         );
     }
+}
+
+/// One Vault may serve several clusters with one key: what is one's does not open as another's.
+#[test]
+fn what_is_wrapped_is_the_clusters() {
+    let mut vault = Vault::new();
+    let (old, key) = wrapped(&mut vault);
+    let mut ours = transit();
+    ours.of_cluster(ClusterId(1));
+    let new = wrap(&mut ours, &mut vault, &key).unwrap();
+    let read = WrappedKey::parse(&new.to_text()).unwrap();
+    assert_eq!(read, new);
+    // What was wrapped before that was said opens as well.
+    for wrapped in [&old, &read] {
+        assert_eq!(unwrap(&mut ours, &mut vault, wrapped).unwrap().expose(), key.expose());
+    }
+    let mut theirs = transit();
+    theirs.of_cluster(ClusterId(2));
+    let asked = vault.asked;
+    let refused = unwrap(&mut theirs, &mut vault, &read).unwrap_err().to_string();
+    assert!(refused.contains("another one's metadata"), "{refused}");
+    assert_eq!(vault.asked, asked, "Vault is not asked");
+    // And who changes what the record says, or leaves it out, has changed what is authenticated.
+    let text = new.to_text();
+    let at = text.find("\"cluster\"").unwrap();
+    let end = at + text[at..].find(',').unwrap();
+    let moved = format!("{}\"cluster\":\"{}\"{}", &text[..at], ClusterId(2), &text[end..]);
+    let without = format!("{}{}", &text[..at], &text[end + 1..]);
+    for changed in [moved, without] {
+        let read = WrappedKey::parse(&changed).unwrap();
+        let refused = unwrap(&mut theirs, &mut vault, &read).unwrap_err().to_string();
+        assert!(refused.contains("message authentication failed"), "{refused}");
+    }
+}
+
+#[test]
+fn the_newest_version_is_asked_for_by_wrapping() {
+    let mut vault = Vault::new();
+    vault.probes = true;
+    for version in 1..4 {
+        let question = transit().newest_version();
+        let response = vault.answer(question.request());
+        assert_eq!(question.answer(&response).unwrap(), version);
+        vault.rotate("transit/amita");
+    }
+    vault.keys.clear();
+    let question = transit().newest_version();
+    let response = vault.answer(question.request());
+    let refused = question.answer(&response).unwrap_err().to_string();
+    assert!(refused.starts_with("Vault refuses (400"), "{refused}");
+}
+
+#[test]
+fn who_carries_the_questions_shows_the_token() {
+    let by = Transit::without_token("transit", "amita", None).unwrap();
+    let question = by.newest_version();
+    assert!(question.request().headers.iter().all(|(name, _)| *name != TOKEN_HEADER));
+    assert_eq!(check_token("hvs.x\r\n"), Ok("hvs.x"));
+    assert_eq!(check_token("two words"), Err(BadTransit::Token));
 }

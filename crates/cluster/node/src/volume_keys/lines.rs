@@ -1,0 +1,215 @@
+//! What the lines of the file give.
+
+use super::file::KeyFileError;
+use super::vault::Vault;
+use super::vault::line::Place;
+use amita_crypt::{
+    Binding, Cost, DataKey, KeyError, Next, PURPOSE, Passphrase, Provider, Question, SealedFile, WrappedKey,
+    WrappingKey, Zeroizing,
+};
+use amita_keys::{SealKey, system_random};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A passphrase may cost a stretching of a third of a second for each data key that another process has wrapped: they are few.
+const MAX_PASSPHRASES: usize = 4;
+/// Each of Vault's keys has a thread.
+const MAX_VAULTS: usize = 4;
+const KEY: &str = "amita-seal-1:";
+const PASSPHRASE: &str = "passphrase:";
+const VAULT: &str = "vault:";
+
+/// Those of Vault's keys that the file names, as long as it does.
+pub(super) type Vaults = BTreeMap<Place, Arc<Vault>>;
+
+/// Something that is there, or is to be asked for.
+pub(super) enum Step<T> {
+    Done(T),
+    /// Of Vault: by whoever has let go of the file meanwhile.
+    Ask(Arc<Vault>, Question<T>),
+}
+
+impl<T> Step<T> {
+    /// Waits for it.
+    pub fn finish(self) -> Result<T, String> {
+        match self {
+            Step::Done(done) => Ok(done),
+            Step::Ask(vault, question) => vault.carry(question),
+        }
+    }
+}
+
+/// What wraps by a line; all keys of the file are one.
+pub(super) struct Line {
+    pub provider: Box<dyn Provider>,
+    /// Who carries its questions.
+    pub vault: Option<(Place, Arc<Vault>)>,
+}
+
+impl Line {
+    fn step<T>(&self, next: Next<T>) -> Result<Step<T>, String> {
+        match (next, &self.vault) {
+            (Next::Done(done), _) => Ok(Step::Done(done)),
+            (Next::Ask(question), Some((_, vault))) => Ok(Step::Ask(Arc::clone(vault), question)),
+            (Next::Ask(_), None) => Err(format!("{} is asked by no line of the file", self.provider.kind())),
+        }
+    }
+
+    pub fn wrap(&mut self, by: &WrappingKey, binding: &Binding, key: &DataKey) -> Result<Step<WrappedKey>, String> {
+        let wrapped = self.provider.wrap_by(by, binding, key, &mut system_random);
+        self.step(wrapped.map_err(|why| why.to_string())?)
+    }
+}
+
+/// Unwraps by the first of these that can.
+pub(super) fn unwrap(lines: &mut [Line], binding: &Binding, wrapped: &WrappedKey) -> Result<Step<DataKey>, String> {
+    let mut refused: Option<KeyError> = None;
+    for line in lines {
+        match line.provider.unwrap(binding, wrapped) {
+            Ok(next) => return line.step(next),
+            // What is of its kind says more than what is not.
+            Err(why) if refused.is_none() || !matches!(why, KeyError::OtherProvider { .. }) => refused = Some(why),
+            Err(_) => {}
+        }
+    }
+    Err(refused.map_or_else(String::new, |why| why.to_string()))
+}
+
+/// What the file gave when it was last looked at.
+pub(super) struct Loaded {
+    pub text: Zeroizing<String>,
+    /// Never empty; the first one wraps.
+    pub lines: Vec<Line>,
+    /// There is a passphrase in it, which is stretched again whenever it is read again.
+    pub is_costly: bool,
+}
+
+impl Loaded {
+    /// Of the file's text.
+    ///
+    /// # Errors
+    /// There is a line that is none, or none at all; no thread is to be had.
+    pub fn of(text: Zeroizing<String>, vaults: &mut Vaults) -> Result<Loaded, KeyFileError> {
+        let mut lines = Vec::new();
+        let parsed = parse(&text)?;
+        let named = |place: &Place| parsed.iter().any(|(_, named)| named.as_ref() == Some(place));
+        vaults.retain(|place, _| named(place));
+        for (provider, place) in parsed {
+            let vault = match place {
+                None => None,
+                Some(place) => {
+                    let vault = match vaults.get(&place) {
+                        Some(vault) => Arc::clone(vault),
+                        None => Vault::start(place.clone())?,
+                    };
+                    vaults.insert(place.clone(), Arc::clone(&vault));
+                    Some((place, vault))
+                }
+            };
+            lines.push(Line { provider, vault });
+        }
+        let is_costly = text.lines().any(|line| line.starts_with(PASSPHRASE));
+        Ok(Loaded { text, lines, is_costly })
+    }
+
+    /// The first line's key. A passphrase has as many as there are salts: the one that the cluster has now, where it is of that.
+    pub fn first(&mut self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
+        let first = &mut self.lines.first_mut().expect("it is never empty").provider;
+        if let Some(now) = now.filter(|now| now.is_of_passphrase())
+            && first.has(now).map_err(|why| why.to_string())?
+        {
+            return Ok(now.clone());
+        }
+        first.first().map_err(|why| why.to_string())
+    }
+
+    /// Who has this one.
+    pub fn with(&mut self, by: &WrappingKey) -> Result<&mut Line, String> {
+        let mut place = None;
+        for (at, line) in self.lines.iter_mut().enumerate() {
+            if line.provider.has(by).map_err(|why| why.to_string())? {
+                place = Some(at);
+                break;
+            }
+        }
+        let place = place.ok_or_else(|| {
+            format!(
+                "the file of volume keys is not the cluster's: no line of it is what data keys are wrapped with ({by}); give it the \
+                 cluster's file (`amita volume key status` compares them)"
+            )
+        })?;
+        Ok(&mut self.lines[place])
+    }
+}
+
+type Parsed = (Box<dyn Provider>, Option<Place>);
+
+fn parse(text: &str) -> Result<Vec<Parsed>, KeyFileError> {
+    let mut found: Vec<Parsed> = Vec::new();
+    // Half of a passphrase is a passphrase.
+    if !text.is_empty() && !text.ends_with('\n') {
+        return Err(KeyFileError::NoKeys(
+            "its last line has no end: it was not written to its end, or by an editor that leaves that out; see that it is whole, and end it with \
+             a newline",
+        ));
+    }
+    // All keys are one provider, at the place of the first.
+    let (mut keys, mut keys_at): (Vec<&str>, usize) = (Vec::new(), 0);
+    let mut passphrases = 0;
+    for (index, line) in text.lines().enumerate() {
+        let bad = |why: String| KeyFileError::Line { line: index + 1, why };
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(passphrase) = line.strip_prefix(PASSPHRASE) {
+            let made = Passphrase::new(passphrase, Cost::RECOMMENDED, &mut system_random);
+            found.push((Box::new(made.map_err(|why| bad(why.to_string()))?), None));
+            passphrases += 1;
+            if passphrases > MAX_PASSPHRASES {
+                return Err(bad(format!("more than {MAX_PASSPHRASES} passphrases")));
+            }
+        } else if let Some(place) = line.strip_prefix(VAULT) {
+            let place = Place::parse(place).map_err(bad)?;
+            check_vault(&found, &place).map_err(bad)?;
+            let provider = place.provider().map_err(bad)?;
+            found.push((Box::new(provider), Some(place)));
+        } else if line.starts_with(KEY) {
+            if SealKey::of_lines(&[line]).is_none() {
+                return Err(bad(format!("a key is `{KEY}BASE64:` with 32 bytes")));
+            }
+            if keys.is_empty() {
+                keys_at = found.len();
+            }
+            keys.push(line);
+        } else {
+            return Err(bad(format!(
+                "neither a key (`{KEY}BASE64:`) nor `{PASSPHRASE}TEXT` nor `{VAULT}https://HOST key=NAME token-file=PATH ca-file=PATH`"
+            )));
+        }
+    }
+    let derived = SealKey::of_lines(&keys).map(|key| key.derive(PURPOSE));
+    if let Some(sealed) = derived.and_then(SealedFile::new) {
+        found.insert(keys_at, (Box::new(sealed), None));
+    }
+    match found.is_empty() {
+        true => Err(KeyFileError::NoKeys(
+            "there is no key in it (`amita volume key init` makes one)",
+        )),
+        false => Ok(found),
+    }
+}
+
+/// By mount and name alone a data key's record says which of Vault's keys has wrapped it.
+fn check_vault(found: &[Parsed], place: &Place) -> Result<(), String> {
+    let mut others = found.iter().filter_map(|(_, place)| place.as_ref());
+    if others.clone().count() >= MAX_VAULTS {
+        return Err(format!("more than {MAX_VAULTS} lines of Vault's"));
+    }
+    if others.any(|other| (&other.mount, &other.key) == (&place.mount, &place.key)) {
+        return Err(format!(
+            "a line before names the key {} at mount {}, too: records say no more of a key than that, so give the new one another name or mount",
+            place.key, place.mount
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! The line of the file that names a key of Vault's:
+//!
+//! ```text
+//! vault:https://HOST[:PORT] key=NAME token-file=PATH ca-file=PATH [mount=PATH] [namespace=PATH]
+//! ```
+//!
+//! Words stand apart by spaces, so that paths have none. There is no secret in it: the token is in a file of its own.
+
+use amita_crypt::Transit;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Vault's own port.
+const PORT: u16 = 8200;
+const MOUNT: &str = "transit";
+const MAX_HOST_BYTES: usize = 253;
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in super::super) struct Place {
+    /// By HTTPS; else by HTTP, to this machine alone.
+    pub is_tls: bool,
+    /// A name, or an address without brackets.
+    pub host: String,
+    pub port: u16,
+    pub mount: String,
+    pub key: String,
+    pub namespace: Option<String>,
+    pub token_file: PathBuf,
+    /// Whom alone it believes; with HTTPS.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Place {
+    /// Of what stands behind `vault:`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(text: &str) -> Result<Place, String> {
+        let mut words = text.split_whitespace();
+        let address = words.next().ok_or("there is no address: https://HOST[:PORT]")?;
+        let (is_tls, host, port) = parse_address(address)?;
+        let names = ["key", "token-file", "ca-file", "mount", "namespace"];
+        let mut given: [Option<&str>; 5] = [None; 5];
+        for word in words {
+            let (name, value) = word
+                .split_once('=')
+                .ok_or_else(|| format!("{word:?} is no NAME=VALUE"))?;
+            let at = names
+                .iter()
+                .position(|known| *known == name)
+                .ok_or_else(|| format!("{name:?} is none of {}", names.join(", ")))?;
+            if given[at].replace(value).is_some() {
+                return Err(format!("{name} stands there twice"));
+            }
+        }
+        let [key, token_file, ca_file, mount, namespace] = given;
+        let place = Place {
+            is_tls,
+            host,
+            port,
+            mount: mount.unwrap_or(MOUNT).to_owned(),
+            key: key.ok_or("key=NAME, of Vault's key, is missing")?.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            token_file: path("token-file", token_file)?.ok_or("token-file=PATH, with Vault's token, is missing")?,
+            ca_file: path("ca-file", ca_file)?,
+        };
+        match (is_tls, &place.ca_file) {
+            (true, None) => return Err("ca-file=PATH is missing: whom to believe who says that it is Vault".to_owned()),
+            (false, Some(_)) => {
+                return Err("with http:// nobody shows a certificate, and ca-file= is for nothing".to_owned());
+            }
+            _ => {}
+        }
+        place.provider()?;
+        Ok(place)
+    }
+
+    /// What asks it.
+    ///
+    /// # Errors
+    /// A name that Vault does not take.
+    pub fn provider(&self) -> Result<Transit, String> {
+        Transit::without_token(&self.mount, &self.key, self.namespace.as_deref()).map_err(|why| why.to_string())
+    }
+
+    /// As a URL has it.
+    pub fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+fn parse_address(address: &str) -> Result<(bool, String, u16), String> {
+    let (is_tls, rest) = match (address.strip_prefix("https://"), address.strip_prefix("http://")) {
+        (Some(rest), _) => (true, rest),
+        (_, Some(rest)) => (false, rest),
+        _ => return Err("the address begins with https://".to_owned()),
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (
+            host,
+            Some(port.strip_prefix(':').ok_or("behind ] stands :PORT or nothing")?),
+        ),
+        None => match rest.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        },
+    };
+    let port = match port {
+        None => PORT,
+        Some(port) => match port.parse() {
+            Ok(0) | Err(_) => {
+                return Err("its port is a number from 1 to 65535, and no path stands behind it".to_owned());
+            }
+            Ok(port) => port,
+        },
+    };
+    let ip = host.parse::<IpAddr>().ok();
+    let is_name = |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
+    if ip.is_none() && (host.is_empty() || host.len() > MAX_HOST_BYTES || !host.chars().all(is_name)) {
+        return Err("its host is a name or an address, and no path stands behind it".to_owned());
+    }
+    if !is_tls && !ip.is_some_and(|ip| ip.is_loopback()) {
+        return Err(
+            "http:// leads to this machine alone, by its address (127.0.0.1, [::1]): to an agent of Vault's there; else https://".to_owned(),
+        );
+    }
+    Ok((is_tls, host.to_owned(), port))
+}
+
+fn path(name: &str, value: Option<&str>) -> Result<Option<PathBuf>, String> {
+    match value {
+        Some(value) if !Path::new(value).is_absolute() => Err(format!("{name} is a path that begins with /")),
+        value => Ok(value.map(PathBuf::from)),
+    }
+}
