@@ -336,6 +336,7 @@ fn a_volume_without_a_record_that_may_be_encrypted_is_opened_by_a_word_alone() {
     let both = Word {
         plain: volumes.clone(),
         closed: volumes,
+        ..Word::default()
     };
     let refused = super::rebuild(&all, &[], &both).unwrap_err();
     assert_eq!(refused, RecoverError::BothWords { volume: VolumeId(3) });
