@@ -354,12 +354,15 @@ fn how(
     })
 }
 
+/// The volumes of a policy that are there, with their names, and those that are not.
+pub type BackupVolumes = (Vec<(VolumeId, String)>, Vec<VolumeId>);
+
 /// The numbers and names of the volumes that a policy is for now, in order of their numbers; and the numbers of those that it names and that are
 /// not there.
 ///
 /// # Errors
 /// The metadata is away.
-pub fn backup_volumes(meta: &dyn Transact, policy: &BackupPolicy) -> Result<(Vec<(VolumeId, String)>, Vec<VolumeId>)> {
+pub fn backup_volumes(meta: &dyn Transact, policy: &BackupPolicy) -> Result<BackupVolumes> {
     let mut catalog = Catalog::default();
     let found = catalog.of(meta, &policy.target)?;
     let mut volumes: Vec<(VolumeId, String)> = found.map(|(volume, name)| (volume, name.to_owned())).collect();
