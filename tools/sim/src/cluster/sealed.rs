@@ -11,7 +11,7 @@ use amita_fabric::Message;
 use amita_types::layout::mix;
 use amita_types::map::{KeyName, KeyNumber, KeyRing};
 use amita_types::message::{Request, RequestBody, Run};
-use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, Version, VolumeId};
+use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, ClusterId, Version, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -215,7 +215,7 @@ impl Keys for Sealed {
 }
 
 impl DataKeys for Sealed {
-    fn make(&self, _: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
+    fn make(&self, _: ClusterId, _: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
         let mut kek = Zeroizing::new([0; 32]);
         kek[..8].copy_from_slice(&self.seed.to_le_bytes());
         let mut file = SealedFile::new(vec![kek]).ok_or("there is a key")?;

@@ -84,8 +84,11 @@ pub fn prune_vault(vault: &mut Vault, points: &[u64]) -> Result<Pruned> {
     })
 }
 
+/// By which rules of retention know a volume: the numbers of its cluster and of itself.
+pub type Numbers = ([u8; 16], [u8; 16]);
+
 /// The vault's points, as rules of retention see them.
-pub fn points(state: &State) -> impl Iterator<Item = (&str, Point<([u8; 16], [u8; 16])>)> {
+pub fn points(state: &State) -> impl Iterator<Item = (&str, Point<Numbers>)> {
     let known = |volume: &VolumePoint| (volume.identity.cluster, volume.identity.volume);
     state.points().iter().map(move |(number, point)| {
         let seen = Point {

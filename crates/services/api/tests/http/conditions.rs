@@ -2,7 +2,10 @@
 
 use super::every::{HOST, INITIATOR, OTHER_HOST, OTHER_INITIATOR, SPARE, cases, put, send, tried, world};
 use super::world::{Said, World, volume};
-use amita_control::admin::{self, ChapUser, ExportSpec, InitiatorKeys, PolicyChange, SubsystemChange, TargetChange};
+use amita_control::admin::{
+    self, BackupChange, ChapUser, ExportSpec, InitiatorKeys, PolicyChange, RepositoryChange, SubsystemChange,
+    TargetChange,
+};
 use amita_control::audit;
 use amita_identity::OperatorRole::{Admin, Operator, Viewer};
 use amita_metadata::model::State;

@@ -6,12 +6,15 @@ use amita_types::{Generation, VolumeId};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+/// What a watch tells, the last first.
+type News = Arc<Mutex<Vec<Result<Vec<String>, Missed>>>>;
+
 /// The metadata, how often they were asked, and what they tell of.
 struct Counted {
     state: Mutex<State>,
     calls: AtomicUsize,
     away: AtomicBool,
-    told: Arc<Mutex<Vec<Result<Vec<String>, Missed>>>>,
+    told: News,
     watched: AtomicUsize,
 }
 
@@ -49,7 +52,7 @@ impl Transact for Counted {
     }
 }
 
-struct Told(Arc<Mutex<Vec<Result<Vec<String>, Missed>>>>);
+struct Told(News);
 
 impl Changes for Told {
     fn changed(&mut self) -> Result<Vec<String>, Missed> {
