@@ -5,7 +5,7 @@ use crate::cli::Endpoints;
 use crate::commands::snapshot_policy::{KeepArguments, keeps, now, parse_label, times_of};
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, BackupChange, KeepChange, PolicyTarget};
+use amita_control::admin::{self, BackupChange, PolicyTarget};
 use amita_control::backups::BackupStatus;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
@@ -244,7 +244,7 @@ fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
         paused: either(arguments.pause, arguments.resume),
     };
     let name = &arguments.name;
-    if change == BackupChange::default() && change.keep == KeepChange::default() {
+    if change == BackupChange::default() {
         return Err(Failure::new("nothing is to be changed")
             .kind(Kind::Usage)
             .advice(format!(
