@@ -175,8 +175,11 @@ fn what_vault_says_is_told_with_what_to_do() {
     world.fake.set(Mood::Well);
     world.fake.state().token = "hvs.two".to_owned();
     asked(&mut worker, "permission denied", "put a new token into its file");
-    // The file is read each time.
+    // Another token in its file ends the pause; that is seen soon, and not for each question.
+    let held = world.wrap(&mut worker).unwrap_err();
+    assert!(held.contains("permission denied"), "{held}");
     world.secret("token", "hvs.two");
+    worker.read = None;
     world.wrap(&mut worker).unwrap();
     for (text, why) in [("two words\n", "visible ASCII"), ("", "visible ASCII")] {
         world.secret("token", text);
@@ -287,6 +290,29 @@ fn keys_go_from_a_file_to_vault_and_on_to_its_next_version() {
     assert_eq!(newer.wrapped_by(), "transit transit/amita v2");
     assert!(!file.is_older(&to, &newer));
     file.unwrap(&binding(1), &newer).unwrap();
+    world.fake.check();
+}
+
+#[test]
+fn what_is_no_answer_of_vaults_is_an_error_and_leads_nowhere() {
+    let world = World::new(false);
+    let mut worker = world.worker();
+    for (mood, why) in [
+        (Mood::Cut, "cut off, or too long"),
+        (Mood::Talks, "cut off, or too long"),
+        (Mood::Leads, "it leads elsewhere, and is not followed"),
+    ] {
+        world.fake.set(mood);
+        world.fake.asked();
+        worker.pause = Pause::default();
+        let refused = world.wrap(&mut worker).unwrap_err();
+        assert!(refused.contains(why), "{mood:?}: {refused}");
+        let asked = world.fake.asked();
+        assert!(asked.iter().all(|asked| asked == ENCRYPT), "{asked:?}");
+        world.fake.set(Mood::Well);
+        worker.pause = Pause::default();
+        world.wrap(&mut worker).unwrap();
+    }
     world.fake.check();
 }
 

@@ -57,6 +57,12 @@ pub enum Mood {
     Busy,
     /// Whoever connects is cut off.
     Away,
+    /// Its answer is cut off.
+    Cut,
+    /// Its answer is longer than any.
+    Talks,
+    /// It leads to another server.
+    Leads,
     /// It takes a request, and answers when [`Fake::answer_now`] is called.
     Hangs,
 }
@@ -164,9 +170,7 @@ impl Fake {
 
     /// Cuts all connections off.
     pub fn cut(&self) {
-        for stream in self.state().open.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.state().cut();
     }
 
     pub fn asked(&self) -> Vec<String> {
@@ -256,16 +260,30 @@ fn serve<S: Read + Write>(stream: S, host: &str, state: &Mutex<State>, gone: &Mu
                 (400, json!({"errors": [wrong]}))
             }
         };
+        let mood = known.mood;
         drop(known);
-        let body = answer.to_string();
+        let mut body = answer.to_string();
+        let (mut status, mut more, mut length) = (status, "", body.len());
+        match mood {
+            Mood::Cut => length += 1,
+            Mood::Talks => {
+                body.push_str(&" ".repeat(1 << 20));
+                length = body.len();
+            }
+            Mood::Leads => (status, more) = (307, "Location: https://vault.example/v1/elsewhere\r\n"),
+            _ => {}
+        }
         let head = format!(
-            "HTTP/1.1 {status} X\r\nCache-Control: no-store\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            body.len()
+            "HTTP/1.1 {status} X\r\nCache-Control: no-store\r\nContent-Type: application/json\r\n{more}Content-Length: {length}\r\n\r\n"
         );
         let written = stream
             .get_mut()
             .write_all([head.as_bytes(), body.as_bytes()].concat().as_slice());
         if written.is_err() || stream.get_mut().flush().is_err() {
+            return;
+        }
+        if mood == Mood::Cut {
+            state.lock().unwrap().cut();
             return;
         }
     }
@@ -287,6 +305,12 @@ fn data(data: Value) -> Answer {
 }
 
 impl State {
+    fn cut(&mut self) {
+        for stream in self.open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
     /// An error: something of the request is not as it is to be.
     fn answer(&mut self, asked: &Asked, host: &str) -> Result<Answer, String> {
         let mut headers = asked.headers.clone();
@@ -309,7 +333,7 @@ impl State {
         match self.mood {
             Mood::Sealed => return Ok(refusal(503, "Vault is sealed")),
             Mood::Busy => return Ok(refusal(429, "request path \"transit\": rate limit quota exceeded")),
-            Mood::Well | Mood::Away | Mood::Hangs => {}
+            _ => {}
         }
         if token != self.token {
             return Ok(refusal(403, "permission denied"));
