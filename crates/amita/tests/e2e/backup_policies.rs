@@ -31,7 +31,7 @@ fn points(world: &World, repository: &Repository) -> Vec<String> {
 }
 
 /// A repository that the cluster knows, and a policy that backs the volume up into it every few seconds.
-fn prepared(world: &World, more: &[&str]) -> Repository {
+pub fn prepared(world: &World, more: &[&str]) -> Repository {
     let repository = Repository::new(world);
     let (folder, key) = (
         repository.folder.to_str().expect("plain"),
