@@ -26,11 +26,7 @@ export function LunBlockField({ usual }: { usual?: string }) {
       name="block"
       label={t("namespace.block")}
       about={t("lun.block.about")}
-      options={[
-        ...unsaid,
-        ["512", "512"],
-        ["4096", "4096"],
-      ]}
+      options={[...unsaid, ["512", "512"], ["4096", "4096"]]}
     />
   );
 }
