@@ -330,6 +330,7 @@ export function makeAccess(): Access {
       node_versions: { "node-000": 4, [HOSTILE[0]!]: 4, "node-002": 3 },
       nodes_away: [`node-007 ${HOSTILE[1]}`],
       counts: {
+        backup_policies: MANY,
         deleted_volumes: 3,
         hosts: MANY,
         initiators: MANY,
