@@ -63,7 +63,11 @@ describe("targets", () => {
     await confirm(page, "Change");
     await page.getByText("at 80 % of a LUN's pool").waitFor();
     await page.getByRole("button", { name: "Add LUN" }).click();
+    // It is encrypted, and that one is not: each has its own usual blocks.
+    await choose(page, "Volume", "volume-0045");
+    await dialog(page).getByText("Usual of the volume: 4096").waitFor({ state: "attached" });
     await choose(page, "Volume", "volume-0042");
+    await dialog(page).getByText("Usual of the volume: 512").waitFor({ state: "attached" });
     await dialog(page).getByLabel("Number", { exact: true }).fill("16384");
     await dialog(page).getByRole("button", { name: "Add LUN", exact: true }).click();
     await dialog(page).getByText("A number from 0 to 16383, or nothing.").waitFor();

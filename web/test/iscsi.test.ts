@@ -14,9 +14,16 @@ import {
   proofsOf,
   systemOf,
   targetChange,
+  usualBlock,
 } from "../src/lib/iscsi";
 
 const IQN = "iqn.1993-08.org.debian:01:9c11913aa8b";
+
+describe("blocks of a LUN", () => {
+  it("are as where nobody says it", () => {
+    expect([undefined, { encrypted: false }, { encrypted: true }].map(usualBlock)).toEqual(["512", "512", "4096"]);
+  });
+});
 
 describe("names", () => {
   it.each([

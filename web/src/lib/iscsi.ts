@@ -27,6 +27,11 @@ export function isLunNumber(text: string): boolean {
   return text === "" || (/^\d{1,5}$/.test(text) && Number(text) <= MAX_LUN);
 }
 
+/** Bytes of a logical block where nobody says it: an encrypted volume reads around each write that is not of whole blocks. */
+export function usualBlock(volume: { readonly encrypted: boolean } | undefined): string {
+  return volume?.encrypted === true ? "4096" : "512";
+}
+
 /** At how many percent space is said to run out, or nothing. */
 export function isPercent(text: string): boolean {
   return text === "" || (/^\d{1,3}$/.test(text) && Number(text) >= 3 && Number(text) <= 100);

@@ -50,6 +50,7 @@ export const iscsi = {
   "lun.number.about": "0 to 16383 (Windows knows 0 to 254); empty: the one after the highest.",
   "lun.number.wrong": "A number from 0 to 16383, or nothing.",
   "lun.block.about": "512 is what ESXi, Windows and older systems want; 4096 for hosts that can do it.",
+  "lun.block.usual": "Usual of the volume: {bytes}",
   "lun.shared.set": "Also while it is a namespace, or exported by NBD",
   "lun.shared.about":
     "Only where those who use it so and by iSCSI know of each other: else they destroy each other's data.",

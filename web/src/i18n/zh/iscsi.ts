@@ -49,6 +49,7 @@ export const iscsi: Readonly<Record<keyof typeof english, string>> = {
   "lun.number.about": "0 到 16383（Windows 仅识别 0 到 254）；留空：最大编号的下一个。",
   "lun.number.wrong": "须为 0 到 16383，或留空。",
   "lun.block.about": "ESXi、Windows 和旧系统使用 512；支持的主机可用 4096。",
+  "lun.block.usual": "按卷的惯例：{bytes}",
   "lun.shared.set": "即使它同时是命名空间或由 NBD 导出",
   "lun.shared.about": "仅当各方彼此知晓时：否则会相互破坏数据。",
   "lun.add": "添加 LUN",

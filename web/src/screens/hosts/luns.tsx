@@ -1,11 +1,12 @@
 // What can be done with LUNs: volumes, and snapshots of them, under a number in a target.
+import { Form } from "antd";
 import { call } from "../../api/call";
 import { useList } from "../../api/queries";
 import { ActionDialog } from "../../components/ActionDialog";
 import { CheckField, NamesField, OptionField, TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
-import { isLunNumber } from "../../lib/iscsi";
+import { isLunNumber, usualBlock } from "../../lib/iscsi";
 import type { Target } from "./TargetList";
 
 interface NewLun {
@@ -16,14 +17,17 @@ interface NewLun {
   shared: boolean;
 }
 
-export function LunBlockField() {
+/** `usual`: nothing has to be chosen, and it is that then. */
+export function LunBlockField({ usual }: { usual?: string }) {
   const { t } = useSpeech();
+  const unsaid = usual === undefined ? [] : [["", t("lun.block.usual", { bytes: usual })] as const];
   return (
     <OptionField
       name="block"
       label={t("namespace.block")}
       about={t("lun.block.about")}
       options={[
+        ...unsaid,
         ["512", "512"],
         ["4096", "4096"],
       ]}
@@ -34,6 +38,8 @@ export function LunBlockField() {
 function Fields() {
   const { t } = useSpeech();
   const volumes = useList("/api/v1/volumes");
+  const chosen = Form.useWatch("volume") as string | undefined;
+  const usual = usualBlock(volumes.items.find(({ name }) => name === chosen));
   return (
     <>
       <NamesField name="volume" label={t("namespace.volume")} names={volumes.items.map(({ name }) => name)} isNeeded />
@@ -45,7 +51,7 @@ function Fields() {
         fits={isLunNumber}
         why={t("lun.number.wrong")}
       />
-      <LunBlockField />
+      <LunBlockField usual={usual} />
       <CheckField name="shared" label={t("lun.shared.set")} about={t("lun.shared.about")} />
     </>
   );
@@ -54,7 +60,11 @@ function Fields() {
 export function AddLun({ target, onClose }: { target: Target; onClose: () => void }) {
   const { t } = useSpeech();
   const { name } = target;
-  const plan = ({ volume, snapshot, number, block, shared }: NewLun) => {
+  const volumes = useList("/api/v1/volumes");
+  const usualOf = (wanted: string) => usualBlock(volumes.items.find((found) => found.name === wanted));
+  const plan = ({ volume, snapshot, number, block: chosen, shared }: NewLun) => {
+    const usual = usualOf(volume ?? "");
+    const block = chosen === "" ? usual : chosen;
     const what = snapshot === "" ? (volume ?? "") : `${volume ?? ""}@${snapshot}`;
     return {
       call: call("post", "/api/v1/targets/{name}/luns", {
@@ -64,7 +74,7 @@ export function AddLun({ target, onClose }: { target: Target; onClose: () => voi
       command: amitaCommand(
         ...["lun", "add", name, what],
         ...(number === "" ? [] : ["--number", number]),
-        ...(block === "512" ? [] : ["--block-size", block]),
+        ...(block === usual ? [] : ["--block-size", block]),
         shared ? "--shared" : undefined,
       ),
     };
@@ -74,7 +84,7 @@ export function AddLun({ target, onClose }: { target: Target; onClose: () => voi
       title={t("lun.add.title", { name })}
       verb={t("lun.add")}
       about={t("lun.add.about")}
-      initial={{ volume: "", snapshot: "", number: "", block: "512", shared: false } as NewLun}
+      initial={{ volume: "", snapshot: "", number: "", block: "", shared: false } as NewLun}
       fields={<Fields />}
       plan={plan}
       onClose={onClose}

@@ -9,7 +9,7 @@ import { ActionDialog } from "../../components/ActionDialog";
 import { TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
-import { iscsiName, maskWith, nextLun } from "../../lib/iscsi";
+import { iscsiName, maskWith, nextLun, usualBlock } from "../../lib/iscsi";
 import { ownSubsystem } from "../../lib/subsystems";
 import { InitiatorField } from "../hosts/initiators";
 import { LunBlockField } from "../hosts/luns";
@@ -56,8 +56,7 @@ function TargetField({ targets, onName }: { targets: readonly Target[]; onName: 
 export function AttachIscsi({ volume, present, onClose }: Props) {
   const { t } = useSpeech();
   const own = ownSubsystem(volume.name);
-  // As where nobody says it: an encrypted volume reads around each write that is not of whole blocks.
-  const usual = volume.encrypted ? "4096" : "512";
+  const usual = usualBlock(volume);
   const [name, setName] = useState(present?.target ?? own);
   const initiators = useList("/api/v1/initiators");
   const targets = useList("/api/v1/targets");
