@@ -398,9 +398,9 @@ impl Grantor {
         }
         let (mut available, mut for_long) = (self.available(), self.available_for_long());
         let (most_to_one, long_room) = (self.most_to_one(), self.long_room());
+        let least_turn = self.least_turn();
         while let Some((start, place)) = self.order.peek() {
             let waiting = self.order.len() as u64;
-            let least_turn = self.limit.rate() / 1_000_000 * (self.config.lease / LEAST_TURN).as_micros() as u64;
             let Some(lent) = self.places[place as usize].as_mut() else {
                 self.order.remove(place);
                 continue;
@@ -453,6 +453,12 @@ impl Grantor {
             self.round = now.plus(self.config.lease / ROUNDS);
         }
         self.hand_out(now, &mut emit);
+    }
+
+    /// What comes in within a [`LEAST_TURN`]th of a lease.
+    fn least_turn(&self) -> u64 {
+        let part = u128::from(self.limit.rate()) * (self.config.lease / LEAST_TURN).as_nanos() / 1_000_000_000;
+        u64::try_from(part).unwrap_or(u64::MAX)
     }
 
     fn available(&self) -> u64 {

@@ -278,3 +278,21 @@ fn a_silent_holder_leaves_its_place() {
     poll(&mut grantor, ms(200));
     assert_eq!(grantor.lent_out(), (0, 0));
 }
+
+/// Of 300 a second 14 come in within a thirty-second of 1.5 s: of what there is, each of many holders is lent no fewer at once.
+#[test]
+fn a_turn_is_no_crumb_at_whatever_rate() {
+    let lease = Duration::from_millis(1_500);
+    let config = GrantorConfig { lease, ..config(1) };
+    let small = Limit::new(300, Grantor::least_burst(300, lease, LARGEST)).unwrap();
+    let mut grantor = Grantor::first(ms(0), small, config).unwrap();
+    grantor.mandate(Time(u64::MAX));
+    let mut holders: Vec<Holder> = (0..40).map(holder).collect();
+    for holder in &mut holders {
+        let ask = holder.ask(ms(0), 100, 1).unwrap();
+        grantor.ask(ms(0), &ask);
+    }
+    let grants = poll(&mut grantor, ms(0));
+    let all: u64 = grants.iter().map(|grant| grant.tokens).sum();
+    assert!(all > 900 && grants.iter().all(|grant| grant.tokens >= 14), "{grants:?}");
+}
