@@ -197,7 +197,8 @@ impl Gate {
             return;
         };
         let known = self.known.get(&volume);
-        if known.is_some_and(|(known, _)| **known == *limits) {
+        let is_newer = known.is_some_and(|(_, known)| *known < generation);
+        if !is_newer && known.is_some_and(|(known, _)| **known == *limits) {
             return;
         }
         self.known.insert(volume, (Box::new(*limits), generation));
@@ -212,6 +213,7 @@ impl Gate {
             return;
         };
         let held = self.volumes.entry(volume).or_insert_with(Held::new);
+        held.adopt(LeaseEpoch(generation.0.into()));
         for (place, (holder, limit)) in held.holders.iter_mut().zip(limits.in_order()).enumerate() {
             match (&*holder, limit) {
                 (None, Some(_)) => {
@@ -227,9 +229,8 @@ impl Gate {
                         standing_rate: 0,
                         faults: self.lease_faults,
                     };
-                    let epoch = held.epoch.max(LeaseEpoch(generation.0.into()));
-                    *holder =
-                        Some(Holder::new(now, id, epoch, config).expect("without a standing share there is no limit"));
+                    let made = Holder::new(now, id, held.epoch, config);
+                    *holder = Some(made.expect("without a standing share there is no limit"));
                 }
                 (Some(_), None) => *holder = None,
                 _ => {}
@@ -282,8 +283,8 @@ impl Gate {
         };
         match result {
             Ok(answer) => {
+                held.adopt(answer.epoch);
                 for holder in held.holders.iter_mut().flatten() {
-                    holder.adopt(answer.epoch);
                     holder.answered(answer.sent);
                 }
                 for (place, grant) in &answer.grants {
@@ -293,10 +294,11 @@ impl Gate {
                 }
                 // Like tokens: from the ask on, and no longer than a short lease, so that a late answer says nothing: when the owner has heard of
                 // the limit it lends the first token a lease later.
-                for place in &answer.open {
+                // Nor does one that is the owner no more.
+                let is_owner = answer.epoch == held.epoch;
+                for place in answer.open.iter().filter(|_| is_owner) {
                     held.open[*place] = held.open[*place].max(answer.sent.min(now).plus(LEASE * 4 / 5));
                 }
-                held.epoch = held.epoch.max(answer.epoch);
                 // Of one that was given up it says nothing, nor that the newest has ended.
                 let took = held
                     .asked
@@ -485,6 +487,18 @@ impl Held {
             due: None,
             held: 0,
             held_ns: 0,
+        }
+    }
+
+    /// An owner of that generation is heard of. What older ones have lent or said is void.
+    fn adopt(&mut self, epoch: LeaseEpoch) {
+        if epoch <= self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        self.open = [Time(0); BUCKETS];
+        for holder in self.holders.iter_mut().flatten() {
+            holder.adopt(epoch);
         }
     }
 

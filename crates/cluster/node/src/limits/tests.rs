@@ -4,6 +4,7 @@ use super::*;
 use crate::faults::Faults;
 use crate::mail::Origin;
 use amita_frontend::{FrontId, HostKey};
+use amita_qos::lease::LeaseEpoch;
 use amita_qos::limits::Measures;
 use amita_qos::{Limit, Limits};
 use amita_reactor::Slice;
@@ -557,4 +558,31 @@ fn what_the_owner_knows_nothing_of_holds_nothing() {
     }
     rig.run(ms(2_200));
     assert!(rig.passed.len() < 60, "{}", rig.passed.len());
+}
+
+/// Its record says that another gateway has opened the volume: what the one before has lent, and what it says now, is void.
+#[test]
+fn of_a_deposed_owner_no_token_is_spent() {
+    let limits = iops(1_000, 200);
+    let mut rig = Rig::new(1, limits);
+    for tag in 0..2 {
+        rig.hold(0, tag, read(512));
+    }
+    assert_eq!(rig.passed.len(), 2);
+    // More is lent than waits, for what is to come.
+    rig.run(ms(2_013));
+    rig.hold(0, 2, read(512));
+    assert_eq!(rig.passed.len(), 3, "it has tokens");
+    let gate = &mut rig.gates[0];
+    gate.set(ms(2_014), VOLUME, Some(&limits), Generation(4));
+    assert_eq!(gate.limits(VOLUME).unwrap().1, LeaseEpoch(4));
+    gate.hold(ms(2_014), origin(1, 3, ms(2_014)), VOLUME, read(512), Slice::default());
+    assert!(gate.next_passed().is_none());
+    let (_, asks) = gate.next_asks().expect("it asks the new one");
+    // The old one answers, and knows nothing of the limit.
+    let mut old = Lender::default();
+    let answer = old.ask(ms(2_015), (VOLUME, Generation(3)), true, &Limits::default(), &asks);
+    assert!(!answer.open.is_empty());
+    gate.answered(ms(2_015), VOLUME, Ok(answer));
+    assert!(gate.next_passed().is_none());
 }
