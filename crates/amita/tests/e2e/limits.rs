@@ -7,10 +7,13 @@ use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
 
-/// A sample of the volume at a node; none: it is not limited there, as far as that has heard.
+/// A sample of the volume at a node; none: it is not limited there, as far as that has heard, or nobody there owns or uses it.
 fn sample(metrics: &str, name: &str) -> Option<f64> {
     let page = nodes::get(metrics, "/metrics").expect("the metrics");
-    let head = format!("{name}{{volume=\"{VOLUME}\"}} ");
+    let head = match name {
+        "amita_limited_volumes" => format!("{name} "),
+        _ => format!("{name}{{volume=\"{VOLUME}\"}} "),
+    };
     let value = page.lines().find_map(|line| line.strip_prefix(&head))?;
     Some(value.parse().expect("a number"))
 }
@@ -21,7 +24,7 @@ fn what_is_written_is_no_more_than_rate_and_burst_allow_and_limits_change_meanwh
     let metrics: Vec<String> = ["n1", "n2", "n3"].map(|name| metrics_of(&world, name)).into();
     let limited = |wanted: bool| {
         eventually("all gateways have heard", || {
-            let knows = |metrics: &String| sample(metrics, "amita_volume_limit_waiting").is_some() == wanted;
+            let knows = |metrics: &String| (sample(metrics, "amita_limited_volumes") == Some(1.0)) == wanted;
             metrics.iter().all(knows)
         });
     };

@@ -20,7 +20,7 @@ mod gate;
 mod lender;
 mod wire;
 
-pub use gate::{Counts, Gate, Passage};
+pub use gate::{Counts, Gate, MOST_TOLD_OF, Passage};
 pub use lender::Lender;
 pub use wire::{Answer, read_answer, read_asks, write_answer, write_asks};
 

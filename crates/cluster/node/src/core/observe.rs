@@ -28,15 +28,15 @@ pub(super) const VOLUMES_PER_PASS: usize = 256;
 pub(super) struct Observing(VecDeque<Answering>);
 
 impl Observing {
-    /// A question has come. Answered are the figures of the volumes that are open now, and of those that are limited, each as it is when its turn
+    /// A question has come. Answered are the figures of the volumes that are open now, and of limited ones that are, or were used here lately, each as it is when its turn
     /// comes.
-    pub(super) fn ask(&mut self, shards: &Shards, gate: &Gate, question: Observe) {
+    pub(super) fn ask(&mut self, now: Time, shards: &Shards, gate: &Gate, question: Observe) {
         let left: Vec<VolumeId> = shards.volumes().collect();
         self.0.push_back(Answering {
             volumes: Vec::with_capacity(left.len()),
-            left,
             limited: Vec::new(),
-            limited_left: gate.limited().collect(),
+            limited_left: gate.told_of(now, left.iter().copied()),
+            left,
             question,
         });
     }
@@ -111,6 +111,7 @@ fn answer(core: &mut Core, driver: &dyn Driver, answering: Answering) {
     }
     let mut report = report(core, driver, question.traces);
     (report.volumes, report.limited, report.counted) = (volumes, limited, counted);
+    report.limits_known = core.forwarding.gate.limited();
     let _ = question.reply.send(Box::new(report));
 }
 
@@ -246,6 +247,7 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
         driver: driver.counts(),
         volumes: Vec::new(),
         limited: Vec::new(),
+        limits_known: 0,
         stores: stores.collect(),
         counted: Vec::new(),
         fabric: core.cx.peers.fabric.counters(),

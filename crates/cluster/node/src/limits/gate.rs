@@ -11,7 +11,7 @@ use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::{IoError, Op};
 use amita_types::{Generation, VolumeId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::array;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -29,6 +29,11 @@ const FAST: Duration = Duration::from_millis(10);
 const SLOW_ANSWERS: u32 = 2;
 /// So many fast ones, and they are not any more.
 const FAST_ANSWERS: u32 = 16;
+
+/// Whose hosts have used it within this time is told of.
+const RECENTLY: Duration = Duration::from_secs(600);
+/// Limited volumes of which a node tells at most: each has four figures in its metrics.
+pub const MOST_TOLD_OF: usize = 1_000;
 
 /// A piece of I/O that waits for tokens, or waits no more.
 #[derive(Debug)]
@@ -129,6 +134,8 @@ struct Held {
     farewells: Asks,
     /// When to look at it again.
     due: Option<Time>,
+    /// When a host last wanted something.
+    used: Time,
     held: u64,
     held_ns: u64,
 }
@@ -259,6 +266,7 @@ impl Gate {
             return self.passed.push_back(passage);
         };
         held.lanes[cost.direction as usize].push(passage);
+        held.used = now;
         self.go_on(now, volume);
     }
 
@@ -381,8 +389,7 @@ impl Gate {
     /// Does anything of a volume wait?
     #[must_use]
     pub fn waits(&self, volume: VolumeId) -> bool {
-        let held = self.volumes.get(&volume);
-        held.is_some_and(|held| held.lanes.iter().any(|lane| !lane.queue.is_empty()))
+        self.volumes.get(&volume).is_some_and(|held| !held.is_empty())
     }
 
     /// Whose I/O waits.
@@ -419,9 +426,27 @@ impl Gate {
         all.into_iter()
     }
 
-    /// The limited volumes, whether or not hosts of this core use them.
-    pub fn limited(&self) -> impl Iterator<Item = VolumeId> {
-        self.known.keys().copied()
+    /// Volumes whose limits are known here, whether or not hosts of this core use them.
+    #[must_use]
+    pub fn limited(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Those of them that are to be told of, [`MOST_TOLD_OF`] at most: what hosts of this core wait for, or have used lately, the last ones first, and
+    /// then what is open here.
+    pub fn told_of(&self, now: Time, open: impl Iterator<Item = VolumeId>) -> Vec<VolumeId> {
+        let is_recent = |held: &Held| now.since(held.used) < RECENTLY || !held.is_empty();
+        let used = self.volumes.iter().filter(|(_, held)| is_recent(held));
+        let mut used: Vec<(bool, Time, VolumeId)> =
+            used.map(|(id, held)| (!held.is_empty(), held.used, *id)).collect();
+        used.sort_unstable_by(|one, other| other.cmp(one));
+        let mut told: Vec<VolumeId> = used.into_iter().map(|(_, _, id)| id).collect();
+        let is_told: FxHashSet<VolumeId> = told.iter().copied().collect();
+        let is_due = |id: &VolumeId| self.known.contains_key(id) && !is_told.contains(id);
+        let room = MOST_TOLD_OF.saturating_sub(told.len());
+        told.extend(open.filter(is_due).take(room));
+        told.truncate(MOST_TOLD_OF);
+        told
     }
 
     /// What became of a volume's I/O here; none: it is not limited.
@@ -485,6 +510,7 @@ impl Held {
             contrary: 0,
             farewells: Asks::new(),
             due: None,
+            used: Time(0),
             held: 0,
             held_ns: 0,
         }
@@ -500,6 +526,10 @@ impl Held {
         for holder in self.holders.iter_mut().flatten() {
             holder.adopt(epoch);
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.queue.is_empty())
     }
 
     fn counts(&self) -> Counts {

@@ -586,3 +586,28 @@ fn of_a_deposed_owner_no_token_is_spent() {
     gate.answered(ms(2_015), VOLUME, Ok(answer));
     assert!(gate.next_passed().is_none());
 }
+
+#[test]
+fn a_node_tells_of_what_it_owns_or_has_used_lately_and_of_no_more_than_it_may() {
+    let mut gate = Gate::new(1, 5, Faults::NONE);
+    let id = |number: usize| VolumeId(number as u64);
+    let all = MOST_TOLD_OF + 10;
+    for number in 0..all {
+        gate.set(ms(0), id(number), Some(&iops(1_000, 200)), Generation(1));
+    }
+    assert_eq!(gate.limited(), all);
+    assert!(gate.told_of(ms(1), std::iter::empty()).is_empty());
+    assert_eq!(gate.told_of(ms(1), [id(3), id(all + 1)].into_iter()), [id(3)]);
+    for number in 0..all {
+        let now = ms(1 + number as u64);
+        gate.hold(now, origin(1, 0, now), id(number), read(512), Slice::default());
+    }
+    // All wait. What came last is told of first.
+    let now = ms(600_100);
+    let told = gate.told_of(now, std::iter::once(id(3)));
+    assert_eq!((told.len(), told[0], told[1]), (MOST_TOLD_OF, id(all - 1), id(all - 2)));
+    gate.cancel(&[FrontId(1)]);
+    let told = gate.told_of(now, std::iter::once(id(3)));
+    assert_eq!(told.len(), all - 100 + 1, "of the first hundred but one nobody has wanted anything for ten minutes");
+    assert_eq!(told.last(), Some(&id(3)));
+}

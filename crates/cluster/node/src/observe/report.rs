@@ -41,8 +41,10 @@ pub struct CoreReport {
     pub driver: DriverCounts,
     /// The volumes that are open here.
     pub volumes: Vec<VolumeReport>,
-    /// The limited volumes, open here or not, by their names, and what has become of their I/O at this core's gate.
+    /// The limited volumes that are open here, or were used here lately, by their names, and what has become of their I/O at this core's gate.
     pub limited: Vec<(String, limits::Counts)>,
+    /// Volumes whose limits are known here.
+    pub limits_known: usize,
     /// The stores that it serves.
     pub stores: Vec<StoreReport>,
     /// What those of them that were asked have counted.
@@ -149,14 +151,27 @@ impl NodeReport {
         all
     }
 
-    /// The limited volumes in order of their names, and what waits, and has waited, at the gates of all cores.
+    /// Limited volumes that are open here, or were used here lately, in order of their names, and what waits, and has waited, at the gates of all
+    /// cores; of more than [`limits::MOST_TOLD_OF`] those of which most waits, and has waited.
     #[must_use]
     pub fn limited(&self) -> BTreeMap<String, limits::Counts> {
         let mut all: BTreeMap<String, limits::Counts> = BTreeMap::new();
         for (name, counts) in self.cores.iter().flat_map(|core| &core.limited) {
             all.entry(name.clone()).or_default().add(counts);
         }
-        all
+        if all.len() <= limits::MOST_TOLD_OF {
+            return all;
+        }
+        let mut most: Vec<(String, limits::Counts)> = all.into_iter().collect();
+        most.sort_by_key(|(_, counts)| std::cmp::Reverse((counts.waiting, counts.held)));
+        most.truncate(limits::MOST_TOLD_OF);
+        most.into_iter().collect()
+    }
+
+    /// Volumes whose limits this node knows: all that are limited in the cluster, when it has heard of all.
+    #[must_use]
+    pub fn limits_known(&self) -> usize {
+        self.cores.iter().map(|core| core.limits_known).max().unwrap_or(0)
     }
 
     /// The stores, in order of their path.

@@ -116,9 +116,10 @@ fn a_core_with_few_volumes_answers_in_the_pass_that_hears_the_question() {
     assert_eq!(answer(&answers), BTreeMap::from([(id(0), (0, 0))]));
 }
 
-/// They are neither open here nor used.
+/// Of those that are neither open here nor used nothing is told but how many there are.
 #[test]
 fn limited_volumes_are_copied_a_piece_at_a_time_as_well() {
+    const ELSEWHERE: u64 = 5;
     let mut rig = Rig::new();
     let limit = map::Limit {
         rate: 1_000,
@@ -133,7 +134,7 @@ fn limited_volumes_are_copied_a_piece_at_a_time_as_well() {
         iops,
         ..map::Limits::default()
     };
-    for number in 0..VOLUMES {
+    for number in 0..VOLUMES + ELSEWHERE {
         let record = map::Volume {
             id: id(number),
             name: format!("v{number}"),
@@ -148,9 +149,11 @@ fn limited_volumes_are_copied_a_piece_at_a_time_as_well() {
         }));
     }
     rig.pass();
-    make(&mut rig, 0, 3);
+    for number in 0..VOLUMES {
+        make(&mut rig, number, 3);
+    }
     let answers = ask(&mut rig);
-    let all = VOLUMES as usize + 1;
+    let all = 2 * VOLUMES as usize;
     let (mut left, mut passes) = (all, 0);
     while left > 0 {
         pass(&mut rig);
@@ -161,8 +164,9 @@ fn limited_volumes_are_copied_a_piece_at_a_time_as_well() {
     }
     assert_eq!(passes, all.div_ceil(VOLUMES_PER_PASS));
     let report = answers.try_recv().expect("an answer");
-    assert_eq!(report.volumes.len(), 1);
+    assert_eq!(report.volumes.len() as u64, VOLUMES);
     assert_eq!(report.limited.len() as u64, VOLUMES);
+    assert_eq!(report.limits_known as u64, VOLUMES + ELSEWHERE);
     let names: BTreeSet<&String> = report.limited.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len() as u64, VOLUMES);
 }

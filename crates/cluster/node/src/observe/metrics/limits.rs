@@ -6,6 +6,13 @@ use super::NS;
 
 pub(super) const METRICS: &[Metric] = &[
     Metric {
+        name: "amita_limited_volumes",
+        help: "Volumes of the cluster that are limited, as far as this node has heard.",
+        kind: Gauge,
+        labels: &[],
+        read: |view, out| out.value(&[], view.report.limits_known() as u64),
+    },
+    Metric {
         name: "amita_volume_limit_waiting",
         help: "Operations of hosts of this gateway that wait for a limit of the volume.",
         kind: Gauge,

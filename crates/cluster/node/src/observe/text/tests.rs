@@ -56,6 +56,7 @@ fn core(core: usize, volumes: Vec<VolumeReport>) -> CoreReport {
                 ..crate::limits::Counts::default()
             },
         )],
+        limits_known: 4,
         stores: Vec::new(),
         counted: Vec::new(),
         fabric: amita_fabric::Counters::default(),
