@@ -76,7 +76,10 @@ fn limits_of_tenants_and_pools_have_records_of_their_own() {
     assert_eq!(joint_limits(&meta, tenant).unwrap(), Limits::default());
     set_tenant(&meta, "db", Some("acme")).unwrap();
     let id = volume(&meta, "db").unwrap().id;
-    assert_eq!((tenancies(&meta).unwrap()[0].volume, tenancies(&meta).unwrap().len()), (id, 1));
+    assert_eq!(
+        (tenancies(&meta).unwrap()[0].volume, tenancies(&meta).unwrap().len()),
+        (id, 1)
+    );
     set_tenant(&meta, "db", None).unwrap();
     assert_eq!(tenancies(&meta).unwrap(), []);
     set_tenant(&meta, "none", None).unwrap_err();
