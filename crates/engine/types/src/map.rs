@@ -44,8 +44,8 @@ pub use keys::{
     secrets_prefix, wrapping_key,
 };
 pub use limits::{
-    JointLimits, LIMITS_SINCE, Limit, Limits, Measures, Peak, Tenancy, joint_limits_key, joint_limits_prefix, pool_limits,
-    tenancies_prefix, tenancy_key, tenant_limits,
+    JointLimits, LIMITS_SINCE, Limit, Limits, Measures, Peak, Tenancy, joint_limits_key, joint_limits_prefix,
+    pool_limits, tenancies_prefix, tenancy_key, tenant_limits,
 };
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,

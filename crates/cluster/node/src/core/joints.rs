@@ -37,15 +37,17 @@ impl Seats {
 
 /// Reads the seats of which this core lends, as far as it is time to.
 pub(super) fn look(core: &mut Core, now: Time) {
-    let late = |(call, (since, _)): (&u64, &(Time, Vec<(String, Seat)>))| {
-        (now >= since.plus(PATIENCE)).then_some(*call)
-    };
+    let late =
+        |(call, (since, _)): (&u64, &(Time, Vec<(String, Seat)>))| (now >= since.plus(PATIENCE)).then_some(*call);
     let late: Vec<u64> = core.seats.reading.iter().filter_map(late).collect();
     for call in late {
         answered(core, now, CallId(call), None);
     }
     while core.lender.deadline().is_some_and(|at| at <= now) {
         let seats = core.lender.to_read(now, READ_AT_ONCE);
+        if seats.is_empty() {
+            continue;
+        }
         let mut then = Vec::new();
         for (name, seat) in &seats {
             let volume = core.cx.view.volume_of(seat.volume);

@@ -1,9 +1,9 @@
 //! Limits on their way: what passes the gate is routed, asks go where the I/O of a volume goes, and one core of its owner
 //! answers them. What is decided where is told in [`crate::limits`].
 
-use super::{Core, joints};
 use super::context::Context;
 use super::route;
+use super::{Core, joints};
 use crate::forwarder::{Work, is_host};
 use crate::limits::{Answer, Asks, Whose, lending_core, read_asks, read_joint_asks, write_asks, write_joint_asks};
 use crate::mail::{LimitMessage, Mail, Origin};
@@ -65,8 +65,7 @@ pub(super) fn joint_changed(core: &mut Core, now: Time, name: &str) {
             None
         }
     };
-    core.lender
-        .joint_limits_changed(now, name, &limits.unwrap_or_default());
+    core.lender.joint_limits_changed(now, name, &limits.unwrap_or_default());
     core.forwarding.gate.set_joint(now, name, limits.as_ref());
     for volume in core.cx.view.volumes_under(name) {
         changed(core, now, volume);

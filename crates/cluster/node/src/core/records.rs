@@ -33,7 +33,9 @@ pub(super) fn take_in(core: &mut Core, driver: &mut dyn Driver) {
 fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
     let now = core.cx.clock.began();
     match message {
-        ToCore::Observe(question) => core.observing.ask(driver.now(), &core.cx.shards, &core.forwarding.gate, question),
+        ToCore::Observe(question) => core
+            .observing
+            .ask(driver.now(), &core.cx.shards, &core.forwarding.gate, question),
         ToCore::Kept(question) => observe::tell_kept(core, driver, &question),
         ToCore::Sessions(question) => observe::tell_sessions(core, driver, &question),
         ToCore::Links(question) => observe::tell_links(core, driver, &question),

@@ -411,7 +411,9 @@ impl Gate {
             held.lined_up = Some(held.tag);
         }
         for number in &held.joints {
-            let Some(joint) = self.joints.get_mut(number) else { continue };
+            let Some(joint) = self.joints.get_mut(number) else {
+                continue;
+            };
             if let Some(tag) = before {
                 joint.line.remove(&(tag, volume));
             }
@@ -506,7 +508,9 @@ impl Gate {
         let line: ArrayVec<VolumeId, LOOKED_AT> = line.map(|(_, volume)| *volume).collect();
         for volume in line {
             let lacks = self.lacks(now, volume);
-            let Some(held) = self.volumes.get(&volume) else { continue };
+            let Some(held) = self.volumes.get(&volume) else {
+                continue;
+            };
             for (place, (waiting, next)) in all.iter_mut().enumerate() {
                 let wants = lacks.map(|lack| match lack {
                     Some((At::Volume, _)) => Want::Nothing,

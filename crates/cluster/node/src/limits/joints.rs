@@ -40,14 +40,23 @@ struct Joint {
     lending: Option<Lending>,
 }
 
-/// Those of a core, by their names.
+/// Those of a core.
 #[derive(Debug, Default)]
-pub(super) struct Joints(BTreeMap<String, Joint>);
+pub(super) struct Joints {
+    by_name: BTreeMap<String, Joint>,
+    /// No seat is to be read before.
+    next: Option<Time>,
+}
 
 impl Joints {
     pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
-        self.0
+        self.by_name
             .retain(|_, joint| joint.seat.volume != volume || joint.seat.generation > generation);
+    }
+
+    /// Some were read, or are being read.
+    fn look_ahead(&mut self) {
+        self.next = self.by_name.values().filter_map(Joint::read_at).min();
     }
 }
 
@@ -62,11 +71,13 @@ impl Lender {
             not_before: Time(0),
             lending: None,
         };
-        let known = self.joints.0.entry(name.to_owned()).or_insert_with(joint);
+        let known = self.joints.by_name.entry(name.to_owned()).or_insert_with(joint);
         if known.seat.epoch < seat.epoch {
             *known = joint();
         }
         known.asked = now;
+        let next = known.read_at();
+        self.joints.next = next.into_iter().chain(self.joints.next).min();
         match &mut known.lending {
             Some(lending) if known.seat == seat => {
                 lending.set(now, limits, faults);
@@ -80,7 +91,12 @@ impl Lender {
     /// Other limits of a tenant or pool. Where nobody asks, because there are none, nothing is to be saved for when there are again.
     pub(crate) fn joint_limits_changed(&mut self, now: Time, name: &str, limits: &Limits) {
         let faults = self.faults;
-        if let Some(lending) = self.joints.0.get_mut(name).and_then(|joint| joint.lending.as_mut()) {
+        if let Some(lending) = self
+            .joints
+            .by_name
+            .get_mut(name)
+            .and_then(|joint| joint.lending.as_mut())
+        {
             lending.set(now, limits, faults);
         }
     }
@@ -88,32 +104,40 @@ impl Lender {
     /// Which seats are to be read now: they are being read from now on.
     pub(crate) fn to_read(&mut self, now: Time, most: usize) -> Vec<(String, Seat)> {
         let is_due = |joint: &Joint| joint.read_at().is_some_and(|at| at <= now);
-        let due = self.joints.0.iter_mut().filter(|(_, joint)| is_due(joint));
+        let due = self.joints.by_name.iter_mut().filter(|(_, joint)| is_due(joint));
         let read = due.take(most).map(|(name, joint)| {
             joint.mandate.read(now);
             (name.clone(), joint.seat)
         });
-        read.collect()
+        let read = read.collect();
+        self.joints.look_ahead();
+        read
     }
 
     /// What was read of a seat: is it still the one, and owned here under that generation? Or nothing could be.
     pub(crate) fn has_read(&mut self, now: Time, name: &str, seat: &Seat, is_seat: bool) {
-        let Some(joint) = self.joints.0.get_mut(name).filter(|joint| joint.seat == *seat) else {
+        let joint = self.joints.by_name.get_mut(name);
+        let Some(joint) = joint.filter(|joint| joint.seat == *seat) else {
             return;
         };
-        if !is_seat {
-            joint.not_before = now.plus(PAUSE);
-            return joint.mandate.give_up();
+        match is_seat {
+            true => {
+                joint.mandate.confirmed(now);
+                // Whoever lent before may do so until then.
+                let lending = || Lending::new(seat.epoch, now.plus(MANDATE));
+                joint.lending.get_or_insert_with(lending).renew(&joint.mandate);
+            }
+            false => {
+                joint.not_before = now.plus(PAUSE);
+                joint.mandate.give_up();
+            }
         }
-        joint.mandate.confirmed(now);
-        // Whoever lent before may do so until then.
-        let lending = || Lending::new(seat.epoch, now.plus(MANDATE));
-        joint.lending.get_or_insert_with(lending).renew(&joint.mandate);
+        self.joints.look_ahead();
     }
 
     /// When seats are to be read next.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.joints.0.values().filter_map(Joint::read_at).min()
+        self.joints.next
     }
 }
 

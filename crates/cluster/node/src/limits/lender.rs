@@ -150,7 +150,10 @@ impl Lending {
 
     /// It may lend as long as that.
     pub(super) fn renew(&mut self, mandate: &Mandate) {
-        self.grantors.iter_mut().flatten().for_each(|grantor| mandate.renew(grantor));
+        self.grantors
+            .iter_mut()
+            .flatten()
+            .for_each(|grantor| mandate.renew(grantor));
     }
 
     pub(super) fn set(&mut self, now: Time, limits: &Limits, faults: Faults) {

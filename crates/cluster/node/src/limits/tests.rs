@@ -610,6 +610,10 @@ fn a_node_tells_of_what_it_owns_or_has_used_lately_and_of_no_more_than_it_may() 
     assert_eq!((told.len(), told[0], told[1]), (MOST_TOLD_OF, id(all - 1), id(all - 2)));
     gate.cancel(&[FrontId(1)]);
     let told = gate.told_of(now, std::iter::once(id(3)));
-    assert_eq!(told.len(), all - 100 + 1, "of the first hundred but one nobody has wanted anything for ten minutes");
+    assert_eq!(
+        told.len(),
+        all - 100 + 1,
+        "of the first hundred but one nobody has wanted anything for ten minutes"
+    );
     assert_eq!(told.last(), Some(&id(3)));
 }

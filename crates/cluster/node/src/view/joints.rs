@@ -18,7 +18,11 @@ pub(super) struct Joints {
 impl View {
     pub(super) fn apply_joint(&mut self, name: &str, record: &Record) -> Change {
         let limits = &mut self.joints.limits;
-        match record.value.as_ref().map(|value| parse::<JointLimits>(&record.key, value)) {
+        match record
+            .value
+            .as_ref()
+            .map(|value| parse::<JointLimits>(&record.key, value))
+        {
             Some(Ok(found)) => {
                 limits.insert(name.to_owned(), (found, record.revision));
             }
@@ -59,9 +63,15 @@ impl View {
         if self.joints.limits.is_empty() {
             return Vec::new();
         }
-        let tenant = self.joints.tenants.get(&volume).map(|tenant| map::tenant_limits(tenant));
-        let pool = self.volume_of(volume).map(|record| map::pool_limits(&record.pool));
-        let names = tenant.into_iter().chain(pool);
+        let Some(record) = self.volume_of(volume) else {
+            return Vec::new();
+        };
+        let tenant = self
+            .joints
+            .tenants
+            .get(&volume)
+            .map(|tenant| map::tenant_limits(tenant));
+        let names = tenant.into_iter().chain([map::pool_limits(&record.pool)]);
         let is_limited = |name: &String| self.joint(name).is_some_and(|(record, _)| !record.limits.is_empty());
         names.filter(is_limited).collect()
     }

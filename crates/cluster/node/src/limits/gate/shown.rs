@@ -71,7 +71,11 @@ impl Gate {
 
     /// The limited volumes, in order, and what became of their I/O here.
     pub fn counts(&self) -> impl Iterator<Item = (VolumeId, Counts)> {
-        let counts = |id: &VolumeId| self.volumes.get(id).map_or_else(Counts::default, |held| held.lanes.counts());
+        let counts = |id: &VolumeId| {
+            self.volumes
+                .get(id)
+                .map_or_else(Counts::default, |held| held.lanes.counts())
+        };
         let mut all: Vec<(VolumeId, Counts)> = self.known.keys().map(|id| (*id, counts(id))).collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         all.into_iter()
@@ -95,8 +99,9 @@ impl Gate {
     pub fn told_of(&self, now: Time, open: impl Iterator<Item = VolumeId>) -> Vec<VolumeId> {
         let is_recent = |held: &Held| now.since(held.used) < RECENTLY || !held.lanes.is_empty();
         let used = self.volumes.iter().filter(|(_, held)| is_recent(held));
-        let mut used: Vec<(bool, Time, VolumeId)> =
-            used.map(|(id, held)| (!held.lanes.is_empty(), held.used, *id)).collect();
+        let mut used: Vec<(bool, Time, VolumeId)> = used
+            .map(|(id, held)| (!held.lanes.is_empty(), held.used, *id))
+            .collect();
         used.sort_unstable_by(|one, other| other.cmp(one));
         let mut told: Vec<VolumeId> = used.into_iter().map(|(_, _, id)| id).collect();
         let is_told: FxHashSet<VolumeId> = told.iter().copied().collect();

@@ -80,7 +80,8 @@ impl Jointly {
                 let answer = match whose {
                     Whose::Volume(volume) => {
                         let limits = self.limits.get(&volume).copied().unwrap_or_default();
-                        self.volumes.ask(self.now, (volume, Generation(3)), true, &limits, &asks)
+                        self.volumes
+                            .ask(self.now, (volume, Generation(3)), true, &limits, &asks)
                     }
                     Whose::Joint(number) => {
                         let name = self.gates[at].joint_name(number).unwrap().clone();
@@ -253,19 +254,22 @@ fn of_two_that_lend_one_after_the_other_no_more_passes_than_the_limit() {
             continue;
         }
         // The second at once, and asks by itself.
-        let asks = (0, Ask {
-            epoch: epoch(2, Generation(3)),
-            holder: amita_qos::lease::HolderId { place: 9, session: 1 },
-            number: rig.now.0,
-            heard: 0,
-            taken: 0,
-            spent: 0,
-            gone: 0,
-            want: 1,
-            least: 1,
-            is_long: false,
-            sent: rig.now,
-        });
+        let asks = (
+            0,
+            Ask {
+                epoch: epoch(2, Generation(3)),
+                holder: amita_qos::lease::HolderId { place: 9, session: 1 },
+                number: rig.now.0,
+                heard: 0,
+                taken: 0,
+                spent: 0,
+                gone: 0,
+                want: 1,
+                least: 1,
+                is_long: false,
+                sent: rig.now,
+            },
+        );
         rig.lend(TENANT, &vec![(2, asks.1)], 2);
     }
     let after = rig.passed.len() - before;

@@ -530,7 +530,10 @@ impl World {
                     }
                 }
                 Message::Mandate(place, until) => {
-                    self.lenders[place].grantor.iter_mut().for_each(|grantor| grantor.mandate(until));
+                    self.lenders[place]
+                        .grantor
+                        .iter_mut()
+                        .for_each(|grantor| grantor.mandate(until));
                 }
                 Message::Read(place) => self.read(real, place),
                 Message::Heard(place, says) => self.heard(real, place, says),
