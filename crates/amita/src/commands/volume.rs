@@ -13,7 +13,7 @@ mod image;
 mod import;
 mod key;
 mod label;
-mod limit;
+pub mod limit;
 mod moves;
 mod reservation;
 mod resize;

@@ -94,6 +94,12 @@ actions! {
     VolumeResize "volume.resize" WORK,
     /// Say how much the hosts of a volume may do.
     VolumeLimit "volume.limit" WORK,
+    /// Say how much the hosts of all volumes of a pool may do.
+    PoolLimit "pool.limit" WORK,
+    /// Say how much the hosts of all volumes of a tenant may do.
+    TenantLimit "tenant.limit" WORK,
+    /// Say whose a volume is.
+    TenantVolume "tenant.volume" WORK,
     /// Wrap the data keys of encrypted volumes again.
     KeysRewrap "volume.rewrap-keys" ADMIN,
     /// Say what a volume is for: its labels.

@@ -88,7 +88,7 @@ pub use job::{
     pause_scrub, resume_job,
 };
 pub use keys::{DataKeys, KeyStatus, Rewrap, Rewrapped, rewrap_keys, volume_keys, wrapping_key};
-pub use limit::{limits, set_limits};
+pub use limit::{Jointly, joint_limits, limits, set_joint_limits, set_limits, set_tenant, tenancies};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{
     LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,

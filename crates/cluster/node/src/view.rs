@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 mod copies;
 mod iscsi;
+mod joints;
 mod locked;
 mod members;
 
@@ -67,6 +68,8 @@ pub struct View {
     deleted: Vec<VolumeId>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
+    /// Limits of tenants and pools.
+    joints: joints::Joints,
     /// Encrypted volumes whose keys a core of a node lacks.
     locked: BTreeMap<String, (NodeId, BTreeSet<VolumeId>)>,
 }
@@ -139,6 +142,10 @@ pub enum Change {
     Flatten,
     /// The operator wants owners to close volumes, or no longer.
     Closing,
+    /// The limits of a tenant or pool.
+    Joint(String),
+    /// Whose a volume is.
+    Tenancy(VolumeId),
     /// A node finds a store slow, or no longer.
     Health,
     /// How hard background work may press.
@@ -224,6 +231,8 @@ impl View {
             "condition" => self.apply_space(rest, record),
             "exports" => self.apply_export(rest, record),
             "reservations" => self.apply_reservation(rest, record),
+            "limits" => self.apply_joint(rest, record),
+            "tenancies" => self.apply_tenancy(rest, record),
             _ => Change::Nothing,
         }
     }

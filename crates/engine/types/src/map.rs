@@ -49,7 +49,10 @@ pub use keys::{
     BadRing, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, all_secrets_prefix, secret_key,
     secrets_prefix, wrapping_key,
 };
-pub use limits::{LIMITS_SINCE, Limit, Limits, Measures, Peak};
+pub use limits::{
+    JointLimits, LIMITS_SINCE, Limit, Limits, Measures, Peak, Tenancy, joint_limits_key, joint_limits_prefix,
+    pool_limits, tenancies_prefix, tenancy_key, tenant_limits,
+};
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,
     SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,

@@ -21,7 +21,7 @@ use super::{AdminError, RACES, Result, cluster, get, list};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{
     self, About, Export, Flatten, Lineage, MAX_FORMER, MAX_LEVELS, Raised, SNAPSHOTS_SINCE, SetState, Snapshot,
-    SnapshotSet, SnapshotState, SnapshotWish, Volume,
+    SnapshotSet, SnapshotState, SnapshotWish, Tenancy, Volume,
 };
 use amita_types::{Generation, SnapshotId, VolumeId};
 use std::time::Duration;
@@ -346,6 +346,18 @@ fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) 
             ..export
         };
         call.then.push(put(map::export_key(new.id), &export));
+        needless.push(Op::Delete { key });
+    }
+    let key = map::tenancy_key(old.id);
+    let tenancy = get::<Tenancy>(meta, &key)?;
+    call.compares
+        .push(unchanged(&key, tenancy.as_ref().map_or(0, |(_, revision)| *revision)));
+    if let Some((tenancy, _)) = tenancy {
+        let tenancy = Tenancy {
+            volume: new.id,
+            ..tenancy
+        };
+        call.then.push(put(map::tenancy_key(new.id), &tenancy));
         needless.push(Op::Delete { key });
     }
     // What was refused, nobody waits for any more; what is wished keeps it from being reverted.

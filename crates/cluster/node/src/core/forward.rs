@@ -18,7 +18,7 @@ use super::context::Context;
 use super::{reserve, route};
 use crate::faults::Fault;
 use crate::forwarder::{FORWARDED, FORWARDS, Forwarder, Pending, State, Work, is_host};
-use crate::limits::Gate;
+use crate::limits::{Gate, lending_core};
 use crate::mail::{LimitMessage, Origin, VolumeRoute};
 use crate::token;
 use amita_fabric::{Forwarded, Link};
@@ -207,7 +207,7 @@ impl Forwarding {
                 Work::Io(op) => route::route(cx, self, now, origin, volume, op, payload),
                 Work::Reserve => reserve::here(&mut cx.mail, origin, volume, &payload),
                 Work::Lend | Work::GiveBack => cx.mail.send(
-                    0,
+                    lending_core(volume, cx.config.cores),
                     LimitMessage::AskHere {
                         origin,
                         volume,

@@ -363,9 +363,9 @@ impl Core {
             self.directory.lost(driver.now(), volume, generation);
             self.snapshots.lost(volume, generation);
             self.reservations.lost(volume, generation);
-            self.lender.lost(volume, generation);
             reserve::carry_out(&mut self.cx, &mut self.reservations);
         }
+        self.lender.lost(volume, generation);
         self.cx.shards.note_dropped(volume, generation);
         if self.cx.shards.generation(volume) != Some(generation) {
             return;

@@ -341,6 +341,32 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             ),
         ),
         ("clearVolumeLimits", get("/volumes/db/limits")),
+        ("showPoolLimits", get("/pools/main/limits")),
+        (
+            "setPoolLimits",
+            case(
+                "/pools/main/limits",
+                json!({ "iops": { "both": { "rate": 500 } } }),
+                200,
+            ),
+        ),
+        ("clearPoolLimits", get("/pools/main/limits")),
+        ("showTenantLimits", get("/tenants/acme/limits")),
+        (
+            "setTenantLimits",
+            case(
+                "/tenants/acme/limits",
+                json!({ "iops": { "both": { "rate": 500 } } }),
+                200,
+            ),
+        ),
+        ("clearTenantLimits", get("/tenants/acme/limits")),
+        ("showVolumeTenant", get("/volumes/db/tenant")),
+        (
+            "setVolumeTenant",
+            case("/volumes/db/tenant", json!({ "tenant": "acme" }), 200),
+        ),
+        ("clearVolumeTenant", get("/volumes/db/tenant")),
         ("listSnapshots", get("/volumes/db/snapshots")),
         ("showSnapshot", get("/volumes/db/snapshots/monday")),
         (
