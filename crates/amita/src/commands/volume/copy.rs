@@ -2,6 +2,7 @@
 //! and looks how far it is.
 
 mod claim;
+mod last;
 mod pass;
 mod run;
 
