@@ -742,6 +742,10 @@ impl Snapshots {
     /// All that is older is acknowledged: it never changes any more (S7).
     fn seal(&mut self, now: Time, volume: VolumeId, number: SnapshotId, reply: &meta::Reply) {
         let Some((mut record, revision)) = self.ours(volume, reply.value(0)) else {
+            if self.volumes.get(&volume).is_some_and(Taking::may_be_said_to_hold) {
+                // It was sealed, though nobody said so, and may have moved since.
+                return self.give_back(now, volume, number, reply);
+            }
             self.put_off(now, volume);
             return;
         };

@@ -36,6 +36,11 @@ impl Taking {
         is_due.then_some(hold.until)
     }
 
+    /// May the record say that we hold?
+    pub(super) fn may_be_said_to_hold(&self) -> bool {
+        self.hold.is_some_and(|hold| hold.is_said)
+    }
+
     /// The transaction that is about to be sent says that we hold, if there is time left.
     pub(super) fn seals_on_hold(&mut self, now: Time) -> bool {
         let Some(hold) = &mut self.hold else { return false };
@@ -96,10 +101,7 @@ impl Snapshots {
 
     /// The snapshot is sealed, as was sent.
     pub(super) fn sealed(&mut self, now: Time, volume: VolumeId, number: SnapshotId) -> bool {
-        let is_said = self
-            .volumes
-            .get(&volume)
-            .is_some_and(|taking| taking.hold.is_some_and(|hold| hold.is_said));
+        let is_said = self.volumes.get(&volume).is_some_and(Taking::may_be_said_to_hold);
         match is_said {
             // Whether the record says so is read before it is let go of.
             true => self.found_sealed(now, volume, number, true),

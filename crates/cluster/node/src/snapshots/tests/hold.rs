@@ -181,3 +181,23 @@ fn a_volume_that_another_one_has_taken_over_is_let_go_of() {
     assert!(rig.lets_go(), "its stores refuse what it begins");
     assert_eq!(rig.record().owner, Some(OTHER));
 }
+
+#[test]
+fn a_volume_that_has_moved_before_its_owner_knew_that_it_was_sealed_is_not_let_go_of() {
+    let mut rig = Rig::settled();
+    let (id, call) = rig.calls.pop().unwrap();
+    let reply = rig.metadata.txn(&call).unwrap();
+    rig.answer(id, Ok(reply));
+    // It is sealed, nobody says so, and the mover is quick.
+    rig.lose_call(true);
+    let moved = map::Volume {
+        id: VolumeId(8),
+        ..rig.record()
+    };
+    rig.put(map::volume_key("v"), &moved);
+    rig.pass(Duration::from_millis(100));
+    rig.do_calls();
+    rig.pass(Duration::from_millis(100));
+    rig.do_calls();
+    assert!(!rig.lets_go());
+}
