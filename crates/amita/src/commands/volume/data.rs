@@ -470,9 +470,14 @@ impl Data {
     /// As [`Way::open`]; that gateway has left then.
     pub fn reopen(self, volume: &str, since: Option<&str>) -> Result<Data> {
         let Data {
-            queue, bounds, client, ..
+            queue,
+            volume: before,
+            bounds,
+            client,
+            ..
         } = self;
         drop(queue);
+        drop(before);
         let opened = match since {
             Some(since) => client.open_since(volume, since),
             None => client.open(volume),

@@ -92,7 +92,9 @@ impl Work {
     /// The pass is made that the owner holds for. `false`: it is none of which only that snapshot is left.
     fn bring_last(&mut self, record: &Copying, last: &Snapshot) -> Result<bool> {
         let ahead = admin::points_ahead(&self.client, record, last.number).described()?;
-        let is_alone = ahead.len() == 1 && ahead[0].number == last.number;
+        if ahead.iter().any(|point| point.number != last.number) {
+            return Ok(false);
+        }
         let next = admin::next_pass(&self.client, record).described()?;
         let Pass::To {
             of,
@@ -102,7 +104,7 @@ impl Work {
         else {
             return Ok(false);
         };
-        let Some(mut target) = self.target.take().filter(|_| is_alone) else {
+        let Some(mut target) = self.target.take() else {
             return Ok(false);
         };
         if target.size_bytes() != snapshot.size_bytes {
@@ -114,7 +116,7 @@ impl Work {
         let mut place = record.place;
         (place.pass, place.pass_bytes) = (snapshot.number, 0);
         // None of it is noted: that would take time, and whoever goes on from the place before writes the same bytes again.
-        let copied = self.copy(&mut target, &mut place, &of, &snapshot, Some(&base), true);
+        let copied = self.copy(&mut target, &mut place, &of, &snapshot, Some(base.as_str()), true);
         self.target = Some(target);
         copied?;
         Ok(true)

@@ -421,7 +421,7 @@ impl Work {
     }
 
     /// Has the target been ours alone since it was opened?
-    pub(super) fn is_ours_still(&self, record: &Copying, place: &CopyPlace) -> Result<()> {
+    fn is_ours_still(&self, record: &Copying, place: &CopyPlace) -> Result<()> {
         let now = admin::volume(&self.client, &record.name).described()?;
         match now.id == record.volume && now.generation == place.generation {
             true => Ok(()),
