@@ -477,11 +477,10 @@ impl Data {
             ..
         } = self;
         drop(queue);
-        drop(before);
-        let opened = match since {
+        let opened = client.close_volume(&before).and_then(|()| match since {
             Some(since) => client.open_since(volume, since),
             None => client.open(volume),
-        };
+        });
         let opened = opened.and_then(|volume| Ok((client.queue(DEPTH)?, volume)));
         match opened {
             Ok((queue, volume)) => Ok(Data {
