@@ -477,10 +477,12 @@ impl Data {
             ..
         } = self;
         drop(queue);
-        let opened = client.close_volume(&before).and_then(|()| match since {
+        // It may have been lost by now: then nothing of it is open.
+        let _ = client.close_volume(&before);
+        let opened = match since {
             Some(since) => client.open_since(volume, since),
             None => client.open(volume),
-        });
+        };
         let opened = opened.and_then(|volume| Ok((client.queue(DEPTH)?, volume)));
         match opened {
             Ok((queue, volume)) => Ok(Data {
