@@ -5,7 +5,7 @@ use amita_types::map::{
     About, CopyPlace, Copying, Export, Namespace, NamespaceSnapshot, Snapshot, SnapshotName, SnapshotState,
     SnapshotWish,
 };
-use amita_types::{SnapshotId, VolumeId};
+use amita_types::{ClusterId, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -456,7 +456,7 @@ fn a_snapshot_that_hosts_use_keeps_its_volume_where_it_is() {
     subsystem.namespaces.push(Namespace {
         nsid: 1,
         volume: SOURCE,
-        uuid: uuid::Uuid::nil(),
+        uuid: Namespace::uuid_of(ClusterId(1), SOURCE),
         block_bytes: 4096,
         snapshot: Some(NamespaceSnapshot {
             number: mon.number,
