@@ -126,6 +126,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("volume create", Way::Node(Change, &["volume_keys"])),
     ("volume clone", Way::Node(Change, &["volume_keys"])),
     ("volume copy", Way::Node(Change, &["volume_keys"])),
+    ("volume migrate", Way::Node(Change, &["volume_keys"])),
     ("volume flatten", Way::Node(Change, &[])),
     ("volume list", Way::Node(Look, &[])),
     ("volume attach", Way::Node(Change, &[])),

@@ -106,6 +106,8 @@ actions! {
     VolumeLabel "volume.label" WORK,
     /// Copy a volume, or a snapshot of one, into a new volume.
     VolumeCopy "volume.copy" WORK,
+    /// Move a volume to another pool.
+    VolumeMigrate "volume.migrate" WORK,
     /// Copy an image into a volume.
     VolumeImport "volume.import" WORK,
     /// Copy the data of a volume, or learn what was changed in it, by the API.

@@ -427,6 +427,7 @@ impl Core {
         }
         self.cx.trace_acknowledged(driver);
         self.cx.say_left();
+        self.cx.say_drained();
         self.cx.say_adopted();
         let waiting = self.cx.mail.retry() || !self.fronts.requests.queue.is_empty() || !self.observing.is_empty();
         self.arm(driver);

@@ -21,6 +21,7 @@ mod iscsi;
 mod joints;
 mod locked;
 mod members;
+mod moved;
 
 /// The cluster as last seen.
 #[derive(Default)]
@@ -32,6 +33,8 @@ pub struct View {
     volumes: map::Holders<VolumeId, map::Volume>,
     /// Volumes that were reverted, by the number by which hosts know them; one that is gone may stand here still.
     reverted: BTreeMap<VolumeId, VolumeId>,
+    /// What has moved to another pool.
+    moved: moved::Moved,
     pools: BTreeMap<String, KnownPool>,
     subsystems: BTreeMap<String, map::Subsystem>,
     /// How many namespaces show a volume.
@@ -259,9 +262,9 @@ impl View {
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
                 let before = self.volumes.of(key).map(|before| before.id);
-                if volume.lineage.host.is_some() {
-                    self.reverted.insert(volume.host(), volume.id);
-                }
+                self.note_moved(&volume, before);
+                // The switch of a move writes it while the volume's name says that number still, which counts, and says another one at once.
+                let is_left = volume.is_former();
                 let put = self.volumes.put(key, record.created, volume.id, volume);
                 if let Some(before) = before.filter(|before| self.volumes.get(*before).is_none()) {
                     // Deleted and made anew while nobody watched.
@@ -269,6 +272,7 @@ impl View {
                 }
                 match put {
                     Ok(()) => change,
+                    Err(_) if is_left => Change::Nothing,
                     Err(why) => Change::Unreadable(format!("{key} is left alone: {why}")),
                 }
             }

@@ -11,6 +11,7 @@ use super::copy::none_copies;
 use super::flatten;
 use super::keys::{DataKeys, NewKey, can_go};
 use super::lun::{lun_use, not_a_lun};
+use super::migrate::none_moves_still;
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
@@ -86,6 +87,7 @@ pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &Snapshot) -> Result
     }
     not_served(meta, volume)?;
     none_copies(meta, volume)?;
+    none_moves_still(meta, volume)?;
     let Some((origin, _)) = data_of(meta, (volume, 0), to.volume)? else {
         return Err(bad(name, format!("the data of snapshot {} is not there", to.name)));
     };

@@ -370,6 +370,10 @@ impl Core {
         if self.cx.shards.generation(volume) != Some(generation) {
             return;
         }
+        if handed_over || self.cx.shards.is_on_hold(volume) {
+            // What is begun anew does not come back to it.
+            self.cx.shards.leave(volume, 0);
+        }
         self.cx.shards.stop(volume);
         // Its pending I/O ends as lost before it goes.
         self.hand_out_effects(driver);

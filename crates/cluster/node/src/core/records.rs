@@ -116,6 +116,9 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         }
     }
     core.named.note(change.concerns_exports());
+    for (old, new) in core.cx.view.take_switched() {
+        switched(core, now, old, new);
+    }
     for volume in core.cx.view.take_deleted() {
         if core.cx.config.core == 0 {
             core.directory.deleted(now, volume);
@@ -171,6 +174,15 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         Change::Recovery(settings) => core.cx.shards.set_recovery(&settings),
         Change::Unreadable(why) => core.cx.control.warn(why),
     }
+}
+
+/// A volume has moved to another pool: what waits for what it was goes on with what it is.
+fn switched(core: &mut Core, now: Time, old: VolumeId, new: VolumeId) {
+    if core.cx.config.core == 0 {
+        core.directory.switched(now, old, new);
+    }
+    limits::changed(core, now, old);
+    core.forwarding.owner_changed(&mut core.cx, now, old);
 }
 
 fn reservation_changed(view: &View, shards: &mut Shards, volume: VolumeId, revision: u64) {

@@ -311,6 +311,11 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
                 202,
             ),
         ),
+        // There is one pool.
+        (
+            "migrateVolume",
+            case("/volumes/db/migrate", json!({ "pool": "main" }), 422),
+        ),
         ("showFlattening", get("/volumes/copy/flatten")),
         ("flattenVolume", case("/volumes/copy/flatten", Value::Null, 202)),
         ("cancelFlattening", get("/volumes/copy/flatten")),
