@@ -82,14 +82,14 @@ impl Snapshots {
                 self.go_on(volume);
             }
             Step::Draining(number, _) => {
-                self.let_go(volume);
+                self.let_hosts_go(volume);
                 self.adopt(volume, number);
             }
             _ => self.let_go(volume),
         }
     }
 
-    fn let_go(&mut self, volume: VolumeId) {
+    fn let_hosts_go(&mut self, volume: VolumeId) {
         let Some(taking) = self.volumes.get_mut(&volume) else {
             return;
         };
