@@ -85,7 +85,7 @@ impl Snapshots {
                 self.let_hosts_go(volume);
                 self.adopt(volume, number);
             }
-            _ => self.let_go(volume),
+            _ => self.let_hosts_go(volume),
         }
     }
 
