@@ -7,7 +7,7 @@ const OTHER: NodeId = NodeId(2);
 
 impl Rig {
     /// One whose owner is asked to hold, and has put the number into the record.
-    fn held() -> Rig {
+    fn for_a_move() -> Rig {
         let mut rig = Rig::new();
         let wish = SnapshotWish {
             volume: "v".to_owned(),
@@ -31,7 +31,7 @@ impl Rig {
 
     /// All that is older is acknowledged: the next call reads the record, and the one behind seals it.
     fn settled() -> Rig {
-        let mut rig = Rig::held();
+        let mut rig = Rig::for_a_move();
         for word in [Word::Drained, Word::Adopted(ONE), Word::Settled(ONE)] {
             (0..CORES).for_each(|core| rig.say(core, word));
         }
@@ -57,7 +57,7 @@ impl Rig {
 
 #[test]
 fn nothing_of_hosts_is_under_way_on_any_core_when_the_number_is_adopted() {
-    let mut rig = Rig::held();
+    let mut rig = Rig::for_a_move();
     rig.say(0, Word::Drained);
     assert!(!rig.orders.contains(&Order::Adopt(ONE)));
     rig.say(1, Word::Drained);
@@ -136,7 +136,7 @@ fn a_switch_that_comes_before_its_word_makes_that_fail() {
 
 #[test]
 fn what_is_not_drained_in_time_is_let_go_of_at_once_and_the_snapshot_is_like_any_other() {
-    let mut rig = Rig::held();
+    let mut rig = Rig::for_a_move();
     rig.say(0, Word::Drained);
     rig.pass(Duration::from_millis(HOLD.into()));
     assert!(rig.lets_go());
