@@ -19,11 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A seat is not given away again before.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Since when it is read, and which seats are.
+type Reading = (Time, Vec<(String, Seat)>);
+
 /// Calls to the metadata about seats.
 #[derive(Default)]
 pub(super) struct Seats {
     /// Seats that are being read, and since when.
-    reading: BTreeMap<u64, (Time, Vec<(String, Seat)>)>,
+    reading: BTreeMap<u64, Reading>,
     /// Seats that are being given away, by the names of limits; and since when.
     giving: BTreeMap<String, Time>,
 }
@@ -37,14 +40,13 @@ impl Seats {
 
 /// Reads the seats of which this core lends, as far as it is time to.
 pub(super) fn look(core: &mut Core, now: Time) {
-    let late =
-        |(call, (since, _)): (&u64, &(Time, Vec<(String, Seat)>))| (now >= since.plus(PATIENCE)).then_some(*call);
+    let late = |(call, (since, _)): (&u64, &Reading)| (now >= since.plus(PATIENCE)).then_some(*call);
     let late: Vec<u64> = core.seats.reading.iter().filter_map(late).collect();
     for call in late {
         answered(core, now, CallId(call), None);
     }
     while core.lender.deadline().is_some_and(|at| at <= now) {
-        let seats = core.lender.to_read(now, READ_AT_ONCE);
+        let seats = core.lender.next_to_read(now, READ_AT_ONCE);
         if seats.is_empty() {
             continue;
         }

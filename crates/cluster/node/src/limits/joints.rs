@@ -102,7 +102,7 @@ impl Lender {
     }
 
     /// Which seats are to be read now: they are being read from now on.
-    pub(crate) fn to_read(&mut self, now: Time, most: usize) -> Vec<(String, Seat)> {
+    pub(crate) fn next_to_read(&mut self, now: Time, most: usize) -> Vec<(String, Seat)> {
         let is_due = |joint: &Joint| joint.read_at().is_some_and(|at| at <= now);
         let due = self.joints.by_name.iter_mut().filter(|(_, joint)| is_due(joint));
         let read = due.take(most).map(|(name, joint)| {

@@ -169,12 +169,7 @@ impl Cluster {
                 let is_under = |volume: &u64| core.gate().joints_of(volume_id(*volume)).any(|of| of == name);
                 has_heard && watched.volumes.iter().all(is_under)
             };
-            if !self
-                .nodes
-                .iter()
-                .flat_map(|node| node.each_core())
-                .all(|core| knows(core))
-            {
+            if !self.nodes.iter().flat_map(|node| node.each_core()).all(knows) {
                 return false;
             }
         }

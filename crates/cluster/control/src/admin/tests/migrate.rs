@@ -338,7 +338,7 @@ fn what_comes_while_the_switch_is_on_its_way_makes_it_fail() {
             Switched::LetGo,
         ),
         (|meta| drop(own(meta, "db")), Switched::LetGo),
-        (|meta| drop(claim(meta)), Switched::Lost),
+        (|meta| _ = claim(meta), Switched::Lost),
     ];
     for (what, expected) in all {
         let (meta, held, last) = before_switch();

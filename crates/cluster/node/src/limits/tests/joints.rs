@@ -66,7 +66,7 @@ impl Jointly {
     /// Each lender reads the record, as far as it is time to.
     fn read(&mut self) {
         for (term, lender) in &mut self.lenders {
-            for (name, seat) in lender.to_read(self.now, 9) {
+            for (name, seat) in lender.next_to_read(self.now, 9) {
                 lender.has_read(self.now, &name, &seat, *term == self.term);
             }
         }
