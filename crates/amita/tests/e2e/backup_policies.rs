@@ -31,7 +31,7 @@ fn points(world: &World, repository: &Repository) -> Vec<String> {
 }
 
 /// A repository that the cluster knows, and a policy that backs the volume up into it every few seconds.
-fn prepared(world: &World, more: &[&str]) -> Repository {
+pub fn prepared(world: &World, more: &[&str]) -> Repository {
     let repository = Repository::new(world);
     let (folder, key) = (
         repository.folder.to_str().expect("plain"),
@@ -139,6 +139,7 @@ fn policies_back_up_and_give_up_what_no_rule_keeps() {
 }
 
 #[test]
+#[ignore = "waits for full minutes of the clock: scripts/soak runs it"]
 fn a_run_is_gone_on_with_when_its_node_is_killed() {
     let mut world = World::of(3);
     let mut repository = prepared(&world, &["--paused"]);
@@ -207,6 +208,7 @@ fn a_run_is_gone_on_with_when_its_node_is_killed() {
 }
 
 #[test]
+#[ignore = "waits for full minutes of the clock: scripts/soak runs it"]
 fn a_repository_that_is_away_holds_up_its_own_policy_alone() {
     let world = World::of(2);
     let repository = prepared(&world, &[]);

@@ -2,7 +2,7 @@
 
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, VOLUME, WRITES_WAIT, World};
 use crate::world::{binary, config, eventually, scratch};
-use amita_harness::cluster::{Cluster, Metadata};
+use amita_harness::cluster::{Cluster, Links, Metadata};
 use amita_harness::nbd::Client;
 use amita_harness::tool::{self, Output};
 use amita_identity::Role;
@@ -67,6 +67,8 @@ impl Sealed {
         made.expect("the command runs").success().expect("a key is made");
         let mut config = config(&scratch, 3, Metadata::Embedded);
         config.serve_arguments = vec!["--volume-keys".to_owned(), file.to_owned()];
+        // What is read of a volume that another gateway owns goes over such links alone.
+        config.links = Links::Secret;
         let world = World::made(Cluster::start(config), scratch);
         Sealed { world, keys }
     }
@@ -139,7 +141,7 @@ impl Sealed {
             "error",
         ]);
         if matches!(command[0], "run" | "restore") {
-            all.extend(["--client-identity", &identity]);
+            all.extend(["--client-identity", &identity, "--links", "secret"]);
         }
         if with_keys {
             all.extend(["--volume-keys", keys]);

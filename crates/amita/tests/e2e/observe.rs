@@ -214,21 +214,27 @@ fn metrics_are_what_prometheus_reads() {
     world.amita_done(&["tenant", "limit", "set", "acme", "--iops", "1000000"]);
     let create = ["snapshot-policy", "create", "often", "--volume", VOLUME];
     world.amita_done(&[&create[..], &["--schedule", "* * * * * *", "--keep-last", "1"]].concat());
+    crate::backup_policies::prepared(&world, &[]);
     let page_of = |name: &str| nodes::get(&metrics_of(&world, name), "/metrics").expect("the page");
     // Of policies, and of how full stores are, the node tells that leads: when it has heard of them.
     let mut of_leader = String::new();
     eventually(
-        "a run of the policy has ended, and stores have told their space",
+        "a run of each policy has ended, and stores have told their space",
         || {
             let (leads, nodes) = (leader(&world) as u64, world.json(&["node", "list"]));
             let nodes = nodes.as_array().expect("nodes").clone();
             let found = nodes.iter().find(|node| number(node, "id") == leads);
             of_leader = page_of(text(found.expect("the node"), "name"));
-            let told = ["amita_policy_ended_timestamp_seconds", "amita_pool_fullest_ratio"];
+            let told = [
+                "amita_policy_ended_timestamp_seconds",
+                "amita_backup_success_timestamp_seconds",
+                "amita_pool_fullest_ratio",
+            ];
             told.iter().all(|name| of_leader.contains(&format!("\n{name}{{")))
         },
     );
     world.amita_done(&["snapshot-policy", "set", "often", "--pause"]);
+    world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
     let mut page = String::new();
     eventually("the node has looked at its links, and heard of the limit", || {
         client.write(0, &[8; 4096]).expect("written");

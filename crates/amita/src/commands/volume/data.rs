@@ -3,9 +3,10 @@
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use crate::commands::join::Described as _;
-use amita_client::{Client, Config, Done, Error, Extent, OpenError, Queue, Volume};
+use amita_client::{Client, Config, Done, Error, Extent, OpenError, Protection, Queue, Volume};
 use amita_identity::{Clock, Live, Name, Role};
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_types::io::IoError;
 use amita_types::map;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -26,6 +27,10 @@ pub const OWNER_PATIENCE: Duration = Duration::from_secs(15);
 /// Memory for writes is free again within this, or nothing moves any more.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Why a gateway that owns an encrypted volume may refuse to tell another one what is in it.
+const ENCRYPTED: &str = "If the volume is encrypted, and another gateway owns it: what is in it goes over links that nobody can read, and over no others. \
+                         Start all nodes with --links secret, and say --links secret here as well; or do it when nobody uses the volume.";
+
 /// The rest of a volume is made zeros in steps of this: each that ends is progress.
 const CLEAR_BYTES: u64 = 1 << 30;
 
@@ -40,6 +45,9 @@ pub struct Access {
     /// identity's file `nodes` names, or all that live
     #[arg(long = "nodes", env = "AMITA_NODES", value_name = "HOST:PORT", value_delimiter = ',')]
     pub nodes: Vec<String>,
+    /// What protects the links of a gateway's identity: as nodes have it (`amita serve --links`), or they are not reached [default: auth]
+    #[arg(long, env = "AMITA_LINKS", value_name = "auth|secret")]
+    pub links: Option<Protection>,
     #[command(flatten)]
     pub keys: super::key::FileArgument,
 }
@@ -107,6 +115,7 @@ impl Access {
         config.owner_patience = Some(OWNER_PATIENCE);
         config.identity.clone_from(&folder);
         config.nodes.clone_from(&self.nodes);
+        config.links = self.links.unwrap_or_default();
         config.volume_keys = self.keys.given(endpoints).map(|file| file.path().to_owned());
         let name = match &folder {
             Some(folder) => Some(Live::open(folder, Clock::system()).described()?.name()),
@@ -205,10 +214,14 @@ impl Way {
         amita_terminal::interrupt::check()?;
         self.bounds.check()?;
         let queue = client.queue(DEPTH).map_err(|why| described(&why))?;
+        let may_be_refused = self.config.volume_keys.is_some() && self.config.links != Protection::Secret;
         Ok(Data {
             queue,
             volume,
-            under_way: UnderWay::default(),
+            under_way: UnderWay {
+                hint: may_be_refused.then_some(ENCRYPTED),
+                ..UnderWay::default()
+            },
             done: Vec::new(),
             bounds: self.bounds.clone(),
             client,
@@ -251,6 +264,8 @@ struct UnderWay {
     requests: VecDeque<(u64, Option<Done>)>,
     /// The lowest offset of those that have failed.
     failed: Option<u64>,
+    /// What to do where there is nobody who answers.
+    hint: Option<&'static str>,
 }
 
 impl UnderWay {
@@ -279,7 +294,8 @@ impl UnderWay {
         };
         if let Err(why) = done.result {
             self.failed = Some(self.failed.map_or(offset, |failed| failed.min(offset)));
-            return Err(Failure::new(format!("the volume at byte {offset}: {why}")));
+            let hint = self.hint.filter(|_| why == IoError::Unavailable).unwrap_or_default();
+            return Err(Failure::new(format!("the volume at byte {offset}: {why}")).advice(hint));
         }
         Ok(Some((offset, done)))
     }

@@ -27,10 +27,10 @@ pub struct Facts {
     #[arg(long, value_name = "NAME")]
     pub s3_region: Option<String>,
     /// The path, at the nodes, of the file with the access key (mode 0600, of the node's user); it is read each time, and goes nowhere else
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "ON_NODES")]
     pub s3_credentials: Option<String>,
     /// The path, at the nodes, of a file with further authorities (PEM) that the endpoint's certificate may be of
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "ON_NODES")]
     pub s3_ca: Option<String>,
     /// A node that may work with it; once for each [default: every node that has the key file]
     #[arg(long = "node", value_name = "NAME")]
@@ -52,7 +52,7 @@ pub struct AddArguments {
     #[arg(long, value_name = "FOLDER|s3://BUCKET/PREFIX")]
     pub address: String,
     /// The path of the key file at the nodes (mode 0600, of the node's user). The cluster is told the path, and never what is in it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "ON_NODES")]
     pub key_file: String,
     #[command(flatten)]
     pub facts: Facts,
@@ -70,7 +70,7 @@ pub struct SetArguments {
     #[arg(long, value_name = "FOLDER|s3://BUCKET/PREFIX")]
     pub address: Option<String>,
     /// The path of the key file at the nodes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "ON_NODES")]
     pub key_file: Option<String>,
     #[command(flatten)]
     pub facts: Facts,
