@@ -286,6 +286,7 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         former: old.chain().collect(),
         keys: None,
         limits: old.limits.clone(),
+        closed: old.closed.clone(),
     };
     Some((new, generation))
 }
@@ -301,6 +302,7 @@ fn former(old: &Volume) -> Volume {
         },
         former: Vec::new(),
         limits: None,
+        closed: None,
         ..old.clone()
     }
 }

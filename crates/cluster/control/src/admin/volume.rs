@@ -162,6 +162,7 @@ fn make(
             former: Vec::new(),
             keys: new_key.as_ref().map(NewKey::ring),
             limits: None,
+            closed: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.
