@@ -223,6 +223,10 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::Unreadable { .. }
         | AdminError::ReadOnlyExport { .. }
         | AdminError::Copying { .. }
+        | AdminError::Closed { .. }
+        | AdminError::Mirror { .. }
+        | AdminError::Mirrored { .. }
+        | AdminError::MirrorsPoint { .. }
         | AdminError::Shrinking { .. }
         | AdminError::OnlyMark { .. }
         | AdminError::WouldWait { .. }

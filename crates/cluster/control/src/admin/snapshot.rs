@@ -1,6 +1,7 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
 use super::copy::none_copies;
+use super::mirror::{none_closed, unmirrored};
 use super::lun::not_a_lun;
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
@@ -196,6 +197,7 @@ fn put_wish(
     held: &Held,
     tally: &mut Tally,
 ) -> Result<bool> {
+    none_closed(volume)?;
     has_room(meta, volume, &wish.name)?;
     let key = map::snapshot_wish_key(volume.id);
     let mut call = Call {
@@ -257,6 +259,7 @@ const ONE: Wanted = Wanted {
 /// The volume is to be a copy, and is none yet; it has as many as it can, or its pool's quota allows no more; the metadata is away.
 pub fn may_take_snapshot(meta: &dyn Transact, volume: &Volume) -> Result<()> {
     none_copies(meta, volume)?;
+    none_closed(volume)?;
     has_room(meta, volume, "")?;
     charge_by(meta, &volume.pool, ONE, &mut Tally::default()).map(drop)
 }
@@ -431,6 +434,8 @@ pub fn mark_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Sn
 }
 
 fn delete_all_but(meta: &dyn Transact, volume: &str, name: &str, left: Left) -> Result<Snapshot> {
+    let (found, _) = find_volume(meta, volume)?;
+    unmirrored(meta, &found, &named(meta, &found, name)?)?;
     let deleted = delete_snapshot_that(meta, volume, name, &|_| true, &[], left)?;
     deleted.ok_or_else(|| AdminError::TooManyRaces {
         key: map::volume_key(volume),
@@ -585,6 +590,10 @@ pub(super) fn delete_of(
 /// # Errors
 /// There is no such volume, or it has no such snapshot; the metadata is away or refuses.
 pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected: bool) -> Result<Snapshot> {
+    if !protected {
+        let (found, _) = find_volume(meta, volume)?;
+        unmirrored(meta, &found, &named(meta, &found, name)?)?;
+    }
     protect_of(meta, (volume, find_volume), name, protected)
 }
 

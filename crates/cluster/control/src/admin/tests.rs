@@ -9,6 +9,7 @@ mod keys;
 mod label;
 mod limit;
 mod links;
+mod mirror;
 mod node;
 mod nvme;
 mod pool;

@@ -4,7 +4,7 @@ use super::keys::{DataKeys, NewKey};
 use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
 use super::{AdminError, RACES, Result, check_name, cluster, get, list, names_under, parse};
-use amita_metadata::{Call, Op, Transact};
+use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Pool, Volume};
 use amita_types::{BLOCK_BYTES, Generation, VolumeId};
 
@@ -79,7 +79,7 @@ pub fn make_volume(
     size_bytes: u64,
     about: Option<&map::About>,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, None, &|_| Vec::new())
+    make(meta, name, pool, size_bytes, about, None, (&[], &|_| Vec::new()))
 }
 
 /// The same, encrypted from its first write on, with a key that these make.
@@ -94,7 +94,7 @@ pub fn make_encrypted_volume(
     about: Option<&map::About>,
     keys: &dyn DataKeys,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, Some(keys), &|_| Vec::new())
+    make(meta, name, pool, size_bytes, about, Some(keys), (&[], &|_| Vec::new()))
 }
 
 /// The same, encrypted where these are given, and with it what `more` says, in one transaction.
@@ -105,9 +105,24 @@ pub(super) fn make_volume_and(
     size_bytes: u64,
     about: Option<&map::About>,
     keys: Option<&dyn DataKeys>,
-    more: &dyn Fn(&Volume) -> Vec<Op>,
+    more: &dyn Fn(&mut Volume) -> Vec<Op>,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, keys, more)
+    make(meta, name, pool, size_bytes, about, keys, (&[], more))
+}
+
+/// The same, if these hold.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn make_volume_held(
+    meta: &dyn Transact,
+    name: &str,
+    pool: &str,
+    size_bytes: u64,
+    about: Option<&map::About>,
+    keys: Option<&dyn DataKeys>,
+    held: &[Compare],
+    more: &dyn Fn(&mut Volume) -> Vec<Op>,
+) -> Result<Volume> {
+    make(meta, name, pool, size_bytes, about, keys, (held, more))
 }
 
 fn make(
@@ -117,7 +132,7 @@ fn make(
     size_bytes: u64,
     about: Option<&map::About>,
     keys: Option<&dyn DataKeys>,
-    more: &dyn Fn(&Volume) -> Vec<Op>,
+    (held, more): (&[Compare], &dyn Fn(&mut Volume) -> Vec<Op>),
 ) -> Result<Volume> {
     check_name("volume", name)?;
     check_size(name, size_bytes)?;
@@ -150,7 +165,7 @@ fn make(
             }
             None => None,
         };
-        let volume = Volume {
+        let mut volume = Volume {
             id,
             name: name.to_owned(),
             pool: pool.to_owned(),
@@ -166,7 +181,7 @@ fn make(
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.
-        let mut then = more(&volume);
+        let mut then = more(&mut volume);
         then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {
             let about = map::About {
@@ -181,6 +196,7 @@ fn make(
             then,
             otherwise: Vec::new(),
         };
+        call.compares.extend_from_slice(held);
         if let Some(key) = new_key {
             key.into_call(&mut call);
         }
