@@ -89,10 +89,10 @@ pub use lun::{
     LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
 };
 pub use mirror::{
-    Cutting, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return, close_mirrored, complete_mirrored,
-    cut_point, decline_demotion, demote_mirror, depose_mirror, follow_mirror, force_mirror, gone_back, let_points_go, mirror, mirror_of,
-    mirrored_volume, mirrors, none_closed, note_mirror, open_mirrored, pause_mirror, promote_mirror, ready_mirror, remove_mirror, returned,
-    see_mirror, sweep_points, take_back_mirror,
+    Cutting, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return, close_mirrored,
+    complete_mirrored, cut_point, decline_demotion, demote_mirror, depose_mirror, follow_mirror, force_mirror,
+    gone_back, let_points_go, mirror, mirror_of, mirrored_volume, mirrors, none_closed, note_mirror, open_mirrored,
+    pause_mirror, promote_mirror, ready_mirror, remove_mirror, returned, see_mirror, sweep_points, take_back_mirror,
 };
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{

@@ -15,6 +15,6 @@ pub use doors::{close_mirrored, open_mirrored};
 pub use point::{Cutting, arrive, cut_point, gone_back, let_points_go, mirrored_volume, sweep_points, unmirrored};
 pub use record::{mirror, mirror_of, mirrors, note_mirror};
 pub use role::{
-    begin_pass, begin_return, decline_demotion, demote_mirror, depose_mirror, follow_mirror, force_mirror, pause_mirror, promote_mirror,
-    ready_mirror, returned, see_mirror, take_back_mirror,
+    begin_pass, begin_return, decline_demotion, demote_mirror, depose_mirror, follow_mirror, force_mirror,
+    pause_mirror, promote_mirror, ready_mirror, returned, see_mirror, take_back_mirror,
 };

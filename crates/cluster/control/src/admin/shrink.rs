@@ -3,8 +3,8 @@
 
 use super::about::change;
 use super::copy::none_copies;
-use super::mirror::none_closed;
 use super::lun::not_a_lun;
+use super::mirror::none_closed;
 use super::namespace::use_of;
 use super::subsystem::{all_subsystems, put, unchanged};
 use super::volume::{check_size, find_volume};

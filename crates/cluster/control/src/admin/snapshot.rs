@@ -1,8 +1,8 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
 use super::copy::none_copies;
-use super::mirror::{none_closed, unmirrored};
 use super::lun::not_a_lun;
+use super::mirror::{none_closed, unmirrored};
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};

@@ -1,6 +1,8 @@
 //! The steps of an end, as the model has them (`tools/model/src/mirror`), under the names of decision 081's rules.
 
-use amita_types::map::{MAX_POINTS, Mirror, MirrorPass, MirrorRole, PassPlace, Point, PointName, Returning, Seen, Standing};
+use amita_types::map::{
+    MAX_POINTS, Mirror, MirrorPass, MirrorRole, PassPlace, Point, PointName, Returning, Seen, Standing,
+};
 use amita_types::{MirrorEpoch, VolumeId};
 
 /// The shortest interval between points, and the usual one, in seconds.
@@ -38,7 +40,9 @@ pub enum Refused {
     #[error("the demotion of epoch {epoch} was declined: the other end takes it back")]
     Declined { epoch: MirrorEpoch },
     /// The other end has not declined.
-    #[error("the other end has not declined the demotion of epoch {epoch}; where it does not answer there is only force")]
+    #[error(
+        "the other end has not declined the demotion of epoch {epoch}; where it does not answer there is only force"
+    )]
     NotDeclined { epoch: MirrorEpoch },
     /// It has no point.
     #[error("this end has no point: nothing whole was brought yet")]
@@ -65,7 +69,9 @@ pub enum Refused {
     #[error("there is nothing newer than what it is at")]
     Nothing,
     /// It has as many as can be.
-    #[error("it has {MAX_POINTS} points, which are the most: the other end has not said for long that it has later ones")]
+    #[error(
+        "it has {MAX_POINTS} points, which are the most: the other end has not said for long that it has later ones"
+    )]
     Full,
     /// What was said to be there is not.
     #[error("point {0} is not there")]
@@ -184,7 +190,9 @@ fn seen(mirror: &Mirror) -> Result<&Standing> {
 fn handed(mirror: &Mirror) -> Result<(MirrorEpoch, PointName)> {
     role(mirror, MirrorRole::Secondary, "a secondary")?;
     let other = seen(mirror)?;
-    let last = other.point.filter(|_| other.role == MirrorRole::Secondary && other.handed);
+    let last = other
+        .point
+        .filter(|_| other.role == MirrorRole::Secondary && other.handed);
     // T7: what was handed over in an epoch of before is worth nothing.
     match last.filter(|_| other.epoch >= mirror.standing.epoch) {
         Some(last) => Ok((other.epoch, last)),
@@ -206,7 +214,10 @@ fn begin_promotion(mirror: &mut Mirror, epoch: MirrorEpoch) {
 
 impl Steps for Mirror {
     fn next(&self) -> Next {
-        let later = self.seen.as_ref().is_some_and(|seen| seen.standing.epoch > self.standing.epoch);
+        let later = self
+            .seen
+            .as_ref()
+            .is_some_and(|seen| seen.standing.epoch > self.standing.epoch);
         match self.standing.role {
             MirrorRole::Deposed if self.returning.is_some() => Next::Return,
             MirrorRole::Deposed => Next::Wait,
@@ -233,7 +244,9 @@ impl Steps for Mirror {
     /// Has the other end the point that this one is at? One that is at none has nothing to lose (T14).
     fn is_known(&self) -> bool {
         let Some(point) = self.standing.point else { return true };
-        self.seen.as_ref().is_some_and(|seen| seen.standing.find(point).is_some())
+        self.seen
+            .as_ref()
+            .is_some_and(|seen| seen.standing.find(point).is_some())
     }
 
     /// The other end was looked at. Whoever notes it holds the claim, so that no earlier look is noted behind a later one.
@@ -385,7 +398,9 @@ impl Steps for Mirror {
         match self.standing.role {
             // T13: who follows without a common point has none. One that was primary is what it is.
             MirrorRole::Secondary if self.standing.point.is_none() => return Err(Refused::NoPoint),
-            MirrorRole::Deposed if self.begun.is_some() && self.standing.point.is_none() => return Err(Refused::NoPoint),
+            MirrorRole::Deposed if self.begun.is_some() && self.standing.point.is_none() => {
+                return Err(Refused::NoPoint);
+            }
             MirrorRole::Secondary | MirrorRole::Deposed => {}
             _ => return Err(wrong(self, "a secondary, or one that was deposed")),
         }
@@ -505,7 +520,10 @@ impl Steps for Mirror {
         if !matches!(self.standing.role, MirrorRole::Deposed | MirrorRole::Promoting) {
             return Err(wrong(self, wanted));
         }
-        let to = self.standing.point.filter(|_| self.standing.role == MirrorRole::Promoting);
+        let to = self
+            .standing
+            .point
+            .filter(|_| self.standing.role == MirrorRole::Promoting);
         let returning = match self.standing.role {
             MirrorRole::Promoting => self.returning.get_or_insert(Returning { to, done: Vec::new() }),
             _ => match &mut self.returning {

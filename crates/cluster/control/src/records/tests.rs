@@ -37,6 +37,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/reservations/1",
         "/amita/life",
         "/amita/copies/to/7",
+        "/amita/mirrors/of/dr",
     ] {
         assert!(is_kept(key), "{key}");
     }
@@ -49,6 +50,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/suspect/3",
         "/amita/moves/1",
         "/amita/copies/by/7",
+        "/amita/mirrors/by/dr",
         "/amita/mounts/00000000-0000-0000-0000-000000000001",
         "/amita/condition/1/0",
         "/amita/inventory/1/facts",

@@ -1,4 +1,4 @@
-use super::{Directory, Effect, Requester};
+use super::{Directory, Effect, Requester, State, Waiting};
 use crate::control::Record;
 use crate::faults::{Fault, Faults};
 use crate::mail::{Origin, VolumeRoute};

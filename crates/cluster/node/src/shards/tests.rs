@@ -270,12 +270,16 @@ fn a_closed_volume_is_its_runners_alone() {
         generation: Generation(3),
         ..origin(10)
     };
-    let begins = |shards: &mut Shards, origin: Origin, op: Op, payload: &[u8]| {
-        match shards.begin(NOW, origin, VOLUME, op, Slice::copy_from(payload)) {
-            Ok(()) => true,
-            Err(Declined::Closed) => false,
-            Err(why) => panic!("{why:?}"),
-        }
+    let begins = |shards: &mut Shards, origin: Origin, op: Op, payload: &[u8]| match shards.begin(
+        NOW,
+        origin,
+        VOLUME,
+        op,
+        Slice::copy_from(payload),
+    ) {
+        Ok(()) => true,
+        Err(Declined::Closed) => false,
+        Err(why) => panic!("{why:?}"),
     };
     let read = Op::Read { offset, length };
     let write = Op::Write { offset, length };

@@ -10,8 +10,8 @@ use super::record::{find_mirror, mirror_of, mirrors};
 use crate::mirror::{DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, Refused};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{
-    self, About, Closed, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MIRRORS_SINCE, Mirror, MirrorPeer, MirrorRole, MirrorVolume, Paused, Standing,
-    Volume,
+    self, About, Closed, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MIRRORS_SINCE, Mirror, MirrorPeer, MirrorRole, MirrorVolume,
+    Paused, Standing, Volume,
 };
 use amita_types::{Generation, MirrorEpoch, MirrorId, VolumeId};
 use std::time::Duration;
@@ -74,7 +74,10 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
     }
     let interval_s = wish.interval.map_or(DEFAULT_INTERVAL_S, |interval| interval.as_secs());
     if interval_s < LEAST_INTERVAL_S {
-        return Err(bad(wish.name, format!("an interval of {interval_s} s; {LEAST_INTERVAL_S} s are the least")));
+        return Err(bad(
+            wish.name,
+            format!("an interval of {interval_s} s; {LEAST_INTERVAL_S} s are the least"),
+        ));
     }
     let all = mirrors(meta)?;
     if all.len() >= MAX_MIRRORS {
@@ -86,7 +89,13 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
         });
     }
     if let Some(same) = all.iter().find(|mirror| mirror.id == wish.id) {
-        return Err(bad(wish.name, format!("its number, {}, is mirror {}'s: one cluster is no two ends", wish.id, same.name)));
+        return Err(bad(
+            wish.name,
+            format!(
+                "its number, {}, is mirror {}'s: one cluster is no two ends",
+                wish.id, same.name
+            ),
+        ));
     }
     Ok(Mirror {
         id: wish.id,
@@ -120,7 +129,10 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
 fn how_many(name: &str, volumes: usize) -> Result<()> {
     match volumes {
         1..=MAX_MIRROR_VOLUMES => Ok(()),
-        _ => Err(bad(name, format!("{volumes} volumes; 1 to {MAX_MIRROR_VOLUMES} can be mirrored together"))),
+        _ => Err(bad(
+            name,
+            format!("{volumes} volumes; 1 to {MAX_MIRROR_VOLUMES} can be mirrored together"),
+        )),
     }
 }
 
@@ -237,7 +249,16 @@ pub fn add_mirrored(
             });
             vec![put(key.clone(), &record)]
         };
-        make_volume_held(meta, target.name, target.pool, target.size_bytes, Some(&about), keys, &held, &more)?;
+        make_volume_held(
+            meta,
+            target.name,
+            target.pool,
+            target.size_bytes,
+            Some(&about),
+            keys,
+            &held,
+            &more,
+        )?;
     }
     super::record::mirror(meta, wish.name)
 }

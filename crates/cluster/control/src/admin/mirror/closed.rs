@@ -133,7 +133,10 @@ fn end_what_is_taken(meta: &dyn Transact, call: &mut Call, new: &mut Volume) -> 
         let is_own = new.lineage.set == Some(set.id);
         match set.state {
             SetState::Taking if is_own || set.has(new.id) => {
-                let why = format!("volume {} was closed, or opened again, for a mirror meanwhile", new.name);
+                let why = format!(
+                    "volume {} was closed, or opened again, for a mirror meanwhile",
+                    new.name
+                );
                 call.compares.push(unchanged(&found.key, found.mod_revision));
                 call.then.push(put(found.key.clone(), &set.voided(why, true)));
             }

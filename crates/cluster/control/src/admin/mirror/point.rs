@@ -45,7 +45,11 @@ pub fn mirrored_volume(meta: &dyn Transact, mirror: &Mirror, host: VolumeId) -> 
 }
 
 fn mirrored_volumes(meta: &dyn Transact, mirror: &Mirror) -> Result<Vec<Volume>> {
-    mirror.volumes.iter().map(|volume| mirrored_volume(meta, mirror, volume.id)).collect()
+    mirror
+        .volumes
+        .iter()
+        .map(|volume| mirrored_volume(meta, mirror, volume.id))
+        .collect()
 }
 
 fn refused(mirror: &Mirror, why: Refused) -> AdminError {
@@ -82,11 +86,17 @@ pub fn cut_point(meta: &dyn Transact, name: &str, epoch: MirrorEpoch, now: Durat
         if record.paused.is_some() && !is_last {
             return Ok(Cutting::Waiting);
         }
-        if is_last && let Some(open) = mirrored_volumes(meta, &record)?.iter().find(|volume| volume.closed.is_none()) {
+        if is_last
+            && let Some(open) = mirrored_volumes(meta, &record)?
+                .iter()
+                .find(|volume| volume.closed.is_none())
+        {
             return Err(AdminError::BadSetting {
                 what: "volume",
                 name: open.name.clone(),
-                why: format!("it is open still, and the last point of mirror {name} is cut when all of its volumes are closed"),
+                why: format!(
+                    "it is open still, and the last point of mirror {name} is cut when all of its volumes are closed"
+                ),
             });
         }
     }
@@ -144,7 +154,11 @@ fn take_set(
     }
     let sets: Vec<SnapshotSet> = list(meta, &map::sets_prefix())?;
     let is_ours = |set: &&SnapshotSet| set.name == name && set.labels.get(MIRROR_LABEL) == Some(&mirror.id.to_string());
-    if sets.iter().filter(is_ours).any(|set| !matches!(set.state, SetState::Void(_))) {
+    if sets
+        .iter()
+        .filter(is_ours)
+        .any(|set| !matches!(set.state, SetState::Void(_)))
+    {
         return Ok(None);
     }
     // What is left of one that came to nothing has the name.
@@ -175,7 +189,9 @@ fn take_set(
 fn whole_set(meta: &dyn Transact, mirror: &Mirror, volumes: &[Volume], name: &str) -> Result<Option<Vec<Snapshot>>> {
     let mut all: Vec<Snapshot> = Vec::new();
     for volume in volumes {
-        let Some(found) = taken(meta, volume, name)? else { return Ok(None) };
+        let Some(found) = taken(meta, volume, name)? else {
+            return Ok(None);
+        };
         let is_ours = found.labels.get(MIRROR_LABEL) == Some(&mirror.id.to_string());
         let is_of_set = found.set.is_some() && all.first().is_none_or(|first| first.set == found.set);
         if !is_ours || found.mark || !is_of_set {
@@ -320,7 +336,10 @@ pub fn sweep_points(meta: &dyn Transact, name: &str) -> Result<usize> {
 fn is_needed(mirror: &Mirror, name: &str) -> bool {
     let mut points = mirror.standing.points.iter().chain(&mirror.cutting);
     points.any(|point| point.snapshots == name)
-        || mirror.pass.as_ref().is_some_and(|pass| snapshots_of(&mirror.name, pass.to) == name)
+        || mirror
+            .pass
+            .as_ref()
+            .is_some_and(|pass| snapshots_of(&mirror.name, pass.to) == name)
         || mirror.returning.is_some()
         || mirror.begun.is_some() && mirror.standing.role == MirrorRole::Promoting
         || name.starts_with("before-mirror-")
@@ -328,7 +347,10 @@ fn is_needed(mirror: &Mirror, name: &str) -> bool {
 
 /// The mirror's own snapshot goes, though it is protected.
 fn drop_snapshot(meta: &dyn Transact, mirror: &Mirror, volume: &Volume, found: &Snapshot) -> Result<()> {
-    let of = (volume.name.as_str(), find_volume as fn(&dyn Transact, &str) -> Result<(Volume, u64)>);
+    let of = (
+        volume.name.as_str(),
+        find_volume as fn(&dyn Transact, &str) -> Result<(Volume, u64)>,
+    );
     let is_it = |other: &Snapshot| {
         (other.volume, other.number) == (found.volume, found.number)
             && other.labels.get(MIRROR_LABEL) == Some(&mirror.id.to_string())
@@ -355,11 +377,16 @@ fn drop_snapshot(meta: &dyn Transact, mirror: &Mirror, volume: &Volume, found: &
 /// # Errors
 /// It is; the metadata is away.
 pub fn unmirrored(meta: &dyn Transact, volume: &Volume, snapshot: &Snapshot) -> Result<()> {
-    let Some(label) = snapshot.labels.get(MIRROR_LABEL) else { return Ok(()) };
+    let Some(label) = snapshot.labels.get(MIRROR_LABEL) else {
+        return Ok(());
+    };
     let all = mirrors(meta)?;
     let ids: BTreeSet<String> = all.iter().map(|mirror| mirror.id.to_string()).collect();
     let is_kept = snapshot.name.starts_with("before-mirror-");
-    match all.iter().find(|mirror| ids.contains(label) && mirror.id.to_string() == *label) {
+    match all
+        .iter()
+        .find(|mirror| ids.contains(label) && mirror.id.to_string() == *label)
+    {
         Some(mirror) if !is_kept => Err(AdminError::MirrorsPoint {
             snapshot: format!("{}@{}", volume.name, snapshot.name),
             mirror: mirror.name.clone(),

@@ -6,7 +6,8 @@ mod steps;
 
 use super::*;
 use amita_types::map::{
-    Lineage, Mirror, MirrorPeer, MirrorRole, Point, Seen, SetState, Snapshot, SnapshotSet, SnapshotState, Standing, Volume,
+    Lineage, Mirror, MirrorPeer, MirrorRole, Point, Seen, SetState, Snapshot, SnapshotSet, SnapshotState, Standing,
+    Volume,
 };
 use amita_types::{MirrorEpoch, MirrorId, SnapshotId, VolumeId};
 use std::time::Duration;
@@ -60,7 +61,14 @@ fn far() -> Mutex<State> {
         size_bytes: 1 << 30,
         keys: None,
     };
-    add_mirrored(&meta, &wish(true), MirrorEpoch(0), &[target("db"), target("log")], ("somebody", NOW)).unwrap();
+    add_mirrored(
+        &meta,
+        &wish(true),
+        MirrorEpoch(0),
+        &[target("db"), target("log")],
+        ("somebody", NOW),
+    )
+    .unwrap();
     complete_mirrored(&meta, "dr").unwrap();
     meta
 }
@@ -70,7 +78,15 @@ fn open(meta: &dyn Transact, name: &str) -> Generation {
     let found = volume(meta, name).unwrap();
     let generation = found.generation.next().unwrap();
     let owner = Some(NodeId(1));
-    put(meta, map::volume_key(name), &Volume { generation, owner, ..found });
+    put(
+        meta,
+        map::volume_key(name),
+        &Volume {
+            generation,
+            owner,
+            ..found
+        },
+    );
     generation
 }
 

@@ -44,7 +44,12 @@ fn saw(standing: Standing) -> Option<Seen> {
 
 /// An end of two volumes that has seen this of the other one.
 fn end(odd: bool, own: Standing, other: Standing) -> Mirror {
-    let number = own.points.iter().map(|point| point.name.number).max().unwrap_or_default();
+    let number = own
+        .points
+        .iter()
+        .map(|point| point.name.number)
+        .max()
+        .unwrap_or_default();
     Mirror {
         id: MirrorId(77),
         name: "dr".to_owned(),
@@ -108,9 +113,15 @@ fn t1_it_is_at_a_point_when_all_volumes_have_it() {
     assert_eq!(mirror.arrive(to, "s".to_owned()), Err(Refused::NotWhole { to }));
     mirror.begin_pass(&[10, 20]).unwrap();
     bring(&mut mirror);
-    assert_eq!(mirror.arrive(name(0, 2), "s".to_owned()), Err(Refused::NoSuch(name(0, 2))));
+    assert_eq!(
+        mirror.arrive(name(0, 2), "s".to_owned()),
+        Err(Refused::NoSuch(name(0, 2)))
+    );
     mirror.arrive(to, "s".to_owned()).unwrap();
-    assert_eq!((mirror.standing.point, mirror.begun, mirror.number), (Some(to), None, 3));
+    assert_eq!(
+        (mirror.standing.point, mirror.begun, mirror.number),
+        (Some(to), None, 3)
+    );
     // By the near end's clock, which the far end has seen.
     assert_eq!(mirror.standing.find(to).unwrap().cut_at, 1_003);
     assert_eq!(lag(&mirror, 5_010), Some(5_000 - 1_003 + 10));
@@ -123,10 +134,17 @@ fn t2_who_is_promoted_goes_back_first_wherever_a_pass_was_begun() {
     mirror.force().unwrap();
     assert_eq!((mirror.standing.role, mirror.begun), (Promoting, Some(name(0, 3))));
     assert!(mirror.pass.is_none() && mirror.split);
-    assert!(matches!(mirror.ready(), Err(Refused::NotWhole { .. })), "the middle of a pass");
+    assert!(
+        matches!(mirror.ready(), Err(Refused::NotWhole { .. })),
+        "the middle of a pass"
+    );
     assert_eq!(mirror.gone_back("again".to_owned()), Err(Refused::Returning));
     mirror.returned(VolumeId(1)).unwrap();
-    assert_eq!(mirror.gone_back("again".to_owned()), Err(Refused::Returning), "one of two");
+    assert_eq!(
+        mirror.gone_back("again".to_owned()),
+        Err(Refused::Returning),
+        "one of two"
+    );
     mirror.returned(VolumeId(2)).unwrap();
     mirror.gone_back("again".to_owned()).unwrap();
     // T15: what is compared from now on lies on this side of the revert.
@@ -152,7 +170,11 @@ fn t3_a_pass_compares_with_what_it_is_at() {
     let begun = mirror.begin_pass(&[10, 20]).unwrap();
     assert_eq!((begun.base, mirror.pass.as_ref().unwrap().clears), (None, true));
     // Where nothing was ever written nothing need be.
-    let mut first = end(true, standing(Secondary, 0, None, &[]), standing(Primary, 0, None, &[(0, 1)]));
+    let mut first = end(
+        true,
+        standing(Secondary, 0, None, &[]),
+        standing(Primary, 0, None, &[(0, 1)]),
+    );
     first.fresh = true;
     first.begin_pass(&[10, 20]).unwrap();
     assert!(!first.pass.as_ref().unwrap().clears && !first.fresh);
@@ -180,13 +202,20 @@ fn t5_the_last_point_is_one_that_was_begun_behind_the_demotion() {
     let mut mirror = end(false, standing(Primary, 0, None, &[(0, 1)]), Standing::default());
     let before = mirror.begin_cut(MirrorEpoch(0), 1_100).unwrap();
     mirror.demote().unwrap();
-    assert_eq!(mirror.hand(&before), Err(Refused::NoSuch(before.name)), "somebody could write behind it");
+    assert_eq!(
+        mirror.hand(&before),
+        Err(Refused::NoSuch(before.name)),
+        "somebody could write behind it"
+    );
     assert!(mirror.end_cut(&before).is_err());
     let last = mirror.begin_cut(MirrorEpoch(0), 1_200).unwrap();
     assert!(last.name > before.name);
     mirror.hand(&last).unwrap();
     let standing = &mirror.standing;
-    assert_eq!((standing.role, standing.handed, standing.point), (Secondary, true, Some(last.name)));
+    assert_eq!(
+        (standing.role, standing.handed, standing.point),
+        (Secondary, true, Some(last.name))
+    );
     assert!(standing.serves() && standing.find(last.name).is_some());
 }
 
@@ -201,7 +230,10 @@ fn t6_in_order_it_is_promoted_at_the_last_point_alone() {
     assert_eq!(mirror.promote(), Err(why));
     let mut mirror = end(true, standing(Secondary, 0, Some((0, 3)), &[(0, 3)]), other);
     mirror.promote().unwrap();
-    assert_eq!((mirror.standing.role, mirror.standing.epoch), (Promoting, MirrorEpoch(1)));
+    assert_eq!(
+        (mirror.standing.role, mirror.standing.epoch),
+        (Promoting, MirrorEpoch(1))
+    );
     assert!(!mirror.split);
     // And not by one that is primary still.
     assert!(matches!(far().promote(), Err(Refused::NotHanded { is: Primary, .. })));
@@ -233,7 +265,10 @@ fn t8_a_demotion_is_taken_back_when_it_was_declined() {
     };
     let mut mirror = end(false, own, other);
     mirror.take_back().unwrap();
-    assert_eq!((mirror.standing.role, mirror.standing.epoch), (Promoting, MirrorEpoch(4)));
+    assert_eq!(
+        (mirror.standing.role, mirror.standing.epoch),
+        (Promoting, MirrorEpoch(4))
+    );
     assert!(far().take_back().is_err(), "it was never demoted");
 }
 
@@ -260,7 +295,11 @@ fn t10_points_are_named_by_their_epochs() {
     let cut = mirror.begin_cut(MirrorEpoch(2), 9).unwrap();
     assert_eq!((cut.name, &*cut.snapshots), (name(2, 2), "mirror-dr-2-2"));
     let (own, asked) = (MirrorEpoch(2), MirrorEpoch(0));
-    assert_eq!(mirror.begin_cut(asked, 9), Err(Refused::Epoch { own, asked }), "it cuts in its own alone");
+    assert_eq!(
+        mirror.begin_cut(asked, 9),
+        Err(Refused::Epoch { own, asked }),
+        "it cuts in its own alone"
+    );
     mirror.end_cut(&cut).unwrap();
     assert!(matches!(far().begin_cut(MirrorEpoch(0), 9), Err(Refused::Role { .. })));
     assert_eq!("2-2".parse::<PointName>(), Ok(name(2, 2)));
@@ -269,8 +308,18 @@ fn t10_points_are_named_by_their_epochs() {
 
 #[test]
 fn epochs_are_taken_by_one_end_alone() {
-    for (odd, own, other, next) in [(false, 0, 1, 2), (false, 2, 1, 4), (true, 0, 0, 1), (true, 1, 4, 5), (true, 3, 2, 5)] {
-        let mirror = end(odd, standing(Secondary, own, None, &[]), standing(Primary, other, None, &[]));
+    for (odd, own, other, next) in [
+        (false, 0, 1, 2),
+        (false, 2, 1, 4),
+        (true, 0, 0, 1),
+        (true, 1, 4, 5),
+        (true, 3, 2, 5),
+    ] {
+        let mirror = end(
+            odd,
+            standing(Secondary, own, None, &[]),
+            standing(Primary, other, None, &[]),
+        );
         assert_eq!(mirror.next_epoch(), MirrorEpoch(next), "{odd} {own} {other}");
     }
 }
@@ -289,12 +338,19 @@ fn t11_who_was_deposed_goes_back_to_the_common_point_before_it_follows() {
     assert_eq!(mirror.next(), Next::Return);
     assert_eq!(mirror.end_return("again".to_owned()), Err(Refused::Returning));
     mirror.returned(VolumeId(1)).unwrap();
-    assert_eq!(mirror.end_return("again".to_owned()), Err(Refused::Returning), "one of two");
+    assert_eq!(
+        mirror.end_return("again".to_owned()),
+        Err(Refused::Returning),
+        "one of two"
+    );
     assert_eq!(mirror.force(), Err(Refused::Returning), "it is no moment's");
     mirror.returned(VolumeId(2)).unwrap();
     mirror.end_return("again".to_owned()).unwrap();
     let standing = &mirror.standing;
-    assert_eq!((standing.role, standing.epoch, standing.point), (Secondary, MirrorEpoch(1), Some(name(0, 2))));
+    assert_eq!(
+        (standing.role, standing.epoch, standing.point),
+        (Secondary, MirrorEpoch(1), Some(name(0, 2)))
+    );
     let has: Vec<PointName> = standing.points.iter().map(|point| point.name).collect();
     assert_eq!(has, [name(0, 1), name(0, 2)], "0-3 is of no history that is left");
     assert_eq!(standing.find(name(0, 2)).unwrap().snapshots, "again");
@@ -334,7 +390,10 @@ fn t14_by_itself_it_follows_only_who_has_its_point() {
     assert!(mirror.depose(MirrorEpoch(1)).is_err());
     mirror.follow().unwrap();
     let standing = &mirror.standing;
-    assert_eq!((standing.epoch, standing.handed, standing.point), (MirrorEpoch(1), false, Some(name(0, 3))));
+    assert_eq!(
+        (standing.epoch, standing.handed, standing.point),
+        (MirrorEpoch(1), false, Some(name(0, 3)))
+    );
     // Not before that can be followed.
     mirror.seen = saw(Standing {
         role: Promoting,
@@ -345,7 +404,13 @@ fn t14_by_itself_it_follows_only_who_has_its_point() {
 
 #[test]
 fn a_primary_closes_when_it_hears_of_a_later_epoch_and_of_no_other() {
-    let near = || end(false, standing(Primary, 2, None, &[(0, 1)]), standing(Secondary, 0, None, &[]));
+    let near = || {
+        end(
+            false,
+            standing(Primary, 2, None, &[(0, 1)]),
+            standing(Secondary, 0, None, &[]),
+        )
+    };
     let own = MirrorEpoch(2);
     for heard in [0, 2] {
         assert_eq!(near().depose(MirrorEpoch(heard)), Err(Refused::NotLater { own }));
@@ -385,6 +450,10 @@ fn t16_the_newest_common_point_is_never_let_go() {
     let mut mirror = end(true, own, standing(Primary, 0, None, &[(0, 2), (0, 7)]));
     assert_eq!(mirror.let_go(), points(&[(0, 1), (0, 3)]));
     // One that was demoted, or deposed, lets nothing go.
-    let mut mirror = end(false, handed_over(0, (0, 3), &[(0, 1), (0, 3)]), standing(Secondary, 0, None, &[]));
+    let mut mirror = end(
+        false,
+        handed_over(0, (0, 3), &[(0, 1), (0, 3)]),
+        standing(Secondary, 0, None, &[]),
+    );
     assert!(mirror.let_go().is_empty() && deposed().let_go().is_empty());
 }

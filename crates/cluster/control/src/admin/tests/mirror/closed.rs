@@ -63,12 +63,22 @@ fn it_is_taken_from_its_owner_in_the_transaction_that_closes_it() {
     };
     assert_eq!((closed.generation, closed.owner), (Generation(5), None));
     assert_eq!(closed.closed.as_deref(), Some(&why));
-    assert_eq!((raised(&meta).volume, raised(&meta).generation), (closed.id, Generation(5)));
+    assert_eq!(
+        (raised(&meta).volume, raised(&meta).generation),
+        (closed.id, Generation(5))
+    );
     // Once more changes nothing: a runner may have it by now.
     assert_eq!(close(&meta, "db"), closed);
     let open = set_door(&meta, "db", Door::Open(MIRROR), &[]).unwrap().unwrap();
-    assert_eq!((open.generation, open.owner, &open.closed), (Generation(6), None, &None));
-    assert_eq!(raised(&meta).generation, Generation(6), "whoever has it closed has it no more");
+    assert_eq!(
+        (open.generation, open.owner, &open.closed),
+        (Generation(6), None, &None)
+    );
+    assert_eq!(
+        raised(&meta).generation,
+        Generation(6),
+        "whoever has it closed has it no more"
+    );
     assert_eq!(set_door(&meta, "db", Door::Open(MIRROR), &[]).unwrap(), Some(open));
     // Another mirror's is another mirror's.
     close(&meta, "db");
@@ -93,7 +103,13 @@ fn nobody_uses_or_changes_it_but_by_its_points() {
     snapshot_taken(&meta, "db", 1, "then");
     let closed = close(&meta, "db");
     is_closed(ask_snapshot(&meta, "db", "s", BTreeMap::new(), NOW));
-    is_closed(ask_set(&meta, &["log".to_owned(), "db".to_owned()], "s", BTreeMap::new(), NOW));
+    is_closed(ask_set(
+        &meta,
+        &["log".to_owned(), "db".to_owned()],
+        "s",
+        BTreeMap::new(),
+        NOW,
+    ));
     is_closed(may_take_snapshot(&meta, &closed));
     is_closed(resize_volume(&meta, "db", 2 << 30));
     is_closed(begin_shrink(&meta, &closed, 1 << 20));
@@ -165,12 +181,17 @@ fn what_is_wished_of_it_comes_to_nothing() {
     let found = volume(&meta, "db").unwrap();
     ask_snapshot(&meta, "db", "s", BTreeMap::new(), NOW).unwrap();
     close(&meta, "db");
-    assert_eq!(get::<SnapshotWish>(&meta, &map::snapshot_wish_key(found.id)).unwrap(), None);
+    assert_eq!(
+        get::<SnapshotWish>(&meta, &map::snapshot_wish_key(found.id)).unwrap(),
+        None
+    );
     // And of a set whose owners have not begun.
     let meta = world();
     let set = ask_set(&meta, &["log".to_owned(), "db".to_owned()], "s", BTreeMap::new(), NOW).unwrap();
     close(&meta, "db");
-    let SetTaking::Void(voided) = set_state(&meta, &set).unwrap() else { panic!("it is void") };
+    let SetTaking::Void(voided) = set_state(&meta, &set).unwrap() else {
+        panic!("it is void")
+    };
     assert!(voided.again && voided.why.contains("db"), "{voided:?}");
 }
 
@@ -213,7 +234,10 @@ fn what_its_owner_was_about_to_seal_is_void_unless_it_was_decided() {
     let closed = close(&meta, "db");
     assert_eq!((closed.lineage.taking, closed.lineage.sealed), (false, SnapshotId(1)));
     let found = snapshot(&meta, "db", "s").unwrap();
-    assert_eq!((found.state, found.set), (SnapshotState::Sealed(Generation(4)), Some(set.id)));
+    assert_eq!(
+        (found.state, found.set),
+        (SnapshotState::Sealed(Generation(4)), Some(set.id))
+    );
     assert_eq!(set.id, SetId(1));
 }
 
@@ -228,7 +252,12 @@ fn a_set_that_comes_in_the_moment_of_closing_is_not_put_there() {
     let asked = ask_set(&racing, &["db".to_owned(), "log".to_owned()], "s", BTreeMap::new(), NOW);
     assert_eq!(racing.left.load(Ordering::Relaxed), 0, "it was closed meanwhile");
     is_closed(asked);
-    assert!(meta.txn(&Call::prefix(map::sets_prefix())).unwrap().values(0).is_empty());
+    assert!(
+        meta.txn(&Call::prefix(map::sets_prefix()))
+            .unwrap()
+            .values(0)
+            .is_empty()
+    );
 }
 
 /// Closes the volume before the first change goes through.

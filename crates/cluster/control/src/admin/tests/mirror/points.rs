@@ -7,7 +7,10 @@ use crate::mirror::Refused;
 fn a_point_is_a_protected_set_and_is_cut_when_the_interval_is_over() {
     let meta = near();
     let first = cut(&meta, 0, 0);
-    assert_eq!((first.name.to_string().as_str(), &*first.snapshots), ("0-1", "mirror-dr-0-1"));
+    assert_eq!(
+        (first.name.to_string().as_str(), &*first.snapshots),
+        ("0-1", "mirror-dr-0-1")
+    );
     for name in ["db", "log"] {
         let found = snapshot(&meta, name, "mirror-dr-0-1").unwrap();
         assert!(found.protected && found.set.is_some());
@@ -19,9 +22,15 @@ fn a_point_is_a_protected_set_and_is_cut_when_the_interval_is_over() {
     assert_eq!(record(&meta).standing.points, [first, second]);
     assert!(record(&meta).cutting.is_none());
     // In its own epoch, and as primary alone.
-    assert!(matches!(why(cut_point(&meta, "dr", MirrorEpoch(2), NOW)), Refused::Epoch { .. }));
+    assert!(matches!(
+        why(cut_point(&meta, "dr", MirrorEpoch(2), NOW)),
+        Refused::Epoch { .. }
+    ));
     let far = far();
-    assert!(matches!(why(cut_point(&far, "dr", MirrorEpoch(0), NOW)), Refused::Role { .. }));
+    assert!(matches!(
+        why(cut_point(&far, "dr", MirrorEpoch(0), NOW)),
+        Refused::Role { .. }
+    ));
 }
 
 /// T1: a snapshot of one volume alone, or of another set, is no point.
@@ -40,7 +49,10 @@ fn t1_a_point_is_one_set() {
     assert_eq!(cut_point(&meta, "dr", MirrorEpoch(0), NOW).unwrap(), Cutting::Waiting);
     assert!(record(&meta).standing.points.is_empty());
     take_sets(&meta);
-    assert!(matches!(cut_point(&meta, "dr", MirrorEpoch(0), NOW).unwrap(), Cutting::Cut(_)));
+    assert!(matches!(
+        cut_point(&meta, "dr", MirrorEpoch(0), NOW).unwrap(),
+        Cutting::Cut(_)
+    ));
 }
 
 /// T5: the last point counts where each snapshot was sealed under a generation behind its volume's closing.
@@ -60,7 +72,10 @@ fn t5_the_last_point_is_cut_when_nobody_of_before_can_acknowledge() {
     open(&meta, "log");
     let last = cut(&meta, 0, 1);
     let standing = record(&meta).standing;
-    assert_eq!((standing.role, standing.handed, standing.point), (MirrorRole::Secondary, true, Some(last.name)));
+    assert_eq!(
+        (standing.role, standing.handed, standing.point),
+        (MirrorRole::Secondary, true, Some(last.name))
+    );
     // Whoever asks for a point gets the last one.
     assert_eq!(cut(&meta, 0, 1_000), last);
     assert!(volume(&meta, "db").unwrap().closed.is_some(), "and hosts stay refused");
@@ -99,7 +114,10 @@ fn it_is_at_the_point_when_a_set_of_its_own_says_so() {
     take_sets(&far);
     assert_eq!(arrive(&far, "dr", claim, NOW).unwrap(), Some(true));
     let record = record(&far);
-    assert_eq!((record.standing.point, record.begun, record.pass), (Some(first.name), None, None));
+    assert_eq!(
+        (record.standing.point, record.begun, record.pass),
+        (Some(first.name), None, None)
+    );
     assert_eq!(record.standing.points, [first]);
     assert!(snapshot(&far, "db", "mirror-dr-0-1").unwrap().protected);
 }
@@ -129,7 +147,10 @@ fn who_has_lost_the_claim_notes_nothing() {
     take_sets(&far);
     let new = claim(&far);
     assert_eq!(arrive(&far, "dr", old, NOW).unwrap(), None);
-    assert_eq!(note_mirror(&far, "dr", old, &|record| record.ails = Some("no".to_owned())).unwrap(), None);
+    assert_eq!(
+        note_mirror(&far, "dr", old, &|record| record.ails = Some("no".to_owned())).unwrap(),
+        None
+    );
     assert_eq!(begin_pass(&far, "dr", old, &[1, 1]).unwrap(), None);
     let seen = Seen {
         standing: record(&near).standing,
@@ -182,9 +203,16 @@ fn t16_points_are_nobodys_to_delete() {
     );
     assert_eq!(let_points_go(&meta, "dr").unwrap(), 1);
     assert_eq!(sweep_points(&meta, "dr").unwrap(), 2);
-    let left: Vec<String> = snapshots(&meta, "db").unwrap().into_iter().map(|found| found.name).collect();
+    let left: Vec<String> = snapshots(&meta, "db")
+        .unwrap()
+        .into_iter()
+        .map(|found| found.name)
+        .collect();
     assert_eq!(left, [second.snapshots.clone()]);
-    assert_eq!((let_points_go(&meta, "dr").unwrap(), sweep_points(&meta, "dr").unwrap()), (0, 0));
+    assert_eq!(
+        (let_points_go(&meta, "dr").unwrap(), sweep_points(&meta, "dr").unwrap()),
+        (0, 0)
+    );
     // When the mirror is removed they are the operator's.
     remove_mirror(&meta, "dr").unwrap();
     protect_snapshot(&meta, "db", &second.snapshots, false).unwrap();

@@ -31,13 +31,29 @@ fn the_near_end_is_primary_and_its_volumes_are_of_one_mirror() {
         let refused = add_mirror(&meta, &wish(false), &volumes).unwrap_err();
         assert!(refused.to_string().contains(why), "{refused}");
     }
-    let before = meta.txn(&Call::get(map::volume_key("db"))).unwrap().value(0).unwrap().mod_revision;
+    let before = meta
+        .txn(&Call::get(map::volume_key("db")))
+        .unwrap()
+        .value(0)
+        .unwrap()
+        .mod_revision;
     let made = add_mirror(&meta, &wish(false), &["db".to_owned()]).unwrap();
-    assert_eq!((made.standing.role, made.standing.epoch), (MirrorRole::Primary, MirrorEpoch(0)));
-    let after = meta.txn(&Call::get(map::volume_key("db"))).unwrap().value(0).unwrap().mod_revision;
+    assert_eq!(
+        (made.standing.role, made.standing.epoch),
+        (MirrorRole::Primary, MirrorEpoch(0))
+    );
+    let after = meta
+        .txn(&Call::get(map::volume_key("db")))
+        .unwrap()
+        .value(0)
+        .unwrap()
+        .mod_revision;
     assert!(after > before, "whoever deletes it at this moment compares that");
     assert_eq!(volume(&meta, "db").unwrap().closed, None);
-    assert!(matches!(add_mirror(&meta, &wish(false), &["log".to_owned()]), Err(AdminError::BadSetting { .. })));
+    assert!(matches!(
+        add_mirror(&meta, &wish(false), &["log".to_owned()]),
+        Err(AdminError::BadSetting { .. })
+    ));
     let again = MirrorWish {
         name: "again",
         id: MirrorId(78),
@@ -56,7 +72,10 @@ fn the_near_end_is_primary_and_its_volumes_are_of_one_mirror() {
 fn the_far_end_makes_its_volumes_closed_and_ends_what_was_cut_short() {
     let meta = far();
     let found = record(&meta);
-    assert_eq!((found.standing.role, found.standing.point), (MirrorRole::Secondary, None));
+    assert_eq!(
+        (found.standing.role, found.standing.point),
+        (MirrorRole::Secondary, None)
+    );
     assert!(found.odd && found.fresh && found.paused.is_none());
     for name in ["db", "log"] {
         let closed = volume(&meta, name).unwrap().closed.unwrap();
@@ -73,12 +92,21 @@ fn the_far_end_makes_its_volumes_closed_and_ends_what_was_cut_short() {
         keys: None,
     };
     let add = |names: [&'static str; 2]| {
-        add_mirrored(&meta, &wish(true), MirrorEpoch(0), &names.map(target), ("somebody", NOW))
+        add_mirrored(
+            &meta,
+            &wish(true),
+            MirrorEpoch(0),
+            &names.map(target),
+            ("somebody", NOW),
+        )
     };
     assert!(matches!(add(["db", "log"]), Err(AdminError::Exists { .. })));
     assert!(record(&meta).paused.is_some(), "nobody is at it before all are there");
     assert_eq!(add(["db", "log2"]).unwrap().volumes.len(), 2);
-    assert!(matches!(add(["db", "log2"]), Err(AdminError::Exists { what: "mirror", .. })));
+    assert!(matches!(
+        add(["db", "log2"]),
+        Err(AdminError::Exists { what: "mirror", .. })
+    ));
     // It needs a cluster whose programs all know of it.
     let mut older = cluster(&meta).unwrap();
     older.version = map::MIRRORS_SINCE - 1;
@@ -155,7 +183,10 @@ fn it_is_handed_over_and_back() {
     see_mirror(&near, "dr", claim, &seen).unwrap().unwrap();
     assert_eq!(why(depose_mirror(&near, "dr", MirrorEpoch(1))), why_of_known());
     let follows = follow_mirror(&near, "dr", claim).unwrap().unwrap().standing;
-    assert_eq!((follows.epoch, follows.point, follows.handed), (MirrorEpoch(1), Some(last.name), false));
+    assert_eq!(
+        (follows.epoch, follows.point, follows.handed),
+        (MirrorEpoch(1), Some(last.name), false)
+    );
     assert_eq!(why(begin_pass(&near, "dr", claim, &[1, 1])), Refused::Nothing);
 }
 
@@ -182,7 +213,10 @@ fn t8_t9_a_demotion_is_taken_back_or_followed() {
     });
     saw(&far, record(&near).standing);
     saw(&near, record(&far).standing);
-    assert!(matches!(why(take_back_mirror(&near, "dr")), Refused::NotDeclined { .. }));
+    assert!(matches!(
+        why(take_back_mirror(&near, "dr")),
+        Refused::NotDeclined { .. }
+    ));
     decline_demotion(&far, "dr").unwrap();
     assert!(matches!(why(promote_mirror(&far, "dr")), Refused::Declined { .. }));
     saw(&near, record(&far).standing);
@@ -268,7 +302,10 @@ fn a_deposed_end_waits_and_goes_back_to_the_common_point() {
     take_sets(&meta);
     assert_eq!(gone_back(&meta, "dr", claim, NOW).unwrap(), Some(true));
     let found = record(&meta).standing;
-    assert_eq!((found.role, found.epoch, found.point), (MirrorRole::Secondary, MirrorEpoch(1), Some(first.name)));
+    assert_eq!(
+        (found.role, found.epoch, found.point),
+        (MirrorRole::Secondary, MirrorEpoch(1), Some(first.name))
+    );
     // T15: versions are compared on this side of the revert from now on.
     assert_eq!(found.points.len(), 1);
     assert_eq!(found.points[0].snapshots, "mirror-dr-0-1-again-1");
@@ -312,5 +349,8 @@ fn a_note_changes_no_role() {
         record.ails = Some("the link".to_owned());
     });
     let noted = noted.unwrap().unwrap();
-    assert_eq!((noted.standing.role, noted.ails.as_deref()), (MirrorRole::Secondary, Some("the link")));
+    assert_eq!(
+        (noted.standing.role, noted.ails.as_deref()),
+        (MirrorRole::Secondary, Some("the link"))
+    );
 }
