@@ -7,7 +7,7 @@ use crate::commands::join::Described;
 use crate::commands::{
     alert, audit, backup, ca, cert, client, cluster, completions, disk, events, explain, history, host, initiator,
     inspect, job, lun, man, meta, namespace, nbd, node, notify, operator, pool, recover, recovery, serve,
-    snapshot_policy, status, store, subsystem, support_bundle, target, token, top, trace, volume,
+    snapshot_policy, status, store, subsystem, support_bundle, target, tenant, token, top, trace, volume,
 };
 use crate::demo;
 use amita_api::Files;
@@ -113,6 +113,9 @@ pub enum Command {
     /// Pools: make, list and change them
     #[command(subcommand)]
     Pool(pool::Command),
+    /// Tenants: whose volumes are, and how much all of one may do
+    #[command(subcommand)]
+    Tenant(tenant::Command),
     /// Volumes: make, list, grow, move and delete them, and hand them to hosts
     #[command(subcommand)]
     Volume(volume::Command),
@@ -325,6 +328,7 @@ pub(crate) fn carry_out(command: Command, metadata: &Endpoints, identity: &Folde
         Command::Store(command) => store::run(&command),
         Command::Node(command) => node::run(&command, metadata, identity),
         Command::Pool(command) => pool::run(&command, metadata),
+        Command::Tenant(command) => tenant::run(&command, metadata),
         Command::Volume(command) => volume::run(&command, metadata),
         Command::SnapshotPolicy(command) => snapshot_policy::run(&command, metadata),
         Command::Backup(command) => backup::run(&command, metadata),

@@ -37,6 +37,7 @@ pub mod store;
 pub mod subsystem;
 pub mod support_bundle;
 pub mod target;
+pub mod tenant;
 pub mod token;
 pub mod top;
 pub mod trace;

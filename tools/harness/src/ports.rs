@@ -123,7 +123,10 @@ mod tests {
         assert!(one.claims.len() >= 3);
         // The other one begins at the same place, and nobody listens on any of these.
         let others: Vec<_> = (0..3 * BLOCK).map(|_| two.take()).collect();
-        assert!(others.iter().all(|port| !taken.contains(port)), "{taken:?} and {others:?}");
+        assert!(
+            others.iter().all(|port| !taken.contains(port)),
+            "{taken:?} and {others:?}"
+        );
         let block = *one.claims.keys().next().expect("a block");
         assert!(!two.claim(block));
         drop(one);

@@ -10,6 +10,8 @@ use stateright::{Model, Property};
 const STORES: usize = 2;
 /// Owners of the volume in its old pool, and movers.
 const TWO: usize = 2;
+/// Last snapshots.
+const MOST_CUTS: u8 = 2;
 
 /// Nothing is lost.
 pub const NOT_LOST: &str = "what the name stands for has all that was acknowledged";
@@ -30,10 +32,10 @@ pub enum Rule {
     Compare,
     /// M2: the owner gives nothing out from the last snapshot on.
     Hold,
-    /// M3: nor does it answer reads, from before the switch is sent.
+    /// M3: nor does it answer reads.
     HoldReads,
-    /// M4: once it has given leave to send the switch, it lets go of nothing before it knows what became of that.
-    Leave,
+    /// M4: it lets go only behind a transaction that takes back what the record says of it, and that the switch compares.
+    Record,
     /// M5: the target's stores have adopted the generation of whoever made the last pass.
     Adopted,
     /// M6: what the volume was is opened by nobody behind the switch.
@@ -81,8 +83,6 @@ pub enum Hold {
     No,
     /// It has taken the last snapshot, and gives nothing out.
     Holds,
-    /// The switch may be sent: reads wait, too.
-    Leave,
     /// It knows that the name stands for the target.
     Gone,
 }
@@ -104,8 +104,8 @@ pub enum Sent {
     /// Nobody has sent it.
     #[default]
     No,
-    /// It is on its way, for a snapshot of this generation.
-    Of(u8),
+    /// It is on its way, for a snapshot of this generation, and the how manieth last one it is.
+    Of(u8, u8),
     /// It was refused.
     Refused,
     /// It was made.
@@ -130,6 +130,10 @@ pub struct State {
     pub brought: [bool; STORES],
     /// The last snapshot: the generation under which it was sealed, and what it has.
     pub last: Option<(u8, u8)>,
+    /// How many last snapshots were taken.
+    pub cuts: u8,
+    /// The volume's record says that its owner holds.
+    pub held: bool,
     /// The switch.
     pub sent: Sent,
     /// Its owner in the new pool has opened it.
@@ -179,14 +183,14 @@ pub enum Action {
     BringLast(usize),
     /// The owner lets go.
     LetGo(usize),
-    /// It gives leave to send the switch.
-    GiveLeave(usize),
-    /// The mover sends it.
-    Send(usize),
+    /// The mover sends the switch.
+    Send,
     /// The metadata decides.
     Decide,
     /// The owner hears what it has decided.
     Hear(usize),
+    /// The mover hears that it was refused.
+    Again,
     /// An owner opens the target: its stores adopt it, and are made equal.
     OpenNew,
     /// A write there.
@@ -224,14 +228,14 @@ impl Moving {
             }
             Action::Read(owner) => {
                 let at = s.owners[owner];
-                let held = at.hold == Hold::Gone || at.hold == Hold::Leave && self.keeps(Rule::HoldReads);
+                let held = at.hold == Hold::Gone || at.hold == Hold::Holds && self.keeps(Rule::HoldReads);
                 let may = at.open && !held && s.old[0].fence <= generation(owner) && s.old[0].value < s.acknowledged;
                 s.stale = true;
                 may
             }
             Action::Raise => {
                 let may = s.generation == 1 && (s.sent != Sent::Made || !self.keeps(Rule::OldName));
-                s.generation = 2;
+                (s.generation, s.held) = (2, false);
                 may
             }
             Action::Fence(store) => {
@@ -249,35 +253,27 @@ impl Moving {
             Action::Cut(owner) => {
                 let at = &mut s.owners[owner];
                 let adopted = s.old.iter().all(|store| store.fence == generation(owner));
-                let may = at.open && at.out == 0 && at.hold == Hold::No && adopted;
+                let may = at.open && at.out == 0 && at.hold == Hold::No && adopted && s.cuts < MOST_CUTS;
                 at.hold = Hold::Holds;
                 s.last = Some((generation(owner), s.old[0].value));
-                may
+                (s.cuts, s.held) = (s.cuts + 1, true);
+                // The record is of its owner's generation still, and of this volume.
+                may && s.generation == generation(owner) && s.sent != Sent::Made
             }
             Action::LetGo(owner) => {
+                let is_ours = s.generation == generation(owner) && s.sent != Sent::Made;
+                let is_others = s.generation != generation(owner);
                 let at = &mut s.owners[owner];
-                let may = at.hold == Hold::Holds || at.hold == Hold::Leave && !self.keeps(Rule::Leave);
+                let may = at.hold == Hold::Holds && (is_ours || is_others || !self.keeps(Rule::Record));
                 at.hold = Hold::No;
                 s.let_go = true;
-                may
-            }
-            Action::GiveLeave(owner) => {
-                let is_sealed = s.last.is_some_and(|(sealed, _)| sealed == generation(owner));
-                let is_brought = s.is_brought();
-                let at = &mut s.owners[owner];
-                let may = at.hold == Hold::Holds && is_sealed && is_brought;
-                at.hold = Hold::Leave;
+                s.held &= !(is_ours && self.keeps(Rule::Record));
                 may
             }
             Action::Hear(owner) => {
                 let at = &mut s.owners[owner];
-                let (hold, sent) = match s.sent {
-                    Sent::Made => (Hold::Gone, Sent::Made),
-                    Sent::Refused => (Hold::No, Sent::No),
-                    _ => return false,
-                };
-                let may = at.hold == Hold::Leave;
-                (at.hold, s.sent) = (hold, sent);
+                let may = at.hold == Hold::Holds && s.sent == Sent::Made;
+                at.hold = Hold::Gone;
                 may
             }
             _ => false,
@@ -316,16 +312,21 @@ impl Moving {
                 at.value = value;
                 may && s.sent == Sent::No && !s.opened
             }
-            Action::Send(owner) => {
+            Action::Send => {
                 let adopted = s.new.iter().all(|store| store.fence == s.mover) || !self.keeps(Rule::Adopted);
-                // The owner's leave was heard; whether it holds still is its own affair.
-                let may = s.sent == Sent::No && s.owners[owner].hold == Hold::Leave && s.is_brought() && adopted;
-                s.sent = Sent::Of(generation(owner));
+                let Some((of, _)) = s.last else { return false };
+                let may = s.sent == Sent::No && s.is_brought() && adopted;
+                s.sent = Sent::Of(of, s.cuts);
+                may
+            }
+            Action::Again => {
+                let may = s.sent == Sent::Refused;
+                s.sent = Sent::No;
                 may
             }
             Action::Decide => {
-                let Sent::Of(of) = s.sent else { return false };
-                let is_it = s.generation == of || !self.keeps(Rule::Compare);
+                let Sent::Of(of, cut) = s.sent else { return false };
+                let is_it = s.generation == of && s.held && s.cuts == cut || !self.keeps(Rule::Compare);
                 s.sent = if is_it { Sent::Made } else { Sent::Refused };
                 s.refused |= !is_it;
                 true
@@ -382,6 +383,8 @@ impl Model for Moving {
             Action::Open,
             Action::Pass,
             Action::Claim,
+            Action::Send,
+            Action::Again,
             Action::Decide,
             Action::OpenNew,
             Action::WriteNew,
@@ -393,8 +396,6 @@ impl Model for Moving {
                 Action::Read(one),
                 Action::Cut(one),
                 Action::LetGo(one),
-                Action::GiveLeave(one),
-                Action::Send(one),
                 Action::Hear(one),
             ]);
         }

@@ -32,7 +32,7 @@ fn each_rule_is_needed() {
         (Rule::Compare, NOT_STALE),
         (Rule::Hold, NOT_LOST),
         (Rule::HoldReads, NOT_STALE),
-        (Rule::Leave, NOT_STALE),
+        (Rule::Record, NOT_STALE),
         (Rule::Adopted, NOT_LOST),
         (Rule::OldName, NOT_STALE),
     ];

@@ -12,14 +12,14 @@ Runs Amita's own code in a simulated cluster: virtual time, disks that lose and 
 not flushed, networks that delay, cut and partition, and checkers that know what may be answered.
 
 USAGE
-    amita-sim run [--seeds A..B] [--least N] [--profile cluster|store|limits] [--jobs N] [--any-coverage]
+    amita-sim run [--seeds A..B] [--least N] [--profile cluster|store|limits|joint-limits] [--jobs N] [--any-coverage]
         Runs every seed of the range (default 0..2000). Prints how often each rare path was taken.
         Fails when a seed fails, or when a listed path was never taken (not with --any-coverage,
         for ranges too small to take them all). --least: the first N of them, then those known to
         take rare paths, and of the others only as many as it takes until each path was taken.
-    amita-sim run --first SEED --seconds N [--profile cluster|store|limits] [--jobs N]
+    amita-sim run --first SEED --seconds N [--profile cluster|store|limits|joint-limits] [--jobs N]
         Runs seeds from SEED on until the time is over; which paths they take is not judged.
-    amita-sim replay SEED [--profile cluster|store|limits] [--mutant NAME | --scenario TEXT [--without]] [--trace]
+    amita-sim replay SEED [--profile cluster|store|limits|joint-limits] [--mutant NAME | --scenario TEXT [--without]] [--trace]
         Runs one seed again, exactly as before; --trace tells what happens. --scenario: a seed of
         the first scenario whose name has that text; --without: with its rule switched off.
     amita-sim mutants [--only TEXT] [--seeds N] [--quick]
@@ -40,6 +40,7 @@ PROFILES
     cluster   nodes, gateways, metadata, hosts and faults (the default)
     store     one store on its own, with power cuts
     limits    a cluster whose volumes are limited: what passes, and that all of it does
+    joint-limits    the same where a tenant and the pool are limited as well
 
 EXIT STATUS
     0 all held    1 something failed    2 wrong arguments
@@ -53,6 +54,7 @@ enum Profile {
     Cluster,
     Store,
     Limits,
+    JointLimits,
 }
 
 impl Profile {
@@ -61,6 +63,7 @@ impl Profile {
             Profile::Cluster => "cluster",
             Profile::Store => "store",
             Profile::Limits => "limits",
+            Profile::JointLimits => "joint-limits",
         }
     }
 
@@ -69,6 +72,7 @@ impl Profile {
             Profile::Cluster => cluster::run_setup(cluster::Setup::draw(seed), trace),
             Profile::Store => solo::run(seed),
             Profile::Limits => cluster::run_setup(cluster::Setup::limited(seed), trace),
+            Profile::JointLimits => cluster::run_setup(cluster::Setup::jointly_limited(seed), trace),
         }
     }
 
@@ -76,7 +80,7 @@ impl Profile {
     fn rare(self) -> &'static [u64] {
         match self {
             Profile::Cluster => paths::CLUSTER_SEEDS,
-            Profile::Store | Profile::Limits => &[],
+            Profile::Store | Profile::Limits | Profile::JointLimits => &[],
         }
     }
 
@@ -85,6 +89,7 @@ impl Profile {
             Profile::Cluster => paths::CLUSTER,
             Profile::Store => paths::STORE,
             Profile::Limits => paths::LIMITS,
+            Profile::JointLimits => paths::JOINT_LIMITS,
         }
     }
 }
@@ -151,7 +156,12 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
                     "cluster" => Profile::Cluster,
                     "store" => Profile::Store,
                     "limits" => Profile::Limits,
-                    other => return Err(format!("there is no profile {other:?}: cluster, store or limits")),
+                    "joint-limits" => Profile::JointLimits,
+                    other => {
+                        return Err(format!(
+                            "there is no profile {other:?}: cluster, store, limits or joint-limits"
+                        ));
+                    }
                 }
             }
             "--trace" => parsed.trace = true,

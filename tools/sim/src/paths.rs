@@ -278,6 +278,15 @@ pub const LIMITS: &[&str] = &[
     "node.frozen",
 ];
 
+/// The same where a tenant and the pool are limited.
+pub const JOINT_LIMITS: &[&str] = &[
+    "limits.joint.set",
+    "limits.joint.cleared",
+    "limits.joint.passed",
+    "node.killed",
+    "node.frozen",
+];
+
 /// Of a store on its own.
 pub const STORE: &[&str] = &[
     "cut.write_kept",

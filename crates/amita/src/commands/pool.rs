@@ -7,6 +7,7 @@ use crate::cli::Endpoints;
 use crate::commands::events::parse_age;
 use crate::commands::outlook;
 use crate::commands::status::{of_space, percent, used};
+use crate::commands::volume::limit;
 use amita_control::access::Action;
 use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolChange, PoolSpec};
 use amita_terminal::confirm;
@@ -44,6 +45,9 @@ pub enum Command {
     /// Making, growing, importing and undeleting volumes, and taking snapshots, is refused where it would be more. Nothing is taken
     /// away that is there, and no write is refused.
     Quota(QuotaArguments),
+    /// Limits: how much the hosts of all its volumes together may do
+    #[command(subcommand, visible_alias = "limits")]
+    Limit(limit::JointCommand),
     /// Delete a pool that nothing lies in
     ///
     /// It is refused while it has volumes, or deleted ones that can be had back, and while a snapshot policy is for it. Its stores stay, and
@@ -224,6 +228,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Thresholds(arguments) => thresholds(arguments, metadata),
         Command::Recycle(arguments) => recycle(arguments, metadata),
         Command::Quota(arguments) => space::quota(arguments, metadata),
+        Command::Limit(command) => limit::run_jointly(limit::Whose::Pool, command, &Admin::connect(metadata)?),
         Command::Delete(arguments) => delete(arguments, metadata),
         Command::Show(arguments) => space::show(arguments, metadata),
         Command::List { json } => list(*json, metadata),

@@ -13,7 +13,8 @@ mod image;
 mod import;
 mod key;
 mod label;
-mod limit;
+pub mod limit;
+mod migrate;
 mod moves;
 mod reservation;
 mod resize;
@@ -63,6 +64,12 @@ pub enum Command {
     /// whole. Nodes make it, also when one of them dies; until then nobody uses it. Holes stay holes. It shares nothing with its source: to
     /// have a volume that does, in the same pool and at once: `amita volume clone`.
     Copy(copy::Arguments),
+    /// Move a volume to another pool, while hosts go on using it
+    ///
+    /// With all its snapshots, under its name. Nodes move it, also when one of them dies; hosts wait for a moment at the end, as for `volume
+    /// move`, and see the same disk. Until then it is where it was, and `amita job cancel` takes the move back. What was cloned from its
+    /// snapshots stays in the old pool.
+    Migrate(migrate::Arguments),
     /// Have a clone need what it was made from no more: then that may be deleted
     ///
     /// No data is copied, and hosts go on using it; blocks stay shared until they are written. Its gateway opens each chunk once. Whoever
@@ -254,6 +261,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Clone(arguments) => clone::run(arguments, endpoints, &metadata),
         Command::Copy(arguments) => copy::run(arguments, endpoints, &metadata),
+        Command::Migrate(arguments) => migrate::run(arguments, endpoints, &metadata),
         Command::Flatten(arguments) => flatten::run(arguments, &metadata),
         Command::List {
             deleted: true, json, ..

@@ -32,6 +32,7 @@ mod load;
 mod local_socket;
 mod machine;
 mod metadata;
+mod migrations;
 mod networks;
 mod notify;
 mod nvme;

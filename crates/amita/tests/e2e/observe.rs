@@ -210,6 +210,8 @@ fn metrics_are_what_prometheus_reads() {
         client.write(block * 4096, &[7; 4096]).expect("written");
     }
     world.amita_done(&["volume", "limit", "set", VOLUME, "--iops", "1000000"]);
+    world.amita_done(&["tenant", "add", "acme", VOLUME]);
+    world.amita_done(&["tenant", "limit", "set", "acme", "--iops", "1000000"]);
     let create = ["snapshot-policy", "create", "often", "--volume", VOLUME];
     world.amita_done(&[&create[..], &["--schedule", "* * * * * *", "--keep-last", "1"]].concat());
     crate::backup_policies::prepared(&world, &[]);
@@ -235,8 +237,10 @@ fn metrics_are_what_prometheus_reads() {
     world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
     let mut page = String::new();
     eventually("the node has looked at its links, and heard of the limit", || {
+        client.write(0, &[8; 4096]).expect("written");
         page = page_of("n1");
-        page.contains("\namita_link_bad{") && page.contains("\namita_volume_limit_waiting{")
+        let passes = page.contains("\namita_joint_limit_operations_total{");
+        passes && page.contains("\namita_link_bad{") && page.contains("\namita_volume_limit_waiting{")
     });
     let count = |line: String| page.lines().filter(|&found| found == line).count();
     for metric in metrics() {

@@ -94,12 +94,20 @@ actions! {
     VolumeResize "volume.resize" WORK,
     /// Say how much the hosts of a volume may do.
     VolumeLimit "volume.limit" WORK,
+    /// Say how much the hosts of all volumes of a pool may do.
+    PoolLimit "pool.limit" WORK,
+    /// Say how much the hosts of all volumes of a tenant may do.
+    TenantLimit "tenant.limit" WORK,
+    /// Say whose a volume is.
+    TenantVolume "tenant.volume" WORK,
     /// Wrap the data keys of encrypted volumes again.
     KeysRewrap "volume.rewrap-keys" ADMIN,
     /// Say what a volume is for: its labels.
     VolumeLabel "volume.label" WORK,
     /// Copy a volume, or a snapshot of one, into a new volume.
     VolumeCopy "volume.copy" WORK,
+    /// Move a volume to another pool.
+    VolumeMigrate "volume.migrate" WORK,
     /// Copy an image into a volume.
     VolumeImport "volume.import" WORK,
     /// Copy the data of a volume, or learn what was changed in it, by the API.

@@ -27,7 +27,7 @@
 //! every core (stores, sequencers, peers, mail) stands together in the [`Context`]; [`Forwarding`] owns the way to other gateways. How
 //! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `effects.rs` (what the
 //! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
-//! `locks.rs` (those of them that end with a connection), `limits.rs` (what waits for tokens), `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`],
+//! `locks.rs` (those of them that end with a connection), `limits.rs` (what waits for tokens), `joints.rs` (who lends those of tenants and pools), `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`],
 //! [`peers`], [`nvme`], [`iscsi`], [`control_plane`].
 
 mod bases;
@@ -41,6 +41,7 @@ mod flattens;
 mod forward;
 mod hosts;
 mod iscsi;
+mod joints;
 mod limits;
 mod locks;
 mod messages;
@@ -90,6 +91,7 @@ use control_plane::ControlPlane;
 use doubts::Doubts;
 use forward::Forwarding;
 use iscsi::IscsiSide;
+use joints::Seats;
 use locks::Locks;
 use named::Named;
 use nvme::NvmeSide;
@@ -123,8 +125,9 @@ pub struct Core {
     views: Views,
     parents: ParentReads,
     locks: Locks,
-    /// On core 0: what is lent of the limits of volumes that are open here.
+    /// What is lent of the limits of volumes that are open here, by the core of each ([`limits`]); and of tenants and pools.
     lender: Lender,
+    seats: Seats,
     /// Where fronts have things computed; none: on this core.
     desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
@@ -165,6 +168,7 @@ impl Core {
             parents: ParentReads::default(),
             locks: Locks::default(),
             lender: Lender::default(),
+            seats: Seats::default(),
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
@@ -423,6 +427,7 @@ impl Core {
         }
         self.cx.trace_acknowledged(driver);
         self.cx.say_left();
+        self.cx.say_drained();
         self.cx.say_adopted();
         let waiting = self.cx.mail.retry() || !self.fronts.requests.queue.is_empty() || !self.observing.is_empty();
         self.arm(driver);
@@ -492,6 +497,7 @@ impl Core {
             rest_due,
             self.forwarding.forwarder.deadline(),
             self.forwarding.gate.deadline(),
+            self.lender.deadline(),
             self.cx.clock.pulse(),
             self.cx.mail.deadline(),
             starved,

@@ -5,6 +5,7 @@
 //! whose leases ran out", R10).
 
 mod closings;
+mod migrations;
 mod moves;
 mod openers;
 
@@ -202,6 +203,7 @@ pub struct Directory {
     upkeep: Upkeep,
     moves: moves::Moves,
     closings: closings::Closings,
+    migrations: migrations::Migrations,
     /// Calls to the metadata, counted.
     calls: u64,
     /// Volumes were opened or given up since this was last asked.
@@ -236,6 +238,7 @@ impl Directory {
             },
             moves: moves::Moves::default(),
             closings: closings::Closings::default(),
+            migrations: migrations::Migrations::default(),
             calls: 0,
             changed: false,
             unopened: Vec::new(),
@@ -307,6 +310,9 @@ impl Directory {
             return Some(VolumeRoute::Nowhere);
         };
         match self.volumes.get_mut(&record.name) {
+            Some(State::Open { info, .. }) if info.id == volume && self.migrations.holds(volume) => {
+                return Some(VolumeRoute::Later);
+            }
             Some(State::Open { info, .. }) if info.id == volume => return Some(VolumeRoute::Here),
             // Another one has the name by now, which the watch is about to tell: it was reverted, or made anew.
             Some(State::Open { .. }) => return Some(VolumeRoute::Later),
@@ -537,7 +543,7 @@ impl Directory {
             chunk_bytes: opened.pool.chunk_bytes,
             read_only: false,
         };
-        let users = waiting.fronts.len() as u64;
+        let users = waiting.fronts.len() as u64 + self.migrations.users_of(volume);
         for (core, volume) in waiting.cores.drain(..) {
             let way = VolumeRoute::Here;
             self.effects.push_back(Effect::VolumeRoute { core, volume, way });
@@ -560,6 +566,7 @@ impl Directory {
     /// A sequencer has found that the volume is no longer ours.
     pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) {
         self.upkeep.claims.lost(volume, generation);
+        self.migrations.hold(volume, false);
         let name = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info, generation: ours, ..

@@ -31,6 +31,7 @@ pub struct Grant {
 /// May `who` use the volume, or read its snapshot, and how? What a volume was before it was reverted is read as its snapshots alone.
 #[must_use]
 pub fn judge_source(view: &View, source: Source, who: &Who) -> Option<Grant> {
+    let source = view.present_source(source);
     let is_former = view.volume_of(source.volume).is_some_and(Volume::is_former);
     match is_former {
         false => judge(view, source.volume, who),

@@ -55,6 +55,10 @@ amita_reactor::fault_switches! {
     LetGoAlone,
     /// S4: a set is decided by the answers to the first round: whoever has let go since counts as well.
     OneRound,
+    /// M2: an owner that holds for the last pass of a move begins hosts' I/O all the same.
+    NoHold,
+    /// M4: an owner lets go of what it holds when its time is up, without the metadata's word that it may.
+    LetGoUnasked,
     /// A reservation's record that cannot be read counts as none.
     UnreadableIsNone,
     /// I/O is carried out whoever it comes from, and whoever has reserved the volume.

@@ -214,10 +214,11 @@ impl IscsiCataloguer {
         is_open: &impl Fn(VolumeId) -> bool,
     ) -> Option<Unit> {
         // A snapshot of what a volume was before it was reverted is the volume's.
-        let data = view.volume_of(record.volume)?;
+        let known = view.present(record.volume);
+        let data = view.volume_of(known)?;
         let is_read = !data.is_former() || record.snapshot.is_some();
         let volume = view
-            .volume_with(record.volume)
+            .volume_with(known)
             .filter(|volume| is_read && !map::is_hidden(&volume.name))?;
         let chunk_bytes = view.chunk_bytes(&volume.pool)?;
         let state = |group: &Group| {

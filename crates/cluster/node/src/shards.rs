@@ -60,6 +60,8 @@ pub enum ShardEffect {
     Sequencer(Effect),
     /// The end of a piece, for the front end that asked.
     Done(Origin, Result<(), IoError>, Payload),
+    /// A read that was under way of a volume that has moved: it is begun anew, by what the volume is now.
+    Again(Origin, VolumeId, Op),
     /// A syncing store holds everything of the sequencer's chunks in a group.
     Whole(VolumeId, Generation, WholeMember),
     /// A chunk of what the volume was cloned from is to be opened there.
@@ -99,6 +101,8 @@ pub struct Shards {
     care: Care,
     /// How many are to be handed over and have not said yet that nothing is under way.
     leaving: usize,
+    /// The same of those that are on hold.
+    holding: usize,
     /// I/O that failed for a reason that an operator should hear of: the last of each kind.
     troubles: Vec<(VolumeId, Failing, String)>,
     /// The newest generation of each volume whose sequencer was to be dropped.
@@ -153,6 +157,7 @@ impl Shards {
             dirty: Vec::new(),
             due: BinaryHeap::new(),
             leaving: 0,
+            holding: 0,
             troubles: Vec::new(),
             dropped: FxHashMap::default(),
             adopting: Vec::new(),
@@ -213,6 +218,9 @@ impl Shards {
                 chunk_bytes,
                 dirty: false,
                 under_way: 0,
+                heads: 0,
+                on_hold: false,
+                said_drained: false,
                 leaving: None,
                 said_left: false,
                 reserved,
@@ -228,7 +236,8 @@ impl Shards {
     /// some.
     pub fn remove(&mut self, volume: VolumeId) {
         let gone = self.table.remove(volume);
-        self.leaving -= usize::from(gone.is_some_and(|shard| shard.is_still_leaving()));
+        self.leaving -= usize::from(gone.as_ref().is_some_and(Shard::is_still_leaving));
+        self.holding -= usize::from(gone.as_ref().is_some_and(Shard::is_still_draining));
     }
 
     /// The sequencer of this generation was to be dropped, whether or not it has been made yet.
@@ -258,7 +267,41 @@ impl Shards {
     /// Does the volume take I/O here?
     #[must_use]
     pub fn is_open(&self, volume: VolumeId) -> bool {
-        self.table.of(volume).is_some_and(|shard| shard.leaving.is_none())
+        self.table
+            .of(volume)
+            .is_some_and(|shard| shard.leaving.is_none() && !shard.on_hold)
+    }
+
+    /// Is it open here, and does it begin nothing of hosts?
+    #[must_use]
+    pub fn is_on_hold(&self, volume: VolumeId) -> bool {
+        self.table.of(volume).is_some_and(|shard| shard.on_hold)
+    }
+
+    /// The owner holds, or no longer: what is under way ends, and nothing more of the volume itself is begun; its snapshots are read.
+    fn hold(&mut self, volume: VolumeId, holds: bool) {
+        if let Some(shard) = self.table.of_mut(volume) {
+            self.holding -= usize::from(shard.is_still_draining());
+            (shard.on_hold, shard.said_drained) = (holds, false);
+            self.holding += usize::from(shard.is_still_draining());
+        }
+    }
+
+    /// The volumes that are on hold and of which nothing is under way any more; each once.
+    pub fn take_drained(&mut self) -> Vec<(VolumeId, Generation)> {
+        if self.holding == 0 {
+            return Vec::new();
+        }
+        let mut drained = Vec::new();
+        for shard in self.table.shards.values_mut() {
+            if shard.is_still_draining() && shard.heads == 0 {
+                shard.said_drained = true;
+                self.holding -= 1;
+                drained.push((shard.volume, shard.generation));
+            }
+        }
+        drained.sort_unstable();
+        drained
     }
 
     /// A volume is to be handed over: what is under way ends, nothing more is taken in.
@@ -375,6 +418,10 @@ impl Shards {
         else {
             return Err(Declined::Elsewhere(payload));
         };
+        let is_head = is_held(&origin);
+        if shard.on_hold && is_head && !self.faults.has(Fault::NoHold) {
+            return Err(Declined::Elsewhere(payload));
+        }
         if !origin.may_act_under(shard.generation) {
             return Err(Declined::Elsewhere(payload));
         }
@@ -385,6 +432,7 @@ impl Shards {
             return Err(Declined::Reserved);
         }
         shard.under_way += 1;
+        shard.heads += usize::from(is_head);
         let slot = self.ios.put(Io {
             origin,
             shard: number,
@@ -520,11 +568,13 @@ impl Shards {
         let Some(number) = self.table.number(volume) else {
             return false;
         };
-        self.with(number, |s| match order {
-            Order::Require => s.require_generation(now),
-            Order::Adopt(number) => s.adopt_number(now, number),
-            Order::Release(number) => s.release_number(now, number),
-        });
+        match order {
+            Order::Hold => self.hold(volume, true),
+            Order::LetGo => self.hold(volume, false),
+            Order::Require => self.with(number, |s| s.require_generation(now)),
+            Order::Adopt(snapshot) => self.with(number, |s| s.adopt_number(now, snapshot)),
+            Order::Release(snapshot) => self.with(number, |s| s.release_number(now, snapshot)),
+        }
         true
     }
 
@@ -611,6 +661,7 @@ impl Shards {
                             continue;
                         };
                         shard.under_way -= 1;
+                        shard.heads -= usize::from(is_held(&io.origin));
                         self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
                         if let Err(error) = result
@@ -627,6 +678,11 @@ impl Shards {
                             course: &course,
                         };
                         self.traces.ended(now, &ended);
+                        let is_dropped = shard.on_hold && shard.leaving.is_some();
+                        if is_dropped && result == Err(IoError::Lost) && !io.op.is_write() {
+                            effects.push(ShardEffect::Again(io.origin, shard.volume, io.op));
+                            continue;
+                        }
                         effects.push(ShardEffect::Done(io.origin, result, payload));
                     }
                     Effect::Whole { group, store, since } => {

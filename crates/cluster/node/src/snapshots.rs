@@ -14,6 +14,7 @@
 //! A snapshot of a set (S4) is wished by the set's record. Its owner goes the same way up to the number in the record; what then comes
 //! is in [`joined`].
 
+mod hold;
 mod joined;
 
 use crate::faults::{Fault, Faults};
@@ -56,6 +57,10 @@ pub enum Order {
     Adopt(SnapshotId),
     /// All cores have adopted it: what carries it may be acknowledged.
     Release(SnapshotId),
+    /// It begins nothing more of hosts, but reads of snapshots (M2).
+    Hold,
+    /// It goes on.
+    LetGo,
 }
 
 /// What a core's sequencer has done.
@@ -69,6 +74,8 @@ pub enum Word {
     Settled(SnapshotId),
     /// It cannot be sealed: its copies differ in it.
     Spoilt(SnapshotId),
+    /// Nothing of hosts is under way, and it holds.
+    Drained,
 }
 
 #[derive(Debug)]
@@ -85,6 +92,14 @@ enum Step {
     Beginning(SnapshotId),
     /// Of a set: the number is in the record, until whoever leads has it adopted, or this time.
     Prepared { number: SnapshotId, until: Time },
+    /// For the last pass of a move: until nothing of hosts is under way on these cores, which hold.
+    Draining(SnapshotId, BTreeSet<usize>),
+    /// The same: it is sealed, and the record says that we hold.
+    Held(SnapshotId),
+    /// The record is read before it says so no longer.
+    Returning(SnapshotId),
+    /// It says so no longer.
+    LettingGo(SnapshotId),
     /// Until these cores have adopted the number.
     Adopting(SnapshotId, BTreeSet<usize>),
     /// Of a set: all cores carry the number, and hold, until they are told to let go.
@@ -139,6 +154,8 @@ struct Taking {
     spoilt: Option<SnapshotId>,
     /// It is one of a set.
     joined: Option<Joined>,
+    /// We hold, until then if it goes by us.
+    hold: Option<hold::Hold>,
 }
 
 impl Taking {
@@ -211,6 +228,7 @@ impl Snapshots {
             _ => taking.retry,
         };
         let takings = self.volumes.values().filter_map(due);
+        let takings = takings.chain(self.volumes.values().filter_map(Taking::lets_go_at));
         takings.chain(self.put_off.values().copied()).min()
     }
 
@@ -256,6 +274,7 @@ impl Snapshots {
             tried: None,
             spoilt: None,
             joined,
+            hold: None,
         };
         self.volumes.insert(volume, taking);
         self.effects
@@ -276,6 +295,10 @@ impl Snapshots {
     /// It is of no more concern: whoever leads its set and waits for an answer is told.
     fn remove(&mut self, volume: VolumeId) -> Option<Taking> {
         let mut taking = self.volumes.remove(&volume)?;
+        if taking.hold.is_some() {
+            let order = Order::LetGo;
+            self.effects.push_back(Effect::Order(volume, taking.generation, order));
+        }
         let asker = taking.joined.as_mut().and_then(|joined| joined.asker.take());
         if let Some((asker, _)) = asker {
             self.effects.push_back(Effect::Answer(asker, CutOutcome::NotOwner));
@@ -288,6 +311,7 @@ impl Snapshots {
         self.now = now;
         let due: Vec<VolumeId> = self.volumes.keys().copied().collect();
         for volume in due {
+            self.end_hold_in_time(now, volume);
             let Some(taking) = self.volumes.get_mut(&volume) else {
                 continue;
             };
@@ -327,6 +351,13 @@ impl Snapshots {
             (Step::Requiring { .. }, Word::Required) => {
                 taking.step = Step::Reading;
                 self.go_on(volume);
+            }
+            (Step::Draining(number, missing), Word::Drained) => {
+                missing.remove(&core);
+                if missing.is_empty() {
+                    let number = *number;
+                    return self.adopt(volume, number);
+                }
             }
             (Step::Adopting(number, missing), Word::Adopted(adopted)) if *number == adopted => {
                 missing.remove(&core);
@@ -397,6 +428,7 @@ impl Snapshots {
                 call.then.push(get(map::snapshot_key(volume, *number)));
                 call
             }
+            Step::Returning(_) => Call::get(map::volume_key(&taking.name)),
             Step::Withdrawing(number) => {
                 let mut call = Call::get(map::volume_key(&taking.name));
                 call.then.push(get(map::snapshot_key(volume, *number)));
@@ -434,6 +466,7 @@ impl Snapshots {
             // What may have been done is read back (R6).
             taking.step = match std::mem::replace(&mut taking.step, Step::Reading) {
                 Step::Sealing(number) | Step::Looking(number) => Step::Looking(number),
+                Step::Returning(number) | Step::LettingGo(number) => Step::Returning(number),
                 Step::Withdrawing(number) | Step::Withdrawn(number) => Step::Withdrawing(number),
                 Step::Voiding(number) => {
                     self.back_to_waiting(now, volume, number);
@@ -463,7 +496,13 @@ impl Snapshots {
             }
             Step::Beginning(number) if reply.succeeded => self.begun(volume, number),
             Step::Looking(number) => self.seal(now, volume, number, reply),
-            Step::Sealing(_) if reply.succeeded => return self.end(volume),
+            Step::Sealing(number) if reply.succeeded => return self.sealed(now, volume, number),
+            Step::Returning(number) => self.give_back(now, volume, number, reply),
+            Step::LettingGo(_) if reply.succeeded => return self.end(volume),
+            Step::LettingGo(number) => {
+                taking.step = Step::Returning(number);
+                taking.retry = Some(now);
+            }
             // Somebody has changed the record in between.
             Step::Sealing(number) => {
                 taking.step = Step::Looking(number);
@@ -585,7 +624,7 @@ impl Snapshots {
                 self.refuse(volume, format!("the record {key} cannot be read: {error}"));
             }
             Some(Ok(name)) => {
-                let data = name.data(taking.host);
+                let data = plan.volume.data_of(&name);
                 taking.step = Step::Doubting(Box::new(Plan {
                     void: Some((data, name.number)),
                     ..plan
@@ -684,6 +723,9 @@ impl Snapshots {
         if taking.joined.is_some() {
             return self.prepared(volume, number);
         }
+        if taking.wish.hold_ms.is_some() && taking.hold.is_none() {
+            return self.hold(volume, number);
+        }
         self.adopt(volume, number);
     }
 
@@ -700,11 +742,15 @@ impl Snapshots {
     /// All that is older is acknowledged: it never changes any more (S7).
     fn seal(&mut self, now: Time, volume: VolumeId, number: SnapshotId, reply: &meta::Reply) {
         let Some((mut record, revision)) = self.ours(volume, reply.value(0)) else {
+            if self.volumes.get(&volume).is_some_and(Taking::may_be_said_to_hold) {
+                // It was sealed, though nobody said so, and may have moved since.
+                return self.give_back(now, volume, number, reply);
+            }
             self.put_off(now, volume);
             return;
         };
         if record.lineage.sealed >= number {
-            self.end(volume);
+            self.found_sealed(now, volume, number, record.lineage.held);
             return;
         }
         let Some(taking) = self.volumes.get_mut(&volume) else {
@@ -717,6 +763,7 @@ impl Snapshots {
             return;
         };
         record.lineage.end(true);
+        record.lineage.held = taking.seals_on_hold(now);
         snapshot.state = SnapshotState::Sealed(taking.generation);
         let volume_key = map::volume_key(&taking.name);
         let mut call = Call::put_if(volume_key, revision, json(&record));

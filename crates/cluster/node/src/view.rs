@@ -18,8 +18,10 @@ use std::sync::Arc;
 
 mod copies;
 mod iscsi;
+mod joints;
 mod locked;
 mod members;
+mod moved;
 
 /// The cluster as last seen.
 #[derive(Default)]
@@ -31,6 +33,8 @@ pub struct View {
     volumes: map::Holders<VolumeId, map::Volume>,
     /// Volumes that were reverted, by the number by which hosts know them; one that is gone may stand here still.
     reverted: BTreeMap<VolumeId, VolumeId>,
+    /// What has moved to another pool.
+    moved: moved::Moved,
     pools: BTreeMap<String, KnownPool>,
     subsystems: BTreeMap<String, map::Subsystem>,
     /// How many namespaces show a volume.
@@ -67,6 +71,8 @@ pub struct View {
     deleted: Vec<VolumeId>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
+    /// Limits of tenants and pools.
+    joints: joints::Joints,
     /// Encrypted volumes whose keys a core of a node lacks.
     locked: BTreeMap<String, (NodeId, BTreeSet<VolumeId>)>,
 }
@@ -139,6 +145,10 @@ pub enum Change {
     Flatten,
     /// The operator wants owners to close volumes, or no longer.
     Closing,
+    /// The limits of a tenant or pool.
+    Joint(String),
+    /// Whose a volume is.
+    Tenancy(VolumeId),
     /// A node finds a store slow, or no longer.
     Health,
     /// How hard background work may press.
@@ -224,6 +234,8 @@ impl View {
             "condition" => self.apply_space(rest, record),
             "exports" => self.apply_export(rest, record),
             "reservations" => self.apply_reservation(rest, record),
+            "limits" => self.apply_joint(rest, record),
+            "tenancies" => self.apply_tenancy(rest, record),
             _ => Change::Nothing,
         }
     }
@@ -250,9 +262,9 @@ impl View {
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
                 let before = self.volumes.of(key).map(|before| before.id);
-                if volume.lineage.host.is_some() {
-                    self.reverted.insert(volume.host(), volume.id);
-                }
+                self.note_moved(&volume, before);
+                // The switch of a move writes it while the volume's name says that number still, which counts, and says another one at once.
+                let is_left = volume.is_former();
                 let put = self.volumes.put(key, record.created, volume.id, volume);
                 if let Some(before) = before.filter(|before| self.volumes.get(*before).is_none()) {
                     // Deleted and made anew while nobody watched.
@@ -260,6 +272,7 @@ impl View {
                 }
                 match put {
                     Ok(()) => change,
+                    Err(_) if is_left => Change::Nothing,
                     Err(why) => Change::Unreadable(format!("{key} is left alone: {why}")),
                 }
             }

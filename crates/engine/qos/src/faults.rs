@@ -43,6 +43,10 @@ amita_reactor::fault_switches! {
     LendAllForLong,
     /// Lease: a grantor lends whether or not it still may.
     LendWithoutMandate,
+    /// Lease: a new grantor does not wait until its predecessor's mandate has ended.
+    ForgetMandate,
+    /// Lease: a mandate counts from when it is known that the grantor had it, and not from when it began to read that.
+    MandateFromAnswer,
     /// Lease: what stands apart for when no grantor is heard is lent as well.
     LendStanding,
 }

@@ -26,7 +26,7 @@
 //!
 //! **Epochs.** Grantors of one limit follow one another by epochs: the generation of the volume, the term of the coordinator. A
 //! grantor lends only while its [mandate](Grantor::mandate) lasts (the owner's read leases, the coordinator's lease), and its successor is
-//! begun when that has ended. It begins empty, and fills from the moment at which the last lease of its predecessor has ended:
+//! begun when that has ended, or waits for as long ([`Mandate`]). It begins empty, and fills from the moment at which the last lease of its predecessor has ended:
 //! what that had lent and what it lends itself are never out together. A holder that hears of a newer epoch lets older tokens go.
 //!
 //! **Turns.** Holders that want more than there is share it by start-time fair queueing, as flows do. The one whose turn it is gets as
@@ -44,9 +44,11 @@
 
 mod grantor;
 mod holder;
+mod mandate;
 
 pub use grantor::{Grantor, GrantorConfig, LeaseError};
 pub use holder::{Holder, HolderConfig};
+pub use mandate::{MANDATE, Mandate};
 
 use amita_reactor::Time;
 use std::time::Duration;

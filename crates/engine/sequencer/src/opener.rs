@@ -715,8 +715,10 @@ impl Opener {
     }
 
     fn raise(&mut self) {
-        if self.config.faults.has(Fault::GiveBackUnasked) {
-            self.given_back = Some(self.record().generation);
+        let record = self.record();
+        // The raise compares the record that says so.
+        if record.lineage.given_back || self.config.faults.has(Fault::GiveBackUnasked) {
+            self.given_back = Some(record.generation);
         }
         if self.config.faults.has(Fault::ReadGroupsBeforeRaise) && self.early_groups.is_none() {
             return self.go(Step::Groups);
@@ -729,6 +731,7 @@ impl Opener {
     fn take_over(&self, record: &mut map::Volume) {
         record.generation = record.generation.next().expect("looked at before");
         record.owner = Some(self.config.node);
+        record.lineage.raise();
         let is_left = match record.lineage.set {
             Some(_) => self.config.faults.has(Fault::LeaveSets),
             None => self.config.faults.has(Fault::KeepUnsealed),

@@ -37,7 +37,9 @@ pub use backup::{
 pub use chain::{MAX_FORMER, check_chain};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
-pub use copying::{CopyPlace, Copying, copier_key, copies_prefix, copying_key, copying_prefix};
+pub use copying::{
+    CopyPlace, Copying, Moving, copier_key, copies_prefix, copying_key, copying_prefix, is_moving_name, moving_name,
+};
 pub use flatten::{Flatten, flatten_key, flattens_prefix};
 pub use holders::Holders;
 pub use iscsi::{
@@ -49,7 +51,10 @@ pub use keys::{
     BadRing, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, all_secrets_prefix, secret_key,
     secrets_prefix, wrapping_key,
 };
-pub use limits::{LIMITS_SINCE, Limit, Limits, Measures, Peak};
+pub use limits::{
+    JointLimits, LIMITS_SINCE, Limit, Limits, Measures, Peak, Tenancy, joint_limits_key, joint_limits_prefix,
+    pool_limits, tenancies_prefix, tenancy_key, tenant_limits,
+};
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,
     SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,

@@ -224,6 +224,7 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::Unreadable { .. }
         | AdminError::ReadOnlyExport { .. }
         | AdminError::Copying { .. }
+        | AdminError::Moving { .. }
         | AdminError::Shrinking { .. }
         | AdminError::OnlyMark { .. }
         | AdminError::WouldWait { .. }

@@ -16,6 +16,7 @@ const TAGS: &[(&str, &str)] = &[
     ("nodes", "Machines that serve stores, or volumes to hosts."),
     ("stores", "Disks."),
     ("pools", "How many copies there are, and where they lie."),
+    ("tenants", "Whose volumes are, and how much all of one may do."),
     ("volumes", "What hosts use as disks."),
     ("snapshots", "Volumes as they were, and what is cloned from them."),
     ("deleted volumes", "What was deleted, and can be had back for a time."),

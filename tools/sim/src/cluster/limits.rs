@@ -8,6 +8,8 @@
 //! the newer generation before that one lends). So what passes by its tokens when its successor's have been used is counted apart, for each
 //! such owner, as long as it has the volume open, and what it has lent holds.
 
+mod joint;
+
 use super::operator::Desk;
 use super::{Cluster, Setup, volume_id, volume_name};
 use crate::faults::Member;
@@ -80,6 +82,7 @@ pub(super) struct Watch {
     seen: BTreeMap<(Member, u64, usize, u64), Counts>,
     random: Random,
     fastest: u64,
+    joints: joint::Joints,
 }
 
 impl Watch {
@@ -97,6 +100,7 @@ impl Watch {
             volumes: (0..volumes).map(watched).collect(),
             seen: BTreeMap::new(),
             random: Random::new(setup.seed).fork(LIMITS),
+            joints: joint::Joints::new(setup.limited && setup.jointly),
             fastest: setup.clocks.iter().copied().max().unwrap_or(1_000_000),
         }
     }
@@ -131,6 +135,9 @@ fn draw(random: &mut Random) -> Limits {
 impl Cluster {
     pub(super) fn limit(&mut self, now: Time, volume: u64) {
         let wanted = draw(&mut self.limits.random);
+        if self.limits.joints.is_next(&mut self.limits.random) {
+            return self.limit_jointly(now, wanted);
+        }
         self.set_limits(now, volume, wanted);
     }
 
@@ -172,7 +179,7 @@ impl Cluster {
         for volume in 0..self.limits.volumes.len() as u64 {
             self.watch_limit(member, core, volume)?;
         }
-        Ok(())
+        self.watch_joints(member, core)
     }
 
     fn watch_limit(&mut self, member: Member, core: usize, volume: u64) -> Result<(), String> {
@@ -254,6 +261,7 @@ impl Cluster {
         for volume in 0..self.limits.volumes.len() as u64 {
             self.unlimit(now, volume);
         }
+        self.unlimit_jointly(now);
         for (member, node) in self.nodes.iter().enumerate() {
             for (volume, counts) in node.each_core().flat_map(|core| core.gate().counts()) {
                 if counts.waiting > 0 && self.blocked.is_empty() {

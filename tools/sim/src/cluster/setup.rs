@@ -377,6 +377,8 @@ pub struct Setup {
     pub chores: Chores,
     /// Volumes are limited, and their limits change.
     pub limited: bool,
+    /// So are a tenant and the pool.
+    pub jointly: bool,
 }
 
 impl Setup {
@@ -432,6 +434,15 @@ impl Setup {
             .chores
             .add_limits(&mut limits, setup.volumes, setup.profile.operations);
         setup
+    }
+
+    /// The same of a tenant and of the pool, beside single volumes.
+    #[must_use]
+    pub fn jointly_limited(seed: u64) -> Setup {
+        Setup {
+            jointly: true,
+            ..Setup::limited(seed)
+        }
     }
 
     /// Disks that are smaller than the volume.
@@ -672,6 +683,7 @@ impl Setup {
             plants: Plants::default(),
             chores,
             limited: false,
+            jointly: false,
         };
         setup.settings.confirm_reads = confirm_reads;
         // Apart from the rest of the plan.
@@ -742,6 +754,7 @@ impl Setup {
             plants: Plants::default(),
             chores: Chores::default(),
             limited: false,
+            jointly: false,
         }
     }
 }

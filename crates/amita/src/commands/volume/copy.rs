@@ -1,6 +1,7 @@
 //! `amita volume copy`: a new volume that is what another one, or a snapshot of it, is. Nodes copy ([`run::Copies`]); the command asks for it,
 //! and looks how far it is.
 
+mod last;
 mod pass;
 mod run;
 

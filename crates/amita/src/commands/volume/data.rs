@@ -479,6 +479,43 @@ impl Data {
         self.under_way.place()
     }
 
+    /// Opens another volume, or snapshot, by the same gateway, which has joined the cluster already: to be read, or (`since`) to learn what was
+    /// changed since that snapshot.
+    ///
+    /// # Errors
+    /// As [`Way::open`]; that gateway has left then.
+    pub fn reopen(self, volume: &str, since: Option<&str>) -> Result<Data> {
+        let Data {
+            queue,
+            volume: before,
+            bounds,
+            client,
+            ..
+        } = self;
+        drop(queue);
+        // It may have been lost by now: then nothing of it is open.
+        let _ = client.close_volume(&before);
+        let opened = match since {
+            Some(since) => client.open_since(volume, since),
+            None => client.open(volume),
+        };
+        let opened = opened.and_then(|volume| Ok((client.queue(DEPTH)?, volume)));
+        match opened {
+            Ok((queue, volume)) => Ok(Data {
+                queue,
+                volume,
+                under_way: UnderWay::default(),
+                done: Vec::new(),
+                bounds,
+                client,
+            }),
+            Err(why) => {
+                client.close();
+                Err(described(&why))
+            }
+        }
+    }
+
     /// Leaves the cluster.
     pub fn close(self) {
         drop(self.queue);

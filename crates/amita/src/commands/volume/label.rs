@@ -185,12 +185,21 @@ fn text(shown: &Shown) -> String {
             match *stable_id {
                 host if host == volume.id => volume.id.to_string(),
                 host => format!(
-                    "{} (it was reverted: hosts and certificates know it as {host})",
+                    "{} (it was reverted, or moved to another pool: hosts and certificates know it as {host})",
                     volume.id
                 ),
             },
         ),
-        ("pool", volume.pool.clone()),
+        (
+            "pool",
+            match volume.lineage.moving {
+                None => volume.pool.clone(),
+                Some(target) => format!(
+                    "{} (it is being moved to another one: `amita job show migrate-{target}`)",
+                    volume.pool
+                ),
+            },
+        ),
         (
             "size",
             format!("{} ({} bytes)", size::show(volume.size_bytes), volume.size_bytes),

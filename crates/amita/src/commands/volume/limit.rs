@@ -1,12 +1,13 @@
-//! `amita volume limit`.
+//! `amita volume limit`, and what `amita tenant limit` and `amita pool limit` have in common with it.
 
 use crate::admin::{Admin, Described};
 use amita_control::access::Action;
+use amita_control::admin::Jointly;
 use amita_control::{admin, limits};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::map::{Limit, Limits, Peak};
+use amita_types::map::{Limit, Limits, Peak, pool_limits, tenant_limits};
 use serde::Serialize;
 
 /// What to do with a volume's limits.
@@ -24,10 +25,70 @@ pub enum Command {
     Clear(NamedArguments),
 }
 
+/// What to do with the limits of a tenant, or of a pool.
+#[derive(Debug, clap::Subcommand)]
+pub enum JointCommand {
+    /// Set limits of all its volumes together; those that are not named stay as they are
+    ///
+    /// They hold at every gateway as soon as it hears of them, beside those that a volume has of its own: what passes, passes all. In any time T no
+    /// more passes than rate x T + burst; what is more waits, and volumes take turns by how much they have done.
+    Set(Box<SetArguments>),
+    /// Show how much the hosts of all its volumes may do together
+    Show(NamedArguments),
+    /// Take all its limits away; those of single volumes stay
+    Clear(NamedArguments),
+}
+
+/// Whose limits.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    Volume,
+    Tenant,
+    Pool,
+}
+
+impl Whose {
+    fn called(self) -> &'static str {
+        match self {
+            Whose::Volume => "volume",
+            Whose::Tenant => "tenant",
+            Whose::Pool => "pool",
+        }
+    }
+
+    fn jointly(self, name: &str) -> Option<Jointly<'_>> {
+        match self {
+            Whose::Volume => None,
+            Whose::Tenant => Some(Jointly::Tenant(name)),
+            Whose::Pool => Some(Jointly::Pool(name)),
+        }
+    }
+
+    fn read(self, metadata: &Admin, name: &str) -> Result<Limits> {
+        match self.jointly(name) {
+            None => admin::limits(&metadata.reader(), name).described(),
+            Some(of) => admin::joint_limits(&metadata.reader(), of).described(),
+        }
+    }
+
+    fn change(self, metadata: &Admin, name: &str, change: impl Fn(&mut Limits)) -> Result<Limits> {
+        let action = match self {
+            Whose::Volume => Action::VolumeLimit,
+            Whose::Tenant => Action::TenantLimit,
+            Whose::Pool => Action::PoolLimit,
+        };
+        let changed = metadata.act(action, name, |meta| match self.jointly(name) {
+            None => admin::set_limits(meta, name, &change),
+            Some(of) => admin::set_joint_limits(meta, of, &change),
+        });
+        changed.described()
+    }
+}
+
 /// `amita volume limit show` and `clear`.
 #[derive(Debug, clap::Args)]
 pub struct NamedArguments {
-    /// The volume's name
+    /// Its name
     pub name: String,
     /// As JSON
     #[arg(long)]
@@ -38,7 +99,7 @@ pub struct NamedArguments {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(["iops", "read_iops", "write_iops", "bandwidth", "read_bandwidth", "write_bandwidth"]))]
 pub struct SetArguments {
-    /// The volume's name
+    /// Its name
     pub name: String,
     /// Operations a second, reads and writes together
     #[arg(long, value_name = "N")]
@@ -87,30 +148,70 @@ impl SetArguments {
     }
 }
 
-/// What a volume may do.
+/// What a volume may do, or all volumes of something.
 #[derive(Serialize)]
 struct Shown<'a> {
-    volume: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    volume: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<&'a str>,
     limits: Limits,
+    /// What it may do with others besides, by whose they are: `tenant/NAME`, `pool/NAME`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    under: Vec<(String, Limits)>,
 }
 
 pub(super) fn run(command: &Command, metadata: &Admin) -> Result<()> {
     match command {
-        Command::Set(arguments) => set(arguments, metadata),
+        Command::Set(arguments) => set(Whose::Volume, arguments, metadata),
         Command::Show(NamedArguments { name, json }) => {
-            let limits = admin::limits(&metadata.reader(), name).described()?;
-            show(name, limits, *json)
+            let limits = Whose::Volume.read(metadata, name)?;
+            show(Whose::Volume, name, limits, under(metadata, name)?, *json)
         }
-        Command::Clear(NamedArguments { name, json }) => {
-            let cleared = metadata.act(Action::VolumeLimit, name, |meta| {
-                admin::set_limits(meta, name, |limits| *limits = Limits::default())
-            });
-            show(name, cleared.described()?, *json)
-        }
+        Command::Clear(arguments) => clear(Whose::Volume, arguments, metadata),
     }
 }
 
-fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run_jointly(whose: Whose, command: &JointCommand, metadata: &Admin) -> Result<()> {
+    match command {
+        JointCommand::Set(arguments) => set(whose, arguments, metadata),
+        JointCommand::Show(NamedArguments { name, json }) => {
+            show(whose, name, whose.read(metadata, name)?, Vec::new(), *json)
+        }
+        JointCommand::Clear(arguments) => clear(whose, arguments, metadata),
+    }
+}
+
+fn clear(whose: Whose, NamedArguments { name, json }: &NamedArguments, metadata: &Admin) -> Result<()> {
+    let cleared = whose.change(metadata, name, |limits| *limits = Limits::default())?;
+    show(whose, name, cleared, Vec::new(), *json)
+}
+
+/// What a volume is under besides its own.
+fn under(metadata: &Admin, name: &str) -> Result<Vec<(String, Limits)>> {
+    let reader = metadata.reader();
+    let volume = admin::volume(&reader, name).described()?;
+    let all = admin::tenancies(&reader).described()?;
+    let tenant = all.iter().find(|found| found.volume == volume.id);
+    let tenant = tenant.map(|found| (tenant_limits(&found.tenant), Jointly::Tenant(&found.tenant)));
+    let pool = (pool_limits(&volume.pool), Jointly::Pool(&volume.pool));
+    let mut found = Vec::new();
+    for (called, of) in tenant.into_iter().chain([pool]) {
+        let limits = admin::joint_limits(&reader, of).described()?;
+        if !limits.is_empty() {
+            found.push((called, limits));
+        }
+    }
+    Ok(found)
+}
+
+fn set(whose: Whose, arguments: &SetArguments, metadata: &Admin) -> Result<()> {
     let (name, rates) = (&arguments.name, arguments.rates());
     let named = rates.iter().flatten().count();
     if named > 1 && (arguments.burst.is_some() || arguments.peak.is_some()) {
@@ -120,22 +221,20 @@ fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
                 .advice("Give the command once for each limit: those that are not named stay as they are."),
         );
     }
-    let changed = metadata.act(Action::VolumeLimit, name, |meta| {
-        admin::set_limits(meta, name, |limits| {
-            let limits = each(limits);
-            for (place, (limit, rate)) in limits.into_iter().zip(rates).enumerate() {
-                let Some(rate) = rate else { continue };
-                let peak = arguments.peak.zip(arguments.seconds);
-                let fastest = peak.map_or(rate, |(peak, _)| peak.max(rate));
-                *limit = Some(Limit {
-                    rate,
-                    burst: arguments.burst.unwrap_or_else(|| limits::usual_burst(fastest, place)),
-                    peak: peak.map(|(rate, seconds)| Peak { rate, seconds }),
-                });
-            }
-        })
-    });
-    show(name, changed.described()?, arguments.json)
+    let changed = whose.change(metadata, name, |limits| {
+        let limits = each(limits);
+        for (place, (limit, rate)) in limits.into_iter().zip(rates).enumerate() {
+            let Some(rate) = rate else { continue };
+            let peak = arguments.peak.zip(arguments.seconds);
+            let fastest = peak.map_or(rate, |(peak, _)| peak.max(rate));
+            *limit = Some(Limit {
+                rate,
+                burst: arguments.burst.unwrap_or_else(|| limits::usual_burst(fastest, place)),
+                peak: peak.map(|(rate, seconds)| Peak { rate, seconds }),
+            });
+        }
+    })?;
+    show(whose, name, changed, Vec::new(), arguments.json)
 }
 
 /// By their places.
@@ -151,30 +250,53 @@ fn each(limits: &mut Limits) -> [&mut Option<Limit>; limits::NAMES.len()] {
     ]
 }
 
-fn show(name: &str, limits: Limits, json: bool) -> Result<()> {
-    let shown = Shown { volume: name, limits };
+fn show(whose: Whose, name: &str, limits: Limits, under: Vec<(String, Limits)>, json: bool) -> Result<()> {
+    let named = |of: Whose| (of.called() == whose.called()).then_some(name);
+    let shown = Shown {
+        volume: named(Whose::Volume),
+        tenant: named(Whose::Tenant),
+        pool: named(Whose::Pool),
+        limits,
+        under,
+    };
     print(json, &shown, || {
-        if limits.is_empty() {
-            return format!("Volume {name} is not limited.\n");
+        let who = match whose {
+            Whose::Volume => format!("Volume {name}"),
+            Whose::Tenant | Whose::Pool => format!("All volumes of {} {name} together", whose.called()),
+        };
+        let is = if matches!(whose, Whose::Volume) { "is" } else { "are" };
+        let mut text = match limits.is_empty() {
+            true => format!("{who} {is} not limited.\n"),
+            false => format!("{who} may do no more than\n{}", table(limits).text()),
+        };
+        for (called, limits) in &shown.under {
+            let called = called.replacen('/', " ", 1);
+            text += &format!(
+                "With the others of {called} it may do no more than\n{}",
+                table(*limits).text()
+            );
         }
-        let mut limits = limits;
-        let mut table = Table::new(&["limit", "a second", "burst", "peak"]);
-        for (place, limit) in each(&mut limits).into_iter().enumerate() {
-            let Some(limit) = limit else { continue };
-            let much = |much: u64| match place < limits::NAMES.len() / 2 {
-                true => much.to_string(),
-                false => size::show(much),
-            };
-            let peak = limit.peak.map_or_else(String::new, |peak| {
-                format!("{} for {} s", much(peak.rate), peak.seconds)
-            });
-            table.row([
-                limits::NAMES[place].to_owned(),
-                much(limit.rate),
-                much(limit.burst),
-                peak,
-            ]);
-        }
-        format!("Volume {name} may do no more than\n{}", table.text())
+        text
     })
+}
+
+fn table(mut limits: Limits) -> Table {
+    let mut table = Table::new(&["limit", "a second", "burst", "peak"]);
+    for (place, limit) in each(&mut limits).into_iter().enumerate() {
+        let Some(limit) = limit else { continue };
+        let much = |much: u64| match place < limits::NAMES.len() / 2 {
+            true => much.to_string(),
+            false => size::show(much),
+        };
+        let peak = limit.peak.map_or_else(String::new, |peak| {
+            format!("{} for {} s", much(peak.rate), peak.seconds)
+        });
+        table.row([
+            limits::NAMES[place].to_owned(),
+            much(limit.rate),
+            much(limit.burst),
+            peak,
+        ]);
+    }
+    table
 }

@@ -1,6 +1,7 @@
 //! What is known of volumes beside what they need to work: labels, when they were made, imports that are not at their end.
 
 use super::copy::none_copies;
+use super::migrate::none_moves;
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get};
@@ -49,6 +50,7 @@ pub fn protect_volume(meta: &dyn Transact, name: &str, protected: bool) -> Resul
 pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>) -> Result<About> {
     if import.is_some() {
         none_copies(meta, volume)?;
+        none_moves(volume)?;
     }
     change(meta, &volume.name, Some(volume.id), |about| {
         about.import = import.cloned();

@@ -95,6 +95,8 @@ codes! {
     ReadOnlyExport "read-only-export" "Take the export away first: `amita nbd unexport`.",
     /// The volume is being made a copy of another one, and is not whole.
     Copying "copying" "Wait for the end of the job that the message names, or take it back (`amita job cancel`).",
+    /// A volume moves to another pool.
+    Moving "moving" "Wait for the end of the job that the message names, or take it back (`amita job cancel`).",
     /// The volume is being made smaller.
     Shrinking "shrinking" "Give the same `amita volume resize --shrink` again; with the size that it has, it gives it up.",
     /// The snapshot is a namespace, which hosts may use.
@@ -186,6 +188,7 @@ impl AdminError {
             AdminError::AttachedStill { .. } => Code::AttachedStill,
             AdminError::ReadOnlyExport { .. } => Code::ReadOnlyExport,
             AdminError::Copying { .. } => Code::Copying,
+            AdminError::Moving { .. } => Code::Moving,
             AdminError::Shrinking { .. } => Code::Shrinking,
             AdminError::SnapshotAttached { .. } => Code::SnapshotAttached,
             AdminError::OnlyMark { .. } => Code::OnlyMark,

@@ -9,6 +9,7 @@ pub use target::{drop_point_wish, drop_points, fit_copy, take_point};
 
 use super::deletion::Fate;
 use super::keys::{DataKeys, maker};
+use super::migrate::{copy_job_id, end_is_allowed, is_point, none_moves_still};
 use super::snapshot::{Find, Held, ask_copys_snapshot, compares, delete_of, is_sealed, of_chain, protect_of, taken};
 use super::subsystem::{put, unchanged};
 use super::volume::{find_kept, find_volume, make_volume_and, volumes, with_deleted};
@@ -77,6 +78,7 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
     let (volume_name, snapshot_name) = split(wish.of)?;
     let (source, _) = find_volume(meta, volume_name)?;
     none_copies(meta, &source)?;
+    none_moves_still(meta, &source)?;
     let named = match snapshot_name {
         Some(name) => Some(snapshot(meta, volume_name, name)?),
         None => {
@@ -90,7 +92,7 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
     if wish.snapshots {
         let all = of_chain(meta, &source)?;
         let until = last.unwrap_or(SnapshotId(u32::MAX));
-        let points = points(&all, SnapshotId::HEAD, until).filter(|found| Some(found.number) != last);
+        let points = plain_points(&all, SnapshotId::HEAD, until).filter(|found| Some(found.number) != last);
         sizes.extend(points.map(|found| found.size_bytes));
     }
     sizes.push(end_bytes);
@@ -118,6 +120,7 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
         whole: false,
         paused: None,
         ails: None,
+        moving: None,
         place,
     };
     let about = About {
@@ -166,12 +169,13 @@ fn refused(copying: &Copying) -> AdminError {
     AdminError::Copying {
         volume: copying.name.clone(),
         of: copying.of.clone(),
-        job: format!("copy-{}", copying.volume),
+        job: copy_job_id(copying),
     }
 }
 
-/// A volume that is to be a copy goes only by that being taken back.
+/// A volume that is to be a copy goes only by that being taken back, and one that moves not before that.
 pub(super) fn may_end(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<()> {
+    end_is_allowed(meta, volume)?;
     match copy_of(meta, volume.id)?.filter(|found| !found.whole) {
         Some(found) if !(found.cancelled && matches!(fate, Fate::Purge { snapshots: true, .. })) => {
             Err(refused(&found))
@@ -407,11 +411,32 @@ pub fn take_copy_snapshot(
         };
     }
     let labels = || BTreeMap::from([(COPY_LABEL.to_owned(), copying.volume.to_string())]);
-    ask_for(meta, &source, name, &labels, &by_claim(copying, claim), now).map(|()| None)
+    ask_for(meta, &source, name, &labels, (&by_claim(copying, claim), None), now).map(|()| None)
+}
+
+/// The same for the last pass of a move: the owner holds from before it takes it, for so long at most.
+///
+/// # Errors
+/// As [`take_copy_snapshot`].
+pub fn take_last_snapshot(
+    meta: &dyn Transact,
+    copying: &Copying,
+    claim: u64,
+    hold: Duration,
+    now: Duration,
+) -> Result<Option<Snapshot>> {
+    let source = source(meta, copying)?;
+    if let Some(found) = taken(meta, &source, &copying.snapshot)?.filter(|found| is_taken_for(copying, found)) {
+        return Ok(Some(found));
+    }
+    let labels = || BTreeMap::from([(COPY_LABEL.to_owned(), copying.volume.to_string())]);
+    let hold_ms = u32::try_from(hold.as_millis()).unwrap_or(u32::MAX);
+    let held = by_claim(copying, claim);
+    ask_for(meta, &source, &copying.snapshot, &labels, (&held, Some(hold_ms)), now).map(|()| None)
 }
 
 /// What is done by a claim compares it.
-fn by_claim(copying: &Copying, claim: u64) -> [(String, u64); 1] {
+pub(super) fn by_claim(copying: &Copying, claim: u64) -> [(String, u64); 1] {
     [(map::copier_key(copying.volume), claim)]
 }
 
@@ -421,7 +446,7 @@ fn ask_for(
     volume: &Volume,
     name: &str,
     labels: &dyn Fn() -> BTreeMap<String, String>,
-    held: &Held,
+    (held, hold_ms): (&Held, Option<u32>),
     now: Duration,
 ) -> Result<()> {
     // By the volume's number: it may have another name by now.
@@ -437,7 +462,7 @@ fn ask_for(
                 why,
             })
         }
-        None => match ask_copys_snapshot(meta, &volume.name, name, labels(), now, held)? {
+        None => match ask_copys_snapshot(meta, &volume.name, name, (labels(), hold_ms), now, held)? {
             Some(_) => Ok(()),
             None => Err(AdminError::BadSetting {
                 what: "snapshot",
@@ -544,8 +569,25 @@ pub enum Pass {
     Done,
 }
 
-/// The snapshots that a copy has, but for those that were taken for copies: behind one, and up to one.
-fn points(all: &[Snapshot], behind: SnapshotId, until: SnapshotId) -> impl Iterator<Item = &Snapshot> {
+/// The snapshots that a copy, or a move, has, but for those that were taken for copies (for a move: for this one): behind one, and up to one.
+pub(super) fn points<'a>(
+    all: &'a [Snapshot],
+    copying: &Copying,
+    behind: SnapshotId,
+    until: SnapshotId,
+) -> Box<dyn Iterator<Item = &'a Snapshot> + 'a> {
+    if copying.moving.is_none() {
+        return Box::new(plain_points(all, behind, until));
+    }
+    let target = copying.volume;
+    let is_one = move |found: &&Snapshot| {
+        found.number > behind
+            && (found.number < until && is_point(found, Some(target)) || found.number == until && is_point(found, None))
+    };
+    Box::new(all.iter().filter(is_one))
+}
+
+fn plain_points(all: &[Snapshot], behind: SnapshotId, until: SnapshotId) -> impl Iterator<Item = &Snapshot> {
     let lives = |found: &&Snapshot| is_sealed(found) && !found.hidden && !found.mark;
     let is_one = move |found: &&Snapshot| {
         found.number > behind
@@ -579,8 +621,8 @@ pub fn next_pass(meta: &dyn Transact, copying: &Copying) -> Result<Pass> {
     } else {
         place.base
     };
-    let mut ahead = points(&all, behind, last).filter(|found| copying.snapshots || found.number == last);
-    if !points(&all, behind, last).any(|found| found.number == last) {
+    let mut ahead = points(&all, copying, behind, last).filter(|found| copying.snapshots || found.number == last);
+    if !points(&all, copying, behind, last).any(|found| found.number == last) {
         return Err(gone(&source.name));
     }
     let next = match place.base == last {

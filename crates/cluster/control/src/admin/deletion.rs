@@ -549,7 +549,12 @@ pub(super) fn leftovers(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Re
     }
     let mut prefixes = Vec::new();
     if matches!(fate, Fate::Purge { .. }) {
-        keys.extend([map::scrub_key(id), map::about_key(id), map::trash_key(id)]);
+        keys.extend([
+            map::scrub_key(id),
+            map::about_key(id),
+            map::trash_key(id),
+            map::tenancy_key(id),
+        ]);
         keys.extend(super::keys::last_of(meta, volume)?);
         prefixes.push(map::snapshots_prefix(id));
         // Those of former data are among the volume's own.

@@ -210,6 +210,15 @@ pub enum AdminError {
         /// The job's id.
         job: String,
     },
+    /// A volume that moves to another pool, or whose move is not tidied up.
+    #[error(
+        "volume {volume} is being moved to another pool; `amita job show {job}` says how far that is, `amita job cancel {job}` takes it back"
+    )]
+    Moving {
+        volume: String,
+        /// The job's id.
+        job: String,
+    },
     /// A volume that is being made smaller.
     #[error(
         "volume {volume} is being made smaller, to {size_bytes} bytes, and that is not at its end; `amita volume resize {volume} --size \

@@ -30,6 +30,8 @@ pub enum JobKind {
     Flatten,
     /// An image is copied into a volume.
     Import,
+    /// A volume moves to another pool.
+    Migrate,
     /// A volume is to be owned by another node.
     Move,
     /// A store is brought up to date.
@@ -49,6 +51,7 @@ impl JobKind {
             JobKind::Drain => "drain",
             JobKind::Flatten => "flatten",
             JobKind::Import => "import",
+            JobKind::Migrate => "migrate",
             JobKind::Move => "move",
             JobKind::Recovery => "recovery",
             JobKind::Scrub => "scrub",
@@ -169,6 +172,7 @@ impl Job {
     /// It cannot be taken back: what to do instead.
     pub fn cancelled_by(&self) -> Result<Action> {
         match &self.record {
+            Record::Copy(_) if self.kind == JobKind::Migrate => Ok(Action::VolumeMigrate),
             Record::Copy(_) => Ok(Action::VolumeCopy),
             Record::Flatten => Ok(Action::VolumeFlatten),
             Record::Scrub => Ok(Action::VolumeScrub),
@@ -210,10 +214,13 @@ pub fn cancel_job(meta: &dyn Transact, job: &Job) -> Result<()> {
             false => Err(AdminError::JobCannot {
                 id: job.id.clone(),
                 what: "taken back",
-                why: format!(
-                    "volume {0} is a copy by now; `amita volume delete {0}` deletes it",
-                    job.object
-                ),
+                why: match job.kind {
+                    JobKind::Migrate => format!("volume {} has moved by now; a move back is a move", job.object),
+                    _ => format!(
+                        "volume {0} is a copy by now; `amita volume delete {0}` deletes it",
+                        job.object
+                    ),
+                },
             }),
         },
         Record::Flatten => super::cancel_flatten(meta, &job.object).map(drop),

@@ -1,11 +1,14 @@
-//! Limits of volumes, in their own records: whoever has the volume's record knows what it may do.
+//! Limits of volumes, in their own records: whoever has the volume's record knows what it may do. And those of tenants and pools, in records of
+//! theirs, as is whose a volume is.
 
 use super::subsystem::{put, unchanged};
+use super::trash::find_pool;
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, cluster};
+use super::{AdminError, RACES, Result, cluster, get, list};
 use crate::limits;
-use amita_metadata::{Call, Transact};
-use amita_types::map::{self, LIMITS_SINCE, Limits, Volume};
+use amita_metadata::{Call, Op, Transact};
+use amita_types::capability::tenant_fault;
+use amita_types::map::{self, JointLimits, LIMITS_SINCE, Limits, Tenancy, Volume};
 
 /// What a volume may do; nothing is limited by default.
 ///
@@ -22,18 +25,8 @@ pub fn limits(meta: &dyn Transact, name: &str) -> Result<Limits> {
 /// No such volume, limits that cannot be kept, or a cluster in which programs may be about that do not know of limits (S17); the metadata
 /// is away or refuses.
 pub fn set_limits(meta: &dyn Transact, name: &str, change: impl Fn(&mut Limits)) -> Result<Limits> {
-    let version = cluster(meta)?.version;
-    let bad = |why| AdminError::BadSetting {
-        what: "volume",
-        name: name.to_owned(),
-        why,
-    };
-    if version < LIMITS_SINCE {
-        return Err(bad(format!(
-            "the cluster's version is {version}, and limits need {LIMITS_SINCE}: gateways from before let everything pass (`amita cluster \
-             finalize`)"
-        )));
-    }
+    let bad = |why| bad("volume", name, why);
+    check_version(meta, "volume", name)?;
     let key = map::volume_key(name);
     for _ in 0..RACES {
         let (old, revision) = find_volume(meta, name)?;
@@ -57,4 +50,152 @@ pub fn set_limits(meta: &dyn Transact, name: &str, change: impl Fn(&mut Limits))
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// Whose limits, where they are of many volumes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jointly<'a> {
+    /// Of all volumes of a tenant ([`set_tenant`]).
+    Tenant(&'a str),
+    /// Of all volumes of a pool.
+    Pool(&'a str),
+}
+
+impl Jointly<'_> {
+    fn what(self) -> &'static str {
+        match self {
+            Jointly::Tenant(_) => "tenant",
+            Jointly::Pool(_) => "pool",
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Jointly::Tenant(name) | Jointly::Pool(name) => name,
+        }
+    }
+
+    fn key(self) -> String {
+        map::joint_limits_key(&match self {
+            Jointly::Tenant(name) => map::tenant_limits(name),
+            Jointly::Pool(name) => map::pool_limits(name),
+        })
+    }
+
+    fn check(self, meta: &dyn Transact) -> Result<()> {
+        match self {
+            Jointly::Tenant(name) => check_tenant(name),
+            Jointly::Pool(name) => find_pool(meta, name).map(|_| ()),
+        }
+    }
+}
+
+/// What all volumes of a tenant or pool may do together; nothing is limited by default.
+///
+/// # Errors
+/// No such pool, or no name of a tenant; the metadata is away.
+pub fn joint_limits(meta: &dyn Transact, of: Jointly<'_>) -> Result<Limits> {
+    of.check(meta)?;
+    let found = get::<JointLimits>(meta, &of.key())?;
+    Ok(found.map_or_else(Limits::default, |(record, _)| record.limits))
+}
+
+/// Changes what all volumes of a tenant or pool may do together. It holds at each gateway as soon as it hears of it.
+///
+/// # Errors
+/// No such pool, no name of a tenant, limits that cannot be kept, or a cluster in which programs may be about that do not know of limits (S17); the
+/// metadata is away or refuses.
+pub fn set_joint_limits(meta: &dyn Transact, of: Jointly<'_>, change: impl Fn(&mut Limits)) -> Result<Limits> {
+    of.check(meta)?;
+    check_version(meta, of.what(), of.name())?;
+    let key = of.key();
+    for _ in 0..RACES {
+        let (old, revision) = get::<JointLimits>(meta, &key)?.map_or((None, 0), |(old, at)| (Some(old), at));
+        let mut new = old.clone().unwrap_or_default();
+        change(&mut new.limits);
+        limits::read(&new.limits).map_err(|why| bad(of.what(), of.name(), why.to_string()))?;
+        let wanted = new.limits;
+        if old.as_ref() == Some(&new) || old.is_none() && wanted.is_empty() {
+            return Ok(wanted);
+        }
+        // The record stays without limits: who lent their tokens is counted on, should there be some again.
+        let call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![put(key.clone(), &new)],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(wanted);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Says whose a volume is; nobody's: none.
+///
+/// # Errors
+/// No such volume, or no name of a tenant; the metadata is away or refuses.
+pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Result<()> {
+    tenant.map_or(Ok(()), check_tenant)?;
+    let (found, _) = find_volume(meta, volume)?;
+    let key = map::tenancy_key(found.id);
+    let op = match tenant {
+        None => Op::Delete { key },
+        Some(tenant) => put(
+            key,
+            &Tenancy {
+                volume: found.id,
+                tenant: tenant.to_owned(),
+            },
+        ),
+    };
+    let call = Call {
+        compares: Vec::new(),
+        then: vec![op],
+        otherwise: Vec::new(),
+    };
+    meta.txn(&call)?;
+    Ok(())
+}
+
+/// Whose volumes are, of those that are somebody's.
+///
+/// # Errors
+/// The metadata is away.
+pub fn tenancies(meta: &dyn Transact) -> Result<Vec<Tenancy>> {
+    list(meta, &map::tenancies_prefix())
+}
+
+fn check_tenant(tenant: &str) -> Result<()> {
+    let fault = match tenant.is_empty() {
+        true => Some("it is empty".to_owned()),
+        false => tenant_fault(tenant),
+    };
+    fault.map_or(Ok(()), |why| {
+        Err(AdminError::BadName {
+            what: "tenant",
+            name: tenant.to_owned(),
+            why,
+        })
+    })
+}
+
+fn bad(what: &'static str, name: &str, why: String) -> AdminError {
+    AdminError::BadSetting {
+        what,
+        name: name.to_owned(),
+        why,
+    }
+}
+
+fn check_version(meta: &dyn Transact, what: &'static str, name: &str) -> Result<()> {
+    let version = cluster(meta)?.version;
+    if version < LIMITS_SINCE {
+        let why = format!(
+            "the cluster's version is {version}, and limits need {LIMITS_SINCE}: gateways from before let everything pass (`amita cluster \
+             finalize`)"
+        );
+        return Err(bad(what, name, why));
+    }
+    Ok(())
 }

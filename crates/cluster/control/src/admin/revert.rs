@@ -11,6 +11,7 @@ use super::copy::none_copies;
 use super::flatten;
 use super::keys::{DataKeys, NewKey, can_go};
 use super::lun::{lun_use, not_a_lun};
+use super::migrate::none_moves_still;
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
@@ -21,7 +22,7 @@ use super::{AdminError, RACES, Result, cluster, get, list};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{
     self, About, Export, Flatten, Lineage, MAX_FORMER, MAX_LEVELS, Raised, SNAPSHOTS_SINCE, SetState, Snapshot,
-    SnapshotSet, SnapshotState, SnapshotWish, Volume,
+    SnapshotSet, SnapshotState, SnapshotWish, Tenancy, Volume,
 };
 use amita_types::{Generation, SnapshotId, VolumeId};
 use std::time::Duration;
@@ -86,6 +87,7 @@ pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &Snapshot) -> Result
     }
     not_served(meta, volume)?;
     none_copies(meta, volume)?;
+    none_moves_still(meta, volume)?;
     let Some((origin, _)) = data_of(meta, (volume, 0), to.volume)? else {
         return Err(bad(name, format!("the data of snapshot {} is not there", to.name)));
     };
@@ -346,6 +348,18 @@ fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) 
             ..export
         };
         call.then.push(put(map::export_key(new.id), &export));
+        needless.push(Op::Delete { key });
+    }
+    let key = map::tenancy_key(old.id);
+    let tenancy = get::<Tenancy>(meta, &key)?;
+    call.compares
+        .push(unchanged(&key, tenancy.as_ref().map_or(0, |(_, revision)| *revision)));
+    if let Some((tenancy, _)) = tenancy {
+        let tenancy = Tenancy {
+            volume: new.id,
+            ..tenancy
+        };
+        call.then.push(put(map::tenancy_key(new.id), &tenancy));
         needless.push(Op::Delete { key });
     }
     // What was refused, nobody waits for any more; what is wished keeps it from being reverted.

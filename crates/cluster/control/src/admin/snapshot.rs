@@ -75,12 +75,13 @@ pub fn ask_own_snapshot(
     labels: BTreeMap<String, String>,
     now: Duration,
 ) -> Result<SnapshotWish> {
-    ask(meta, volume, name, labels, now, None)?.ok_or_else(|| AdminError::TooManyRaces {
+    ask(meta, volume, name, (labels, None), now, None)?.ok_or_else(|| AdminError::TooManyRaces {
         key: map::volume_key(volume),
     })
 }
 
-/// The same by whoever makes the volume a copy, for as long as these are `held`; none: they are not.
+/// The same by whoever makes the volume a copy, for as long as these are `held`; none: they are not. With the labels goes for how many
+/// milliseconds its owner is to hold, where it is.
 ///
 /// # Errors
 /// As [`ask_snapshot`].
@@ -88,7 +89,7 @@ pub(super) fn ask_copys_snapshot(
     meta: &dyn Transact,
     volume: &str,
     name: &str,
-    labels: BTreeMap<String, String>,
+    labels: (BTreeMap<String, String>, Option<u32>),
     now: Duration,
     held: &Held,
 ) -> Result<Option<SnapshotWish>> {
@@ -99,7 +100,7 @@ fn ask(
     meta: &dyn Transact,
     volume: &str,
     name: &str,
-    labels: BTreeMap<String, String>,
+    (labels, hold_ms): (BTreeMap<String, String>, Option<u32>),
     now: Duration,
     copier: Option<&Held>,
 ) -> Result<Option<SnapshotWish>> {
@@ -109,6 +110,7 @@ fn ask(
         asked_at: now.as_secs(),
         labels,
         refused: None,
+        hold_ms,
     };
     let bad = |why: String| AdminError::BadSetting {
         what: "snapshot",
@@ -511,7 +513,7 @@ pub(super) fn delete_of(
         let (Some((mut snapshot, snapshot_revision)), Some((named, name_revision))) = (record, named) else {
             continue;
         };
-        if (named.data(found.host()), named.number) != (data, number) || !is_sealed(&snapshot) {
+        if (found.data_of(&named), named.number) != (data, number) || !is_sealed(&snapshot) {
             continue;
         }
         if !is_meant(&snapshot) {
@@ -552,9 +554,11 @@ pub(super) fn delete_of(
             false => Op::Delete { key: key.clone() },
         };
         let of_name = (!snapshot.mark).then_some(Op::Delete { key: name_key.clone() });
-        // The volume's record is written by marks, as it is: so their limit is exact, and a revert to the snapshot sees it.
+        // The volume's record is written by marks, as it is: so their limit is exact, and a revert to the snapshot sees it. So it is where the
+        // volume moves: the switch compares it.
         let volume_key = map::volume_key(volume);
-        let counted = snapshot.mark.then(|| put(volume_key.clone(), &found));
+        let is_seen = snapshot.mark || found.lineage.moving.is_some();
+        let counted = is_seen.then(|| put(volume_key.clone(), &found));
         let mut call = Call {
             compares: vec![
                 unchanged(&map::counter_key("namespaces"), guard),
@@ -599,10 +603,10 @@ pub(super) fn protect_of(
     protected: bool,
 ) -> Result<Snapshot> {
     for _ in 0..RACES {
-        let (found, revision) = find(meta, volume)?;
+        let (of, revision) = find(meta, volume)?;
         let Snapshot {
             volume: data, number, ..
-        } = named(meta, &found, name).and_then(|found| unmarked(found, volume))?;
+        } = named(meta, &of, name).and_then(|found| unmarked(found, volume))?;
         let key = map::snapshot_key(data, number);
         // It may have become a mark meanwhile.
         let found = get::<Snapshot>(meta, &key)?.filter(|(found, _)| !found.mark);
@@ -610,14 +614,15 @@ pub(super) fn protect_of(
             continue;
         };
         snapshot.protected = protected;
-        let call = Call {
-            compares: vec![
-                unchanged(&map::volume_key(volume), revision),
-                unchanged(&key, snapshot_revision),
-            ],
+        let volume_key = map::volume_key(volume);
+        let mut call = Call {
+            compares: vec![unchanged(&volume_key, revision), unchanged(&key, snapshot_revision)],
             then: vec![put(key, &snapshot)],
             otherwise: Vec::new(),
         };
+        // The switch of a move compares it.
+        call.then
+            .extend(of.lineage.moving.is_some().then(|| put(volume_key, &of)));
         if meta.txn(&call)?.succeeded {
             return Ok(snapshot);
         }
@@ -670,8 +675,11 @@ pub(super) fn taken(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<
     let Some((named, _)) = get::<SnapshotName>(meta, &map::snapshot_name_key(host, name))? else {
         return Ok(None);
     };
-    let found = get::<Snapshot>(meta, &map::snapshot_key(named.data(host), named.number))?;
-    Ok(found.map(|(snapshot, _)| snapshot).filter(is_sealed))
+    let data = volume.data_of(&named);
+    let found = get::<Snapshot>(meta, &map::snapshot_key(data, named.number))?.map(|(snapshot, _)| snapshot);
+    // Where the volume has moved and the name is not written anew yet, that is the snapshot's own word.
+    let is_it = |found: &Snapshot| data == named.data(host) || found.name == name;
+    Ok(found.filter(is_sealed).filter(is_it))
 }
 
 pub(super) fn is_sealed(snapshot: &Snapshot) -> bool {

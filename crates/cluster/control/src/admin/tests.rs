@@ -10,6 +10,7 @@ mod keys;
 mod label;
 mod limit;
 mod links;
+mod migrate;
 mod node;
 mod nvme;
 mod pool;

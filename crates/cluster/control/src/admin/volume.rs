@@ -79,7 +79,7 @@ pub fn make_volume(
     size_bytes: u64,
     about: Option<&map::About>,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, None, &|_| Vec::new())
+    make(meta, name, pool, size_bytes, about, None, &|_| Call::default())
 }
 
 /// The same, encrypted from its first write on, with a key that these make.
@@ -94,7 +94,7 @@ pub fn make_encrypted_volume(
     about: Option<&map::About>,
     keys: &dyn DataKeys,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, Some(keys), &|_| Vec::new())
+    make(meta, name, pool, size_bytes, about, Some(keys), &|_| Call::default())
 }
 
 /// The same, encrypted where these are given, and with it what `more` says, in one transaction.
@@ -107,8 +107,30 @@ pub(super) fn make_volume_and(
     keys: Option<&dyn DataKeys>,
     more: &dyn Fn(&Volume) -> Vec<Op>,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, keys, more)
+    make(meta, name, pool, size_bytes, about, keys, &|volume| Call {
+        then: more(volume),
+        ..Call::default()
+    })
 }
+
+/// Makes the target of a move, whose name says its number, and with it what `with` says; none: what that compares has changed.
+pub(super) fn make_target(
+    meta: &dyn Transact,
+    pool: &str,
+    size_bytes: u64,
+    about: &map::About,
+    keys: Option<&dyn DataKeys>,
+    with: &dyn Fn(&Volume) -> Call,
+) -> Result<Option<Volume>> {
+    match make(meta, TARGET, pool, size_bytes, Some(about), keys, with) {
+        Ok(made) => Ok(Some(made)),
+        Err(AdminError::TooManyRaces { .. }) => Ok(None),
+        Err(why) => Err(why),
+    }
+}
+
+/// Stands for the name of the target of a move: no name that anybody gives is so.
+const TARGET: &str = "~";
 
 fn make(
     meta: &dyn Transact,
@@ -117,9 +139,12 @@ fn make(
     size_bytes: u64,
     about: Option<&map::About>,
     keys: Option<&dyn DataKeys>,
-    more: &dyn Fn(&Volume) -> Vec<Op>,
+    more: &dyn Fn(&Volume) -> Call,
 ) -> Result<Volume> {
-    check_name("volume", name)?;
+    let is_target = name == TARGET;
+    if !is_target {
+        check_name("volume", name)?;
+    }
     check_size(name, size_bytes)?;
     let bad = |why: String| AdminError::BadSetting {
         what: "volume",
@@ -128,8 +153,7 @@ fn make(
     };
     about.map_or(Ok(()), map::About::check).map_err(bad)?;
     pool_revision(meta, pool)?;
-    let key = map::volume_key(name);
-    if get::<Volume>(meta, &key)?.is_some() {
+    if get::<Volume>(meta, &map::volume_key(name))?.is_some() {
         return Err(AdminError::Exists {
             what: "volume",
             name: name.to_owned(),
@@ -143,16 +167,22 @@ fn make(
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         has_room(meta, last)?;
         let id = VolumeId(last + 1);
+        let name = if is_target {
+            map::moving_name(id)
+        } else {
+            name.to_owned()
+        };
+        let key = map::volume_key(&name);
         let new_key = match keys {
             Some(keys) => {
                 let key = NewKey::make(meta, Some(keys), (id, id), cluster(meta)?.version);
-                Some(key.map_err(|why| why.of(name))?)
+                Some(key.map_err(|why| why.of(&name))?)
             }
             None => None,
         };
         let volume = Volume {
             id,
-            name: name.to_owned(),
+            name: name.clone(),
             pool: pool.to_owned(),
             size_bytes,
             generation: Generation(0),
@@ -165,7 +195,10 @@ fn make(
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.
-        let mut then = more(&volume);
+        let Call {
+            mut compares, mut then, ..
+        } = more(&volume);
+        compares.extend([unchanged(&counter, revision), unchanged(&key, 0), pool_stays]);
         then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {
             let about = map::About {
@@ -176,7 +209,7 @@ fn make(
         }));
         then.push(put(counter.clone(), &volume.id.0));
         let mut call = Call {
-            compares: vec![unchanged(&counter, revision), unchanged(&key, 0), pool_stays],
+            compares,
             then,
             otherwise: Vec::new(),
         };
@@ -188,10 +221,7 @@ fn make(
             return Ok(volume);
         }
         if get::<Volume>(meta, &key)?.is_some() {
-            return Err(AdminError::Exists {
-                what: "volume",
-                name: name.to_owned(),
-            });
+            return Err(AdminError::Exists { what: "volume", name });
         }
     }
     Err(AdminError::TooManyRaces { key: counter })

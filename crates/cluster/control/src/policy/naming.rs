@@ -31,6 +31,7 @@ pub fn check(policy: &Policy) -> Result<(), String> {
         asked_at: 0,
         labels: BTreeMap::new(),
         refused: None,
+        hold_ms: None,
     };
     let why = |why| format!("the names {template:?} cannot be: {why}");
     wish.check().map_err(why)?;

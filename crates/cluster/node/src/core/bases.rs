@@ -66,9 +66,11 @@ pub(super) fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<
         let (data, found) = std::mem::take(&mut compared.found);
         return Some(sealed(reply, data, found, later));
     }
+    let of = core.cx.view.volume_of(volume).cloned();
     let named = |found: &KeyValue| {
         let name = found.json::<SnapshotName>().ok()?;
-        Some((name.data(host), name.number))
+        let data = of.as_ref().map_or_else(|| name.data(host), |of| of.data_of(&name));
+        Some((data, name.number))
     };
     let (data, end) = match later {
         true => match reply.value(0).and_then(named) {

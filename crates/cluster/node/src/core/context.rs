@@ -6,8 +6,9 @@ use super::control_plane::ControlPlane;
 use super::peers::Peers;
 use crate::authority::Inquiry;
 use crate::faults::Fault;
-use crate::mail::{DirectoryMessage, IoMessage, Mail, NodeMessage, Origin, ReservationMessage};
+use crate::mail::{DirectoryMessage, IoMessage, Mail, NodeMessage, Origin, ReservationMessage, SnapshotMessage};
 use crate::shards::Shards;
+use crate::snapshots::Word;
 use crate::stores::Stores;
 use crate::token;
 use crate::view::View;
@@ -79,6 +80,23 @@ impl Context {
         }
         for (volume, generation, attempt) in self.shards.take_left() {
             self.tell_left(volume, generation, attempt);
+        }
+    }
+
+    /// Tells core 0 of volumes that are on hold, and of which nothing is under way here.
+    pub(super) fn say_drained(&mut self) {
+        let core = self.config.core;
+        for (volume, generation) in self.shards.take_drained() {
+            let word = Word::Drained;
+            self.mail.send(
+                0,
+                SnapshotMessage::Word {
+                    volume,
+                    generation,
+                    core,
+                    word,
+                },
+            );
         }
     }
 

@@ -15,10 +15,12 @@ pub(super) use receiving::Receiving;
 
 use super::CoreConfig;
 use super::context::Context;
+use super::parents::PARENTS;
 use super::{reserve, route};
 use crate::faults::Fault;
+use crate::flattens::FLATTENS;
 use crate::forwarder::{FORWARDED, FORWARDS, Forwarder, Pending, State, Work, is_host};
-use crate::limits::Gate;
+use crate::limits::{Gate, lending_core};
 use crate::mail::{LimitMessage, Origin, VolumeRoute};
 use crate::token;
 use amita_fabric::{Forwarded, Link};
@@ -39,6 +41,12 @@ enum Turn {
     Full,
     /// Nothing more waits that can go now.
     Nothing,
+}
+
+/// Does a front that has opened the volume for itself wait? Its owner is here, and holds, or is about to open what it has moved to.
+fn waits_for_a_move(cx: &Context, volume: VolumeId) -> bool {
+    let is_coming = || cx.view.owner(volume) == Some(cx.config.node) && cx.view.has_moved(volume);
+    cx.shards.is_on_hold(volume) || is_coming()
 }
 
 /// How I/O reaches the gateway that owns its volume.
@@ -71,7 +79,8 @@ impl Forwarding {
         op: Op,
         payload: Slice,
     ) {
-        if origin.host == HostKey::NONE && origin.front != FORWARDED && origin.snapshot == SnapshotId::HEAD {
+        let is_here = origin.front != FORWARDED && origin.snapshot == SnapshotId::HEAD;
+        if is_here && origin.host == HostKey::NONE && !waits_for_a_move(cx, volume) {
             // A front that has opened the volume for itself: it was lost to another gateway.
             return cx.done(origin, Err(IoError::Lost), Payload::None);
         }
@@ -150,6 +159,10 @@ impl Forwarding {
         if self.forwarder.is_halted() || self.forwarder.front(volume).is_none() {
             return Turn::Nothing;
         }
+        let volume = self.follow(cx, volume);
+        if self.forwarder.front(volume).is_none() {
+            return Turn::Nothing;
+        }
         let is_deleted = reach::is_deleted(cx, volume);
         if is_deleted {
             end::of_hosts(cx, &mut self.forwarder, volume);
@@ -181,6 +194,27 @@ impl Forwarding {
         }
     }
 
+    /// What waits for a volume that has moved to another pool waits for what it is now. Which of the two is to be looked at.
+    fn follow(&mut self, cx: &mut Context, volume: VolumeId) -> VolumeId {
+        let now = cx.view.present(volume);
+        if now == volume {
+            return volume;
+        }
+        // Clones go on with what it was, and so does who has its chunks made.
+        let is_of_it = |pending: &Pending| matches!(pending.origin.front, PARENTS | FLATTENS);
+        for pending in self.forwarder.take_others(volume, is_of_it) {
+            match is_host(pending.origin.front) {
+                true => self.forwarder.push(now, pending),
+                // What another gateway has sent was meant for who owned it then: that gateway looks again.
+                false => end::refuse_old(cx, pending),
+            }
+        }
+        match self.forwarder.front(volume) {
+            Some(_) => volume,
+            None => now,
+        }
+    }
+
     /// The volume is open here: everything that waits for it goes to its sequencers.
     fn settle_here(&mut self, cx: &mut Context, now: Time, volume: VolumeId) {
         self.forwarder.set(volume, State::Unknown);
@@ -207,7 +241,7 @@ impl Forwarding {
                 Work::Io(op) => route::route(cx, self, now, origin, volume, op, payload),
                 Work::Reserve => reserve::here(&mut cx.mail, origin, volume, &payload),
                 Work::Lend | Work::GiveBack => cx.mail.send(
-                    0,
+                    lending_core(volume, cx.config.cores),
                     LimitMessage::AskHere {
                         origin,
                         volume,

@@ -1,11 +1,11 @@
-//! Limits of volumes on their way: what passes the gate is routed, asks go where the volume's I/O goes, and core 0 of the owner
+//! Limits on their way: what passes the gate is routed, asks go where the I/O of a volume goes, and one core of its owner
 //! answers them. What is decided where is told in [`crate::limits`].
 
-use super::Core;
 use super::context::Context;
 use super::route;
+use super::{Core, joints};
 use crate::forwarder::{Work, is_host};
-use crate::limits::{Answer, Asks, read_asks, write_asks};
+use crate::limits::{Answer, Asks, Whose, lending_core, read_asks, read_joint_asks, write_asks, write_joint_asks};
 use crate::mail::{LimitMessage, Mail, Origin};
 use crate::snapshots::Order;
 use amita_control::limits;
@@ -17,23 +17,28 @@ use amita_types::io::{IoError, Payload};
 
 /// The front of a gate's asks; their tag is the volume's number.
 pub(super) const LIMITS: FrontId = FrontId(u64::MAX - 4);
+/// The front of its asks for tokens of tenants and pools; their tag is the number that those have at the gate.
+const JOINTS: FrontId = FrontId(u64::MAX - 5);
 
 /// The record of a volume has changed, or is gone.
 pub(super) fn changed(core: &mut Core, now: Time, volume: VolumeId) {
     let record = core.cx.view.volume_of(volume);
     let generation = record.map_or_else(Default::default, |record| record.generation);
     let limits = record.and_then(|record| record.limits.as_deref()).map(limits::read);
-    if core.cx.config.core == 0 {
+    let joints = core.cx.view.joints_of(volume);
+    let joints: Vec<&str> = joints.iter().map(String::as_str).collect();
+    if core.cx.config.core == lending_core(volume, core.cx.config.cores) {
         let limits = limits.as_ref().and_then(|limits| limits.as_ref().ok());
         let limits = limits.copied().unwrap_or_default();
         core.lender.limits_changed(now, volume, &limits);
     }
+    let gate = &mut core.forwarding.gate;
     match limits {
-        None => core.forwarding.gate.set(now, volume, None, generation),
-        Some(Ok(limits)) => core.forwarding.gate.set(now, volume, Some(&limits), generation),
+        None => gate.set_with(now, volume, None, generation, &joints),
+        Some(Ok(limits)) => gate.set_with(now, volume, Some(&limits), generation, &joints),
         // Nor would its owner lend anything.
         Some(Err(why)) => {
-            core.forwarding.gate.set(now, volume, None, generation);
+            gate.set_with(now, volume, None, generation, &joints);
             if core.cx.config.core == 0 {
                 core.cx.control.warn(format!(
                     "the limits in the record of volume {volume} cannot be kept, and it is not limited ({why}): set others (`amita \
@@ -41,6 +46,29 @@ pub(super) fn changed(core: &mut Core, now: Time, volume: VolumeId) {
                 ));
             }
         }
+    }
+}
+
+/// The record of a tenant's or pool's limits has changed, or is gone.
+pub(super) fn joint_changed(core: &mut Core, now: Time, name: &str) {
+    let read = core.cx.view.joint(name).map(|(record, _)| limits::read(&record.limits));
+    let limits = match read {
+        None => None,
+        Some(Ok(limits)) => Some(limits).filter(|limits| *limits != amita_qos::Limits::default()),
+        Some(Err(why)) => {
+            if core.cx.config.core == 0 {
+                core.cx.control.warn(format!(
+                    "the limits of {name} cannot be kept, and do not hold ({why}): set others (`amita tenant limits set`, `amita pool \
+                     limits set`)"
+                ));
+            }
+            None
+        }
+    };
+    core.lender.joint_limits_changed(now, name, &limits.unwrap_or_default());
+    core.forwarding.gate.set_joint(now, name, limits.as_ref());
+    for volume in core.cx.view.volumes_under(name) {
+        changed(core, now, volume);
     }
 }
 
@@ -74,10 +102,14 @@ pub(super) fn go_on(core: &mut Core, driver: &mut dyn Driver) -> bool {
         moved = true;
         core.cx.done(origin, Err(why), Payload::None);
     }
-    while let Some((volume, asks)) = core.forwarding.gate.next_asks() {
+    while let Some((whose, asks)) = core.forwarding.gate.next_asks() {
         moved = true;
-        ask(core, now, volume, &asks);
+        match whose {
+            Whose::Volume(volume) => ask(core, now, volume, &asks),
+            Whose::Joint(number) => ask_joint(core, now, number, &asks),
+        }
     }
+    joints::look(core, now);
     moved
 }
 
@@ -90,6 +122,37 @@ fn ask(core: &mut Core, now: Time, volume: VolumeId, asks: &Asks) {
     };
     core.forwarding
         .wait(&mut core.cx, now, volume, origin, work, write_asks(asks));
+}
+
+/// Asks for the tokens of a tenant or pool go where the I/O of their seat goes.
+fn ask_joint(core: &mut Core, now: Time, number: u32, asks: &Asks) {
+    let Some(name) = core.forwarding.gate.joint_name(number).cloned() else {
+        return;
+    };
+    let whose = Whose::Joint(number);
+    let Some(seat) = joints::to_ask(core, &name) else {
+        let waiting: Vec<VolumeId> = core.forwarding.gate.in_line(number).collect();
+        joints::give_away(core, now, &name, waiting.into_iter());
+        return core.forwarding.gate.answered(now, whose, Err(IoError::Busy));
+    };
+    let origin = core.cx.origin(now, JOINTS, number.into());
+    let work = match core.forwarding.gate.waits(whose) {
+        true => Work::Lend,
+        false => Work::GiveBack,
+    };
+    let payload = write_joint_asks(&name, asks);
+    core.forwarding.wait(&mut core.cx, now, seat, origin, work, payload);
+}
+
+/// Who lends a tenant's or pool's tokens has answered, or nobody could be asked: then somebody else is to lend them.
+fn joint_answered(core: &mut Core, now: Time, number: u32, result: Result<Answer, IoError>) {
+    if result == Err(IoError::Unavailable)
+        && let Some(name) = core.forwarding.gate.joint_name(number).cloned()
+    {
+        let waiting: Vec<VolumeId> = core.forwarding.gate.in_line(number).collect();
+        joints::give_away(core, now, &name, waiting.into_iter());
+    }
+    core.forwarding.gate.answered(now, Whose::Joint(number), result);
 }
 
 /// A message of another core, or of this one.
@@ -110,15 +173,20 @@ pub(super) fn on_mail(core: &mut Core, now: Time, message: LimitMessage) {
             ended(&mut core.cx.mail, origin, result);
         }
         LimitMessage::Lent { origin, result } => match is_host(origin.front) {
+            true if origin.front == JOINTS => joint_answered(core, now, origin.tag as u32, *result),
             true => core.forwarding.gate.answered(now, VolumeId(origin.tag), *result),
             false => core.forwarding.receiving.lent(&mut core.cx, now, origin.tag, *result),
         },
     }
 }
 
-/// On core 0: the volume is open here, and a gate asks.
+/// The volume is open here, and a gate asks for its tokens, or for those of a tenant or pool whose seat it is.
 fn lend(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, payload: &Slice) -> Result<Answer, IoError> {
-    let asks = read_asks(payload).ok_or(IoError::Invalid)?;
+    let joint = read_joint_asks(payload);
+    let asks = match &joint {
+        Some(_) => Asks::new(),
+        None => read_asks(payload).ok_or(IoError::Invalid)?,
+    };
     // One that is on its way to another gateway lends nothing more: that one counts from its opening.
     let generation = core
         .cx
@@ -127,6 +195,11 @@ fn lend(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, payload: &
         .filter(|_| core.cx.shards.is_open(volume));
     let generation = generation.filter(|generation| origin.may_act_under(*generation));
     let generation = generation.ok_or(IoError::Busy)?;
+    if let Some((name, asks)) = joint {
+        let (seat, record) = joints::seat(core, &name, volume, generation).ok_or(IoError::Busy)?;
+        let limits = limits::read(&record.limits).unwrap_or_default();
+        return Ok(core.lender.ask_joint(now, &name, seat, &limits, &asks));
+    }
     let mut adopted = true;
     if core.lender.awaits(volume, generation) {
         // One fence a store is enough, by whichever core: it keeps generations by the volume (S2).

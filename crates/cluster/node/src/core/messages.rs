@@ -363,12 +363,16 @@ impl Core {
             self.directory.lost(driver.now(), volume, generation);
             self.snapshots.lost(volume, generation);
             self.reservations.lost(volume, generation);
-            self.lender.lost(volume, generation);
             reserve::carry_out(&mut self.cx, &mut self.reservations);
         }
+        self.lender.lost(volume, generation);
         self.cx.shards.note_dropped(volume, generation);
         if self.cx.shards.generation(volume) != Some(generation) {
             return;
+        }
+        if handed_over || self.cx.shards.is_on_hold(volume) {
+            // What is begun anew does not come back to it.
+            self.cx.shards.leave(volume, 0);
         }
         self.cx.shards.stop(volume);
         // Its pending I/O ends as lost before it goes.

@@ -6,7 +6,7 @@
 
 use super::Core;
 use super::context::Context;
-use crate::limits::{Counts, Gate};
+use crate::limits::{Counts, Gate, JointCounts, MOST_TOLD_OF};
 use crate::links::{LinkAnswer, LinkQuestion, Named, PLACES_PER_QUESTION};
 use crate::observe::{
     CoreReport, CoreSessions, FoundSession, KeptQuestion, KeptTraces, Observe, SessionsQuestion, StoreReport,
@@ -112,6 +112,7 @@ fn answer(core: &mut Core, driver: &dyn Driver, answering: Answering) {
     let mut report = report(core, driver, question.traces);
     (report.volumes, report.limited, report.counted) = (volumes, limited, counted);
     report.limits_known = core.forwarding.gate.limited();
+    report.joints = joints(&core.forwarding.gate);
     let _ = question.reply.send(Box::new(report));
 }
 
@@ -133,6 +134,14 @@ fn of_limited(cx: &Context, gate: &Gate, id: VolumeId) -> Option<(String, Counts
     let counts = gate.counts_of(id)?;
     let record = cx.view.volume_of(id)?;
     Some((record.name.clone(), counts))
+}
+
+/// Tenants and pools whose limits something has passed here, or waits for.
+fn joints(gate: &Gate) -> Vec<(String, JointCounts)> {
+    let all = gate.joint_counts().map(|(name, _, counts)| (name.to_string(), counts));
+    all.filter(|(_, counts)| *counts != JointCounts::default())
+        .take(MOST_TOLD_OF)
+        .collect()
 }
 
 /// Cut peers that one answer names: with more, something else is wrong.
@@ -248,6 +257,7 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
         volumes: Vec::new(),
         limited: Vec::new(),
         limits_known: 0,
+        joints: Vec::new(),
         stores: stores.collect(),
         counted: Vec::new(),
         fabric: core.cx.peers.fabric.counters(),

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::views::VIEWS;
-use super::{Core, flattens, hosts, limits, observe, reserve, snapshots, wishes};
+use super::{Core, flattens, hosts, joints, limits, observe, reserve, snapshots, wishes};
 use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
 use crate::faults::Fault;
@@ -85,6 +85,7 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
     }
     match token::id_shard(call.0) {
         VIEWS if core.views.has_asked(call) => core.views.answered(call, result),
+        VIEWS if core.seats.has_asked(call) => joints::answered(core, now, call, result.as_ref().ok()),
         VIEWS => core.doubts.answered(call, result),
         AUTHORITY => core.cx.inquiry.answered(now, call, result.as_ref().ok()),
         REPORTER => core.reporter.ended(now, result.is_ok()),
@@ -115,6 +116,9 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         }
     }
     core.named.note(change.concerns_exports());
+    for (old, new) in core.cx.view.take_switched() {
+        switched(core, now, old, new);
+    }
     for volume in core.cx.view.take_deleted() {
         if core.cx.config.core == 0 {
             core.directory.deleted(now, volume);
@@ -164,10 +168,21 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
                 core.directory.carry_out_closings(now, &core.cx.view);
             }
         }
+        Change::Joint(name) => limits::joint_changed(core, now, &name),
+        Change::Tenancy(volume) => limits::changed(core, now, volume),
         Change::Health => core.reporter.stir(now),
         Change::Recovery(settings) => core.cx.shards.set_recovery(&settings),
         Change::Unreadable(why) => core.cx.control.warn(why),
     }
+}
+
+/// A volume has moved to another pool: what waits for what it was goes on with what it is.
+fn switched(core: &mut Core, now: Time, old: VolumeId, new: VolumeId) {
+    if core.cx.config.core == 0 {
+        core.directory.switched(now, old, new);
+    }
+    limits::changed(core, now, old);
+    core.forwarding.owner_changed(&mut core.cx, now, old);
 }
 
 fn reservation_changed(view: &View, shards: &mut Shards, volume: VolumeId, revision: u64) {

@@ -190,7 +190,10 @@ impl Core {
                 let origin = self.cx.origin(now, front, tag);
                 named::ask(self, now, origin, name, who, Some(only));
             }
-            FrontRequest::Close { volume } => self.cx.mail.send(0, DirectoryMessage::Close { volume }),
+            FrontRequest::Close { volume } => {
+                let volume = self.cx.view.present(volume);
+                self.cx.mail.send(0, DirectoryMessage::Close { volume });
+            }
             FrontRequest::Submit {
                 front,
                 tag,
@@ -199,6 +202,7 @@ impl Core {
                 payload,
                 host,
             } => {
+                let source = self.cx.view.present_source(source);
                 let mut origin = self.cx.origin(now, front, tag);
                 (origin.host, origin.snapshot) = (host, source.snapshot);
                 origin.trace = self.cx.shards.traces.sample(now);
@@ -231,6 +235,7 @@ impl Core {
                 host,
                 command,
             } => {
+                let volume = self.cx.view.present(volume);
                 let mut origin = self.cx.origin(now, front, tag);
                 origin.host = host;
                 let (run, core) = (self.cx.config.fabric.session, origin.core);
@@ -282,6 +287,10 @@ impl Core {
                     self.ended(driver, &origin, result, payload);
                 }
                 ShardEffect::Done(origin, result, payload) => self.cx.done(origin, result, payload),
+                ShardEffect::Again(origin, volume, op) => {
+                    let (cx, forwarding) = (&mut self.cx, &mut self.forwarding);
+                    route(cx, forwarding, now, origin, volume, op, Slice::default());
+                }
                 ShardEffect::Sequencer(effect) => self.cx.on_sequencer_effect(now, effect),
                 ShardEffect::OpenParent(asked) => parents::read(self, now, asked),
                 ShardEffect::Whole(volume, generation, member) => {

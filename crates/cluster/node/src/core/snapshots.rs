@@ -70,6 +70,11 @@ fn carry_out_one(core: &mut Core, now: Time, effect: Effect) {
                 order,
             };
             match order {
+                Order::Hold => core.directory.hold(volume, true),
+                Order::LetGo => core.directory.hold(volume, false),
+                _ => {}
+            }
+            match order {
                 // One fence a store is enough: the stores are those of all cores.
                 Order::Require => core.cx.mail.send(0, message),
                 _ => core.cx.mail.broadcast(|| message),
@@ -121,6 +126,12 @@ pub(super) fn on_mail(core: &mut Core, now: Time, message: SnapshotMessage) {
                 && let Order::Adopt(number) = order
             {
                 tell(&mut core.cx, volume, generation, Word::Adopted(number));
+            }
+            match order {
+                Order::Hold => core.cx.say_drained(),
+                // What was held back goes on.
+                Order::LetGo => core.forwarding.settle(&mut core.cx, now, volume),
+                _ => {}
             }
         }
         SnapshotMessage::Word {

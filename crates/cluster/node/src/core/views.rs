@@ -205,7 +205,8 @@ fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<Result<Volu
         let Some(name) = found.and_then(|found| found.json::<SnapshotName>().ok()) else {
             return Some(Err(OpenError::NotFound));
         };
-        let data = name.data(asked.host);
+        let of = core.cx.view.volume_of(asked.volume);
+        let data = of.map_or_else(|| name.data(asked.host), |of| of.data_of(&name));
         asked.found = Some((data, name.number));
         let key = map::snapshot_key(data, name.number);
         call(core, asked, vec![Op::Get { key }]);

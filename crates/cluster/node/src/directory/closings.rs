@@ -80,7 +80,7 @@ impl Directory {
         }
     }
 
-    fn close_if_open(&mut self, now: Time, volume: VolumeId, why: &str) {
+    pub(super) fn close_if_open(&mut self, now: Time, volume: VolumeId, why: &str) {
         let Some(generation) = self.generation_of(volume) else {
             return;
         };

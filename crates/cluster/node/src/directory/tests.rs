@@ -121,7 +121,7 @@ impl Rig {
                 Effect::MakeShards { opened } => {
                     self.generation = opened.generation;
                     for _ in 0..CORES {
-                        self.directory.shard_made(VOLUME, opened.generation);
+                        self.directory.shard_made(opened.volume.id, opened.generation);
                     }
                 }
                 Effect::Leave { attempt, .. } => self.leaves.push(attempt),
@@ -704,4 +704,33 @@ fn a_record_from_before_our_ownership_says_nothing_of_the_size() {
     assert_eq!(size(&rig), 1 << 30);
     rig.directory.resized(VOLUME, rig.generation, 2 << 30);
     assert_eq!(size(&rig), 2 << 30);
+}
+
+/// Who has opened a volume for himself goes on with what it has moved to, and keeps it from being taken away as before.
+#[test]
+fn a_volume_that_has_moved_is_opened_here_for_as_many_as_had_it() {
+    const MOVED: VolumeId = VolumeId(8);
+    let mut rig = Rig::new();
+    rig.directory.open(rig.now, rig.origin, "v");
+    rig.settle();
+    rig.directory.hold(VOLUME, true);
+    let mut metadata = rig.metadata.clone();
+    let before: map::Volume = metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
+    let moved = map::Volume { id: MOVED, ..before };
+    let call = Call::put(map::volume_key("v"), serde_json::to_vec(&moved).unwrap());
+    metadata.txn(&call).unwrap();
+    rig.directory.switched(rig.now, VOLUME, MOVED);
+    rig.run(&mut metadata);
+    assert_eq!(rig.dropped, 1);
+    assert!(rig.directory.is_open(MOVED) && !rig.directory.is_open(VOLUME));
+    let asker = Requester {
+        node: NodeId(2),
+        core: 0,
+        link: Link(1),
+        tag: 1,
+    };
+    rig.directory
+        .release(rig.now, asker, MOVED, rig.generation, false, &View::default());
+    rig.settle();
+    assert_eq!(rig.replies, [ReleaseOutcome::Busy { clients: 1 }]);
 }

@@ -169,6 +169,7 @@ fn what_is_to_be_a_copy_is_for_no_client_whatever_its_certificate_grants() {
         whole: false,
         paused: None,
         ails: None,
+        moving: None,
         place: map::CopyPlace::default(),
     };
     let key = map::copying_key(VOLUME);

@@ -1,5 +1,7 @@
 //! Gates and lenders, without a network: what passes, in which order, and that everything does.
 
+mod joints;
+
 use super::*;
 use crate::faults::Faults;
 use crate::mail::Origin;
@@ -113,15 +115,15 @@ impl Rig {
         }
         for (number, gate) in self.gates.iter_mut().enumerate() {
             gate.tick(self.now);
-            while let Some((volume, asks)) = gate.next_asks() {
+            while let Some((whose, asks)) = gate.next_asks() {
                 // By the wire and back.
                 let asks = read_asks(&write_asks(&asks)).unwrap();
                 let answer = self
                     .lender
-                    .ask(self.now, (volume, self.generation), true, &self.limits, &asks);
+                    .ask(self.now, (VOLUME, self.generation), true, &self.limits, &asks);
                 let answer = read_answer(&write_answer(&answer)).unwrap();
                 match self.way {
-                    Duration::ZERO => gate.answered(self.now, volume, Ok(answer)),
+                    Duration::ZERO => gate.answered(self.now, whose, Ok(answer)),
                     way => self.answers.push_back((self.now.plus(way), number, answer)),
                 }
             }
@@ -466,7 +468,7 @@ fn play(seed: u64) {
                     continue;
                 }
                 let owner = owners.last_mut().unwrap();
-                let answer = owner.ask(now, (volume, rig.generation), true, &limits, &asks);
+                let answer = owner.ask(now, (VOLUME, rig.generation), true, &limits, &asks);
                 let late = if is_sound { 1 } else { 1 + rng.below(30_000_000) };
                 flying.push_back((Time(now.0 + late), gate, answer));
             }

@@ -28,6 +28,13 @@ struct WireAsk {
     sent: u64,
 }
 
+/// Asks for the tokens of a tenant or pool. Those of a volume are a list alone.
+#[derive(Serialize, Deserialize)]
+struct WireJoint {
+    of: String,
+    asks: Vec<WireAsk>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct WireGrant {
     limit: u8,
@@ -66,6 +73,20 @@ fn narrow(count: u128) -> u64 {
 /// As they travel.
 #[must_use]
 pub fn write_asks(asks: &Asks) -> Slice {
+    Slice::copy_from(&serde_json::to_vec(&to_wire(asks)).expect("numbers"))
+}
+
+/// The same for the tokens of a tenant or pool that is called so.
+#[must_use]
+pub fn write_joint_asks(of: &str, asks: &Asks) -> Slice {
+    let raw = WireJoint {
+        of: of.to_owned(),
+        asks: to_wire(asks),
+    };
+    Slice::copy_from(&serde_json::to_vec(&raw).expect("numbers and a name"))
+}
+
+fn to_wire(asks: &Asks) -> Vec<WireAsk> {
     let raw = |(limit, ask): &(usize, Ask)| WireAsk {
         limit: *limit as u8,
         epoch: ask.epoch.0,
@@ -81,8 +102,7 @@ pub fn write_asks(asks: &Asks) -> Slice {
         long: ask.is_long,
         sent: ask.sent.0,
     };
-    let raw: Vec<WireAsk> = asks.iter().map(raw).collect();
-    Slice::copy_from(&serde_json::to_vec(&raw).expect("numbers"))
+    asks.iter().map(raw).collect()
 }
 
 /// None: they cannot be read.
@@ -91,7 +111,20 @@ pub fn read_asks(payload: &Slice) -> Option<Asks> {
     if payload.len() > MAX_BYTES {
         return None;
     }
-    let raw: Vec<WireAsk> = serde_json::from_slice(payload).ok()?;
+    from_wire(serde_json::from_slice(payload).ok()?)
+}
+
+/// Asks for the tokens of a tenant or pool, and what it is called. None: they are none.
+#[must_use]
+pub fn read_joint_asks(payload: &Slice) -> Option<(String, Asks)> {
+    if payload.len() > MAX_BYTES || payload.first() != Some(&b'{') {
+        return None;
+    }
+    let WireJoint { of, asks } = serde_json::from_slice(payload).ok()?;
+    Some((of, from_wire(asks)?))
+}
+
+fn from_wire(raw: Vec<WireAsk>) -> Option<Asks> {
     let ask = |raw: WireAsk| {
         let limit = usize::from(raw.limit);
         let ask = Ask {

@@ -343,7 +343,7 @@ pub enum LimitMessage {
         /// The asks.
         payload: Slice,
     },
-    /// To core 0: asks about a volume that is open here.
+    /// To the core that lends a volume's tokens: asks about one that is open here.
     AskHere {
         /// Whose.
         origin: Origin,

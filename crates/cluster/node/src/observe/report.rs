@@ -45,6 +45,8 @@ pub struct CoreReport {
     pub limited: Vec<(String, limits::Counts)>,
     /// Volumes whose limits are known here.
     pub limits_known: usize,
+    /// Limits of tenants and pools (`tenant/NAME`, `pool/NAME`), and what has passed them at this core's gate.
+    pub joints: Vec<(String, limits::JointCounts)>,
     /// The stores that it serves.
     pub stores: Vec<StoreReport>,
     /// What those of them that were asked have counted.
@@ -166,6 +168,19 @@ impl NodeReport {
         most.sort_by_key(|(_, counts)| std::cmp::Reverse((counts.waiting, counts.held)));
         most.truncate(limits::MOST_TOLD_OF);
         most.into_iter().collect()
+    }
+
+    /// Limits of tenants and pools that something has passed here, or waits for, in order, and what of all cores: whether they are a `tenant`'s or a
+    /// `pool`'s, and its name.
+    #[must_use]
+    pub fn joints(&self) -> BTreeMap<(&str, &str), limits::JointCounts> {
+        let mut all: BTreeMap<(&str, &str), limits::JointCounts> = BTreeMap::new();
+        for (name, counts) in self.cores.iter().flat_map(|core| &core.joints) {
+            if let Some(name) = name.split_once('/') {
+                all.entry(name).or_default().add(counts);
+            }
+        }
+        all
     }
 
     /// Volumes whose limits this node knows: all that are limited in the cluster, when it has heard of all.

@@ -21,6 +21,12 @@ pub(super) struct Shard {
     pub under_way: usize,
     /// It is to be handed over, by this attempt: nothing is taken in.
     pub leaving: Option<u64>,
+    /// Of it: I/O of the volume itself, and not of its snapshots.
+    pub heads: usize,
+    /// Nothing of hosts is begun, but reads of snapshots (M2).
+    pub on_hold: bool,
+    /// That nothing is under way any more was told.
+    pub said_drained: bool,
     /// The directory has been told that nothing is under way any more.
     pub said_left: bool,
     /// What I/O is held against.
@@ -37,6 +43,11 @@ impl Shard {
     /// Is it to be handed over, and has I/O under way, or has not said yet that it has none?
     pub fn is_still_leaving(&self) -> bool {
         self.leaving.is_some() && !self.said_left
+    }
+
+    /// Is it on hold, and was not told that nothing is under way?
+    pub fn is_still_draining(&self) -> bool {
+        self.on_hold && !self.said_drained
     }
 
     /// Puts it into the list of those that are due, unless it stands there early enough.

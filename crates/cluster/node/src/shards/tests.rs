@@ -239,3 +239,34 @@ fn a_torn_record_taken_for_none_lets_a_fenced_host_write() {
     make(&mut shards, Some(b"torn"));
     assert_eq!(takes(&mut shards, 11), (true, true));
 }
+
+#[test]
+fn on_hold_nothing_of_hosts_is_begun_but_reads_of_snapshots() {
+    let mut shards = shards();
+    assert_eq!(make(&mut shards, None), None);
+    assert_eq!(takes(&mut shards, 10), (true, true));
+    let generation = Generation(3);
+    assert!(shards.snapshot(NOW, VOLUME, generation, Order::Hold));
+    assert!(shards.is_on_hold(VOLUME) && !shards.is_open(VOLUME));
+    assert!(shards.take_drained().is_empty(), "I/O is under way");
+    assert_eq!(takes(&mut shards, 10), (false, false));
+    let read = Op::Read {
+        offset: 0,
+        length: 4096,
+    };
+    let of_snapshot = Origin {
+        snapshot: SnapshotId(1),
+        ..origin(11)
+    };
+    assert!(shards.begin(NOW, of_snapshot, VOLUME, read, Slice::default()).is_ok());
+    shards.snapshot(NOW, VOLUME, generation, Order::LetGo);
+    assert!(shards.is_open(VOLUME));
+    assert_eq!(takes(&mut shards, 10), (true, true));
+    // What is read of snapshots keeps nobody waiting.
+    let mut idle = super::tests::shards();
+    assert_eq!(make(&mut idle, None), None);
+    assert!(idle.begin(NOW, of_snapshot, VOLUME, read, Slice::default()).is_ok());
+    idle.snapshot(NOW, VOLUME, generation, Order::Hold);
+    assert_eq!(idle.take_drained(), [(VOLUME, generation)]);
+    assert!(idle.take_drained().is_empty(), "it is said once");
+}

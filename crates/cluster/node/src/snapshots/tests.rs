@@ -11,6 +11,7 @@ use amita_types::{ClusterId, Generation, NodeId, SnapshotId, StoreId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+mod hold;
 mod joined;
 
 const VOLUME: VolumeId = VolumeId(7);
@@ -89,6 +90,7 @@ impl Rig {
             asked_at: 17,
             labels: BTreeMap::new(),
             refused: None,
+            hold_ms: None,
         };
         self.put(map::snapshot_wish_key(VOLUME), &wish);
     }
@@ -480,6 +482,7 @@ fn a_wish_that_names_another_volume_than_its_key_is_refused() {
         asked_at: 17,
         labels: BTreeMap::new(),
         refused: None,
+        hold_ms: None,
     };
     rig.put(map::snapshot_wish_key(VOLUME), &wish);
     rig.look();

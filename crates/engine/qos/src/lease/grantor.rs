@@ -168,6 +168,10 @@ impl Grantor {
     /// The limit cannot be shared.
     pub fn succeed(now: Time, limit: Limit, config: GrantorConfig, mandate: Duration) -> Result<Grantor, LeaseError> {
         let mut grantor = Grantor::first(now, limit, config)?;
+        let mandate = match config.faults.has(Fault::ForgetMandate) {
+            true => Duration::ZERO,
+            false => mandate,
+        };
         if !config.faults.has(Fault::BeginAtOnce) {
             grantor.quiet = now.plus(mandate).plus(config.lease);
         }

@@ -276,6 +276,28 @@ fn an_owner_that_hands_the_volume_over_gives_its_leases_back() {
     }
 }
 
+/// The switch of a move names whoever owned the volume as the owner of what it has moved to, whose leases were given back.
+#[test]
+fn the_record_may_say_that_leases_were_given_back_and_a_raise_takes_that_and_a_hold_back() {
+    for owner in [ME, OTHER] {
+        let mut record = volume(Some(owner));
+        (record.lineage.given_back, record.lineage.held) = (true, true);
+        let mut metadata = metadata(Some(owner));
+        put(&mut metadata, map::volume_key("v"), &record);
+        let mut rig = Rig::new(metadata);
+        rig.run();
+        let opened = rig.opened();
+        assert_eq!(
+            (opened.given_back, opened.generation),
+            (Some(Generation(4)), Generation(5))
+        );
+        assert_eq!(
+            (opened.volume.lineage.given_back, opened.volume.lineage.held),
+            (false, false)
+        );
+    }
+}
+
 #[test]
 fn what_was_given_back_is_forgotten_where_another_was_quicker() {
     let mut rig = Rig::with(metadata(Some(OTHER)), Consent::HandOver).lives(OTHER);

@@ -5,7 +5,7 @@
 //! the volume's. Each data of a chain counts its snapshots on from where the one before has ended, so that a number is of one snapshot
 //! of the volume, and the larger one is the newer.
 
-use super::{Volume, is_hidden};
+use super::{SnapshotName, Volume, is_hidden};
 use crate::id::VolumeId;
 
 /// The most former data of a volume.
@@ -28,6 +28,14 @@ impl Volume {
     #[must_use]
     pub fn has_data(&self, data: VolumeId) -> bool {
         self.chain().any(|own| own == data)
+    }
+
+    /// The data that a snapshot of this name is of. Where what the name says is not the volume's any more, it has moved to another pool since,
+    /// and the name is about to be written anew: its snapshots are, by the same numbers, those of what it is now (decision 080).
+    #[must_use]
+    pub fn data_of(&self, name: &SnapshotName) -> VolumeId {
+        let data = name.data(self.host());
+        if self.has_data(data) { data } else { self.id }
     }
 
     /// Is it what another one was before that was reverted?

@@ -44,9 +44,25 @@ pub struct Copying {
     /// Why it does not go on; it is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ails: Option<String>,
+    /// The volume itself moves: when the target is what it is, that takes its place. None: it is a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
     /// How far it is.
     #[serde(default)]
     pub place: CopyPlace,
+}
+
+/// A volume that moves to another pool. When it has moved, the record is [`whole`](Copying::whole).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// The data that the volume has before it has moved, by number.
+    pub data: VolumeId,
+    /// Snapshots that were taken for the move so far.
+    #[serde(default)]
+    pub taken: u32,
+    /// Last passes that were not made in time: its owner let go.
+    #[serde(default)]
+    pub late: u32,
 }
 
 /// How far a copy is.
@@ -97,6 +113,16 @@ impl CopyPlace {
     }
 }
 
+/// The name that the target of a move has before it takes the volume's place: none that anybody gives begins so.
+#[must_use]
+pub fn moving_name(volume: VolumeId) -> String {
+    format!("~{volume}")
+}
+/// Is it the name of a target of a move?
+#[must_use]
+pub fn is_moving_name(name: &str) -> bool {
+    name.starts_with('~')
+}
 /// The prefix of copies, and of who is at them.
 #[must_use]
 pub fn copies_prefix() -> String {

@@ -1,5 +1,7 @@
 //! What a volume may do, as its record says it. The record is data: what of it can be kept is said by who writes it.
 
+use super::PREFIX;
+use crate::id::VolumeId;
 use serde::{Deserialize, Serialize};
 
 /// The finalized cluster version from which on volumes are limited: a gateway that does not know the field lets everything pass, and
@@ -50,6 +52,67 @@ pub struct Peak {
     pub rate: u64,
     /// For so long at a stretch: (peak - rate) x seconds are saved at most.
     pub seconds: u32,
+}
+
+/// `/amita/limits/tenant/NAME`, `/amita/limits/pool/NAME`: what all volumes of a tenant, or of a pool, may do together.
+///
+/// Their tokens are lent by the owner of one volume, the seat. Whoever lends them reads this record again and again
+/// (`amita_qos::lease::Mandate`), so it lends no more within two seconds after another has become that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JointLimits {
+    /// What they may do.
+    pub limits: Limits,
+    /// The volume whose owner lends; none: nobody has asked yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<VolumeId>,
+    /// Counts seats.
+    #[serde(default)]
+    pub term: u32,
+}
+
+/// `/amita/tenancies/VOLUME_ID`: whose a volume is. A volume without such a record is nobody's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenancy {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The tenant's name.
+    pub tenant: String,
+}
+
+/// The prefix of limits of tenants and pools.
+#[must_use]
+pub fn joint_limits_prefix() -> String {
+    format!("{PREFIX}limits/")
+}
+
+/// The key of the limits of a tenant or pool, by what it is called after that prefix ([`tenant_limits`], [`pool_limits`]).
+#[must_use]
+pub fn joint_limits_key(name: &str) -> String {
+    format!("{PREFIX}limits/{name}")
+}
+
+/// What the limits of a tenant are called.
+#[must_use]
+pub fn tenant_limits(tenant: &str) -> String {
+    format!("tenant/{tenant}")
+}
+
+/// What the limits of a pool are called.
+#[must_use]
+pub fn pool_limits(pool: &str) -> String {
+    format!("pool/{pool}")
+}
+
+/// The prefix of what says whose volumes are.
+#[must_use]
+pub fn tenancies_prefix() -> String {
+    format!("{PREFIX}tenancies/")
+}
+
+/// The key of what says whose a volume is.
+#[must_use]
+pub fn tenancy_key(volume: VolumeId) -> String {
+    format!("{PREFIX}tenancies/{volume}")
 }
 
 impl Limits {

@@ -45,6 +45,17 @@ pub struct Lineage {
     /// it, and its snapshots are that volume's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_of: Option<VolumeId>,
+    /// It moves to another pool: the number of the volume that is made what it is, and is to take its place (decision 080).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<VolumeId>,
+    /// The owner of this generation holds: since before `number` was sealed it has begun nothing of hosts, and begins nothing before it has
+    /// taken this back. A raise of the generation takes it back as well.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub held: bool,
+    /// Whoever had it under this generation has ended all that was under way, and reads nothing of it any more: its read leases are
+    /// given back (R4), though nobody was asked. A raise of the generation takes this back.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub given_back: bool,
 }
 
 impl Snapshot {
@@ -66,10 +77,17 @@ impl Lineage {
             sealed,
             taking,
             set,
+            held,
             ..
         } = self;
         if sealed > number || (*taking && sealed == number) {
             return Err(format!("snapshot {} is sealed of {}", sealed.0, number.0));
+        }
+        if *held && (sealed != number || *taking) {
+            return Err(format!(
+                "its owner holds behind snapshot {}, and that is not sealed",
+                number.0
+            ));
         }
         match set {
             Some(set) if !taking => Err(format!("snapshot {} is of set {set} and is not being taken", number.0)),
@@ -83,6 +101,11 @@ impl Lineage {
             self.sealed = self.number;
         }
         (self.taking, self.set) = (false, None);
+    }
+
+    /// Another owner raises the generation: what the one before has said of itself is void.
+    pub fn raise(&mut self) {
+        (self.held, self.given_back) = (false, false);
     }
 }
 
@@ -175,6 +198,10 @@ pub struct SnapshotWish {
     /// Why it cannot be taken: whoever waits tells the operator, and removes the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The owner holds from before it takes the snapshot, for so many milliseconds at most ([`Lineage::held`]): the last pass of a move is made
+    /// meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_ms: Option<u32>,
 }
 
 impl SnapshotWish {

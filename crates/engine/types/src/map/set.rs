@@ -101,6 +101,7 @@ impl SnapshotSet {
             asked_at: self.asked_at,
             labels: self.labels.clone(),
             refused: None,
+            hold_ms: None,
         }
     }
 

@@ -1,11 +1,11 @@
-//! Volumes that are made copies of others.
+//! Volumes that are made copies of others, or move to another pool.
 
 use super::input::{Body, Named, Names, now};
 use super::jobs::Job;
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
-use amita_control::admin::{self, CopyWish, DataKeys};
+use amita_control::admin::{self, CopyWish, DataKeys, MigrateWish};
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(copy))
+    OpenApiRouter::new().routes(routes!(copy)).routes(routes!(migrate))
 }
 
 /// A volume that is to be a copy.
@@ -72,6 +72,45 @@ async fn copy(
         };
         let copying = admin::copy_volume(meta, &wish)?;
         Ok(Job::from(admin::copy_job(&copying, now())))
+    });
+    Ok((StatusCode::ACCEPTED, Json(begun.await?)))
+}
+
+/// A volume that is to move.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Migration {
+    /// The pool that is to hold it.
+    pub pool: String,
+    /// At most so many bytes a second are read; without it as many as can be. 65536 are the fewest.
+    pub limit_bytes_per_second: Option<u64>,
+}
+
+/// Moves this volume to another pool, with its snapshots, while hosts go on using it. It is begun, and not waited for.
+///
+/// Nodes move it. Until the end it is where it was; then its name stands for what is in the other pool, and hosts, which see the same disk, wait for a
+/// moment. The job that is answered is gone then; taken back before (`POST /jobs/{id}/cancel`), the volume stays where it is.
+#[utoipa::path(post, path = "/volumes/{name}/migrate", operation_id = "migrateVolume", tag = "volumes", request_body = Migration,
+    params(Named),
+    responses((status = 202, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn migrate(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+    Body(wanted): Body<Migration>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    let keys = api.data_keys();
+    let begun = api.act(asker, Action::VolumeMigrate, name.clone(), move |meta| {
+        let wish = MigrateWish {
+            volume: &name,
+            pool: &wanted.pool,
+            limit_bytes_per_s: wanted.limit_bytes_per_second,
+            keys: keys.as_deref().map(|keys| keys as &dyn DataKeys),
+            now: now(),
+        };
+        let moving = admin::migrate_volume(meta, &wish)?;
+        Ok(Job::from(admin::copy_job(&moving, now())))
     });
     Ok((StatusCode::ACCEPTED, Json(begun.await?)))
 }

@@ -38,6 +38,8 @@ pub enum JobKind {
     Flatten,
     /// An image is copied into a volume.
     Import,
+    /// A volume moves to another pool.
+    Migrate,
     /// A volume is to be owned by another node.
     Move,
     /// A store is brought up to date.
@@ -144,6 +146,7 @@ impl From<admin::JobKind> for JobKind {
             admin::JobKind::Drain => JobKind::Drain,
             admin::JobKind::Flatten => JobKind::Flatten,
             admin::JobKind::Import => JobKind::Import,
+            admin::JobKind::Migrate => JobKind::Migrate,
             admin::JobKind::Move => JobKind::Move,
             admin::JobKind::Recovery => JobKind::Recovery,
             admin::JobKind::Scrub => JobKind::Scrub,

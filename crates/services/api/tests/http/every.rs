@@ -311,6 +311,11 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
                 202,
             ),
         ),
+        // There is one pool.
+        (
+            "migrateVolume",
+            case("/volumes/db/migrate", json!({ "pool": "main" }), 422),
+        ),
         ("showFlattening", get("/volumes/copy/flatten")),
         ("flattenVolume", case("/volumes/copy/flatten", Value::Null, 202)),
         ("cancelFlattening", get("/volumes/copy/flatten")),
@@ -341,6 +346,32 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             ),
         ),
         ("clearVolumeLimits", get("/volumes/db/limits")),
+        ("showPoolLimits", get("/pools/main/limits")),
+        (
+            "setPoolLimits",
+            case(
+                "/pools/main/limits",
+                json!({ "iops": { "both": { "rate": 500 } } }),
+                200,
+            ),
+        ),
+        ("clearPoolLimits", get("/pools/main/limits")),
+        ("showTenantLimits", get("/tenants/acme/limits")),
+        (
+            "setTenantLimits",
+            case(
+                "/tenants/acme/limits",
+                json!({ "iops": { "both": { "rate": 500 } } }),
+                200,
+            ),
+        ),
+        ("clearTenantLimits", get("/tenants/acme/limits")),
+        ("showVolumeTenant", get("/volumes/db/tenant")),
+        (
+            "setVolumeTenant",
+            case("/volumes/db/tenant", json!({ "tenant": "acme" }), 200),
+        ),
+        ("clearVolumeTenant", get("/volumes/db/tenant")),
         ("listSnapshots", get("/volumes/db/snapshots")),
         ("showSnapshot", get("/volumes/db/snapshots/monday")),
         (

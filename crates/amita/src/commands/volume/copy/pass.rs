@@ -23,7 +23,7 @@ const NOTE_EVERY: Duration = Duration::from_secs(30);
 const WANTED_EVERY: Duration = Duration::from_millis(500);
 /// How often it is looked whether a snapshot is taken, and for how long.
 const TAKING_EVERY: Duration = Duration::from_millis(100);
-const TAKING_FOR: Duration = Duration::from_secs(60);
+pub(super) const TAKING_FOR: Duration = Duration::from_secs(60);
 /// Who had the target is waited for so long when it is to go.
 const CLOSING_FOR: Duration = Duration::from_secs(30);
 /// Where no request ends for so long, the gateways are for others.
@@ -44,13 +44,13 @@ pub enum Worked {
 }
 
 /// What is next.
-enum Step {
+pub(super) enum Step {
     More,
     Ended,
 }
 
 /// Is it wanted still, and ours?
-struct Wanted {
+pub(super) struct Wanted {
     client: Client,
     volume: VolumeId,
     claim: u64,
@@ -105,7 +105,7 @@ impl Wanted {
     }
 
     /// Another node is at it.
-    fn lose(&self) -> Failure {
+    pub(super) fn lose(&self) -> Failure {
         self.lost.store(true, Ordering::Relaxed);
         self.no("another node is at it")
     }
@@ -129,8 +129,8 @@ impl Wanted {
 }
 
 /// At most so many bytes a second.
-struct Pace {
-    limit: Option<u64>,
+pub(super) struct Pace {
+    pub(super) limit: Option<u64>,
     /// When the next ones may be read.
     next: Instant,
 }
@@ -154,18 +154,22 @@ impl Pace {
 
 /// One copy, made here.
 pub struct Work {
-    client: Client,
+    pub(super) client: Client,
     config: Config,
-    volume: VolumeId,
-    claim: u64,
-    wanted: Rc<Wanted>,
-    pace: Pace,
+    pub(super) volume: VolumeId,
+    pub(super) claim: u64,
+    pub(super) wanted: Rc<Wanted>,
+    pub(super) pace: Pace,
     /// The target, open.
-    target: Option<Data>,
+    pub(super) target: Option<Data>,
+    /// Of a move: by which gateway the source was read last. It is not joined anew for the last pass.
+    source: Option<Data>,
+    /// Of a move: what the pass before has brought; none: it was another runner's.
+    pub(super) lap_bytes: Option<u64>,
     noted: Instant,
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -191,6 +195,8 @@ impl Work {
                 next: Instant::now(),
             },
             target: None,
+            source: None,
+            lap_bytes: None,
             noted: Instant::now(),
         }
     }
@@ -235,7 +241,10 @@ impl Work {
         };
         if record.whole {
             self.close();
-            return self.end(&record);
+            return match record.moving {
+                Some(_) => self.end_move(&record),
+                None => self.end(&record),
+            };
         }
         if record.cancelled || admin::copy_target(&self.client, &record).described()?.is_none() {
             return self.remove(&record);
@@ -250,6 +259,7 @@ impl Work {
         self.pace.limit = record.limit_bytes_per_s;
         match admin::next_pass(&self.client, &record).described()? {
             Pass::To { of, snapshot, base } => self.pass(&record, &of, &snapshot, base.as_deref()).map(|()| Step::More),
+            Pass::Done if record.moving.is_some() => self.move_on(&record),
             Pass::Done => {
                 // Not closed before: where a store of its pool is brought up to date, a node opens at once what nobody has, and that would not be
                 // told from one who writes.
@@ -289,6 +299,10 @@ impl Work {
             let deletion = Deletion::of(&record.name, true, fate).only(record.volume);
             admin::carry_out(&self.client, deletion, &mut pause).described()?;
         }
+        if record.moving.is_some() {
+            self.held(admin::stay_in_pool(&self.client, record, self.claim))?;
+            admin::forget_move_snapshots(&self.client, record, &[]).described()?;
+        }
         self.end(record)
     }
 
@@ -313,6 +327,11 @@ impl Work {
     }
 
     fn untaken(&self, until: Instant, of: &str, name: &str) -> Result<()> {
+        self.untaken_within(until, of, name, TAKING_EVERY)
+    }
+
+    /// The same, looked at so often.
+    pub(super) fn untaken_within(&self, until: Instant, of: &str, name: &str, every: Duration) -> Result<()> {
         if Instant::now() >= until {
             let what = format!(
                 "snapshot {name} of {of} was not taken within {} s: no gateway opens the volume, or a store of it does not answer and is \
@@ -321,7 +340,7 @@ impl Work {
             );
             return Err(Failure::new(what).kind(Kind::Unreachable).advice("See `amita status`"));
         }
-        self.wanted.rest(TAKING_EVERY)
+        self.wanted.rest(every)
     }
 
     /// Notes something of the copy, if it is ours still.
@@ -347,10 +366,11 @@ impl Work {
             .wanted(move || wanted.check())
     }
 
-    fn close(&mut self) {
-        if let Some(target) = self.target.take() {
-            target.close();
+    pub(super) fn close(&mut self) {
+        for open in [self.target.take(), self.source.take()].into_iter().flatten() {
+            open.close();
         }
+        self.lap_bytes = None;
     }
 
     /// Opens the target as its one owner, and of that size. What was left of passes that were not done goes.
@@ -393,7 +413,7 @@ impl Work {
     }
 
     /// What was done by the claim.
-    fn held(&self, done: std::result::Result<bool, AdminError>) -> Result<()> {
+    pub(super) fn held(&self, done: std::result::Result<bool, AdminError>) -> Result<()> {
         match done.described()? {
             true => Ok(()),
             false => Err(self.wanted.lose()),
@@ -429,6 +449,7 @@ impl Work {
     /// Makes the target what the snapshot is.
     fn pass(&mut self, record: &Copying, of: &str, snapshot: &Snapshot, base: Option<&str>) -> Result<()> {
         let mut place = record.place;
+        let written_bytes = place.written_bytes;
         if place.pass != snapshot.number {
             // Of one that was left, more may be written than was noted. What a base is compared with covers that (P3).
             place.mixed |= place.pass != SnapshotId::HEAD && place.base == SnapshotId::HEAD;
@@ -436,7 +457,7 @@ impl Work {
             (place.pass, place.pass_bytes) = (snapshot.number, 0);
         }
         let mut target = self.open(record, &mut place, snapshot.size_bytes)?;
-        let copied = self.copy(&mut target, &mut place, of, snapshot, base);
+        let copied = self.copy(&mut target, &mut place, of, snapshot, base, record.moving.is_some());
         if copied.is_err() {
             place.pass_bytes = target.place().unwrap_or(place.pass_bytes).min(place.pass_bytes);
             // The failure that is told is the first one.
@@ -446,35 +467,48 @@ impl Work {
         copied?;
         place.pass_bytes = snapshot.size_bytes;
         self.note_place(&place)?;
-        if record.snapshots && !(record.takes && record.place.last == Some(snapshot.number)) {
+        let is_own = record.takes && record.place.last == Some(snapshot.number);
+        // Of a move the snapshot that was taken for it, too: it tells that all stores of the target have heard of this opening (M5).
+        // Where its number came to nothing the next one's tells it.
+        let tells = || match record.moving {
+            Some(_) => admin::is_number_free(&self.client, record, snapshot.number).described(),
+            None => Ok(false),
+        };
+        if record.snapshots && !is_own || is_own && tells()? {
             self.take_point(record, &place, snapshot)?;
         }
         self.is_ours_still(record, &place)?;
         place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
         (place.base, place.mixed) = (snapshot.number, false);
         (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
+        self.lap_bytes = Some(place.written_bytes.saturating_sub(written_bytes));
         self.note_place(&place)
     }
 
     /// Copies from the place on. `place` says how much of it was begun.
-    fn copy(
+    pub(super) fn copy(
         &mut self,
         target: &mut Data,
         place: &mut CopyPlace,
         of: &str,
         snapshot: &Snapshot,
         base: Option<&str>,
+        stays: bool,
     ) -> Result<()> {
         // A mark is no base for what has to be written whole, and was not asked for then.
         let base = base.filter(|_| !place.mixed);
-        let mut source = match base {
-            Some(base) => self.way().open_since(of, base)?,
-            None => self.way().open(of)?,
+        let mut source = match (self.source.take(), base) {
+            (Some(open), base) => open.reopen(of, base)?,
+            (None, Some(base)) => self.way().open_since(of, base)?,
+            (None, None) => self.way().open(of)?,
         };
         let copied = self
             .is_it(of, snapshot, base, place)
             .and_then(|()| self.copy_from(&mut source, target, place, snapshot.size_bytes, base.is_some()));
-        source.close();
+        match stays && copied.is_ok() {
+            true => self.source = Some(source),
+            false => source.close(),
+        }
         copied
     }
 

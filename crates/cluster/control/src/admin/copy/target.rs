@@ -1,5 +1,6 @@
 //! What whoever makes a copy does with the target's records: its size, and its snapshots.
 
+use super::super::migrate::count_on;
 use super::super::quota::{Wanted, charge};
 use super::super::snapshot::{delete_snapshot_that, is_sealed, of_chain, taken};
 use super::super::subsystem::{put, unchanged};
@@ -143,5 +144,12 @@ pub fn take_point(
             .collect()
     };
     believable(meta)?;
-    ask_for(meta, &volume, &of.name, &labels, &by_claim(copying, claim), now).map(|()| None)
+    if copying.moving.is_some() && !count_on(meta, copying, claim, of.number)? {
+        return Err(AdminError::BadSetting {
+            what: "snapshot",
+            name: format!("{}@{}", copying.name, of.name),
+            why: "another node is at the move by now".to_owned(),
+        });
+    }
+    ask_for(meta, &volume, &of.name, &labels, (&by_claim(copying, claim), None), now).map(|()| None)
 }

@@ -107,7 +107,11 @@ pub fn copy_job(record: &Copying, now: Duration) -> Job {
 
 fn copying(record: &Copying, now: u64) -> Job {
     let place = &record.place;
-    let job = job(JobKind::Copy, record.volume, &record.name, Record::Copy(record.volume));
+    let (kind, name) = match record.moving {
+        Some(_) => (JobKind::Migrate, &record.of),
+        None => (JobKind::Copy, &record.name),
+    };
+    let job = job(kind, record.volume, name, Record::Copy(record.volume));
     let state = match record.ails {
         Some(_) => JobState::Stalled,
         None => JobState::Running,
@@ -124,6 +128,7 @@ fn copying(record: &Copying, now: u64) -> Job {
     let removes = match (record.cancelled, record.whole) {
         (false, false) => return pausable(job, state, record.paused.as_ref()),
         (true, _) => "it is taken back, and what there is of it is being removed",
+        (false, true) if record.moving.is_some() => "the volume has moved, and what is left of that is being tidied up",
         (false, true) => "it is whole, and the snapshot that was taken for it is being removed",
     };
     Job {

@@ -33,6 +33,8 @@ pub fn delete_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
             map::raised_key(pool.id),
             map::quota_key(pool.id),
             map::recycling_key(pool.id),
+            // Another pool may be called so.
+            map::joint_limits_key(&map::pool_limits(&pool.name)),
         ];
         then.extend(own.map(|key| Op::Delete { key }));
         let all = [map::groups_prefix(pool.id), map::whole_prefix(pool.id)];

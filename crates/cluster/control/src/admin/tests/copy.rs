@@ -165,6 +165,7 @@ fn what_is_no_copy_yet_is_used_by_nobody() {
         asked_at: 1,
         labels: BTreeMap::new(),
         refused: None,
+        hold_ms: None,
     };
     is_refused(place_wish(
         &meta,

@@ -59,3 +59,28 @@ fn what_cannot_be_kept_is_refused_and_named() {
     assert!(refused.to_string().contains("amita cluster finalize"), "{refused}");
     assert_eq!(volume(&older, "db").unwrap().limits, None);
 }
+
+#[test]
+fn limits_of_tenants_and_pools_have_records_of_their_own() {
+    let meta = with_volume(LIMITS_SINCE);
+    let (tenant, pool) = (Jointly::Tenant("acme"), Jointly::Pool("main"));
+    assert_eq!(joint_limits(&meta, tenant).unwrap(), Limits::default());
+    let set = set_joint_limits(&meta, tenant, |limits| iops(limits, 1_000, 200)).unwrap();
+    assert_eq!(joint_limits(&meta, tenant).unwrap(), set);
+    assert_eq!(joint_limits(&meta, pool).unwrap(), Limits::default());
+    set_joint_limits(&meta, pool, |limits| iops(limits, 9_000, 2_000)).unwrap();
+    set_joint_limits(&meta, Jointly::Pool("none"), |limits| iops(limits, 9_000, 2_000)).unwrap_err();
+    set_joint_limits(&meta, Jointly::Tenant(""), |limits| iops(limits, 9_000, 2_000)).unwrap_err();
+    set_joint_limits(&meta, tenant, |limits| iops(limits, 1_000, 100)).unwrap_err();
+    set_joint_limits(&meta, tenant, |limits| *limits = Limits::default()).unwrap();
+    assert_eq!(joint_limits(&meta, tenant).unwrap(), Limits::default());
+    set_tenant(&meta, "db", Some("acme")).unwrap();
+    let id = volume(&meta, "db").unwrap().id;
+    assert_eq!(
+        (tenancies(&meta).unwrap()[0].volume, tenancies(&meta).unwrap().len()),
+        (id, 1)
+    );
+    set_tenant(&meta, "db", None).unwrap();
+    assert_eq!(tenancies(&meta).unwrap(), []);
+    set_tenant(&meta, "none", None).unwrap_err();
+}

@@ -843,6 +843,7 @@ fn a_refused_wish_is_no_wish() {
         asked_at: 1,
         labels: BTreeMap::new(),
         refused: Some("no room".to_owned()),
+        hold_ms: None,
     };
     let key = map::snapshot_wish_key(VolumeId(1));
     meta.txn(&Call::put(key.clone(), json(&wish))).unwrap();

@@ -487,6 +487,7 @@ impl Job {
             asked_at: clock.wall.as_secs(),
             labels: BTreeMap::from([(POLICY_LABEL.to_owned(), policy.mark())]),
             refused: None,
+            hold_ms: None,
         };
         if let Err(why) = wish.check() {
             self.give_up(why);

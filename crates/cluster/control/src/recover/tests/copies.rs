@@ -19,6 +19,7 @@ fn copying(change: impl Fn(&mut Copying)) -> [Source; 3] {
         whole: false,
         paused: None,
         ails: None,
+        moving: None,
         place: CopyPlace {
             last: Some(SnapshotId(1)),
             base: SnapshotId(1),

@@ -1,4 +1,4 @@
-//! What waits for the limits of volumes at this node's gates, and has waited.
+//! What waits for limits at this node's gates, and has waited, or passed.
 
 use super::Metric;
 use super::MetricKind::{Counter, Gauge};
@@ -53,6 +53,41 @@ pub(super) const METRICS: &[Metric] = &[
         read: |view, out| {
             for (volume, counts) in view.report.limited() {
                 out.value(&[&volume], counts.held_ns as f64 / NS);
+            }
+        },
+    },
+    Metric {
+        name: "amita_joint_limit_waiting",
+        help: "Volumes of the tenant or pool of which hosts of this gateway have something waiting in line for its limits.",
+        kind: Gauge,
+        labels: &["kind", "name"],
+        read: |view, out| {
+            for ((kind, name), counts) in view.report.joints() {
+                out.value(&[kind, name], counts.waiting);
+            }
+        },
+    },
+    Metric {
+        name: "amita_joint_limit_operations_total",
+        help: "Operations of hosts of this gateway that have passed the limits of the tenant or pool.",
+        kind: Counter,
+        labels: &["kind", "name", "op"],
+        read: |view, out| {
+            for ((kind, name), counts) in view.report.joints() {
+                out.value(&[kind, name, "read"], counts.operations[0]);
+                out.value(&[kind, name, "write"], counts.operations[1]);
+            }
+        },
+    },
+    Metric {
+        name: "amita_joint_limit_bytes_total",
+        help: "Bytes of those operations.",
+        kind: Counter,
+        labels: &["kind", "name", "op"],
+        read: |view, out| {
+            for ((kind, name), counts) in view.report.joints() {
+                out.value(&[kind, name, "read"], counts.bytes[0]);
+                out.value(&[kind, name, "write"], counts.bytes[1]);
             }
         },
     },

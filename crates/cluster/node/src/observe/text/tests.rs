@@ -57,6 +57,7 @@ fn core(core: usize, volumes: Vec<VolumeReport>) -> CoreReport {
             },
         )],
         limits_known: 4,
+        joints: Vec::new(),
         stores: Vec::new(),
         counted: Vec::new(),
         fabric: amita_fabric::Counters::default(),

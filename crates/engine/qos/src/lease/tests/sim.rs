@@ -4,7 +4,9 @@
 use super::{BURST, LARGEST};
 use crate::bucket::{Limit, PARTS};
 use crate::faults::{Fault, Faults};
-use crate::lease::{Ask, Grant, Grantor, GrantorConfig, Holder, HolderConfig, HolderId, LEASE, LeaseEpoch, Standing};
+use crate::lease::{
+    Ask, Grant, Grantor, GrantorConfig, Holder, HolderConfig, HolderId, LEASE, LeaseEpoch, Mandate, Standing,
+};
 use amita_reactor::Time;
 use amita_testkit::Random;
 use std::collections::{BTreeMap, VecDeque};
@@ -66,6 +68,9 @@ enum Message {
     Grant(Grant),
     /// A grantor, by its place, may lend until then by its own clock.
     Mandate(usize, Time),
+    /// A grantor has read, at that moment, the record that says who lends; and hears what it said.
+    Read(usize),
+    Heard(usize, usize),
     /// A holder hears who is grantor now.
     Epoch(usize, LeaseEpoch),
     /// No message: what a play has happen then.
@@ -109,7 +114,9 @@ struct Gateway {
 }
 
 struct Lender {
-    grantor: Grantor,
+    /// None: it has not read yet that it lends.
+    grantor: Option<Grantor>,
+    mandate: Mandate,
     clock: Clock,
     cut: u64,
     dead: bool,
@@ -135,6 +142,8 @@ struct World {
     calm: bool,
     /// Nothing happens but plays, one after the other.
     directed: bool,
+    /// A record says who lends, and is changed whatever the one before does; those that lend read it.
+    by_record: bool,
 }
 
 /// What a run has seen.
@@ -230,6 +239,7 @@ impl World {
             },
             calm,
             directed,
+            by_record: !calm && seed % 3 == 2,
         };
         world.begin_lender(0);
         world
@@ -250,13 +260,14 @@ impl World {
         let epoch = self.lenders.len() as u64 + 1;
         let clock = *self.random.pick(&self.clocks);
         let (now, config) = (clock.now(real), self.config(epoch));
-        let made = if epoch == 1 {
-            Grantor::first(now, self.limit, config)
-        } else {
-            Grantor::succeed(now, self.limit, config, Duration::ZERO)
+        let made = match (epoch, self.by_record) {
+            (1, false) => Some(Grantor::first(now, self.limit, config).unwrap()),
+            (_, false) => Some(Grantor::succeed(now, self.limit, config, Duration::ZERO).unwrap()),
+            (_, true) => None,
         };
         self.lenders.push(Lender {
-            grantor: made.unwrap(),
+            grantor: made,
+            mandate: Mandate::new(Duration::from_nanos(MANDATE), self.faults),
             clock,
             cut: 0,
             dead: false,
@@ -431,6 +442,9 @@ impl World {
 
     /// Whoever makes grantors: gives mandates to the newest, and makes another when the last one has ended.
     fn authority(&mut self, real: u64) {
+        if self.by_record {
+            return self.record(real);
+        }
         let last = self.lenders.len() - 1;
         match self.replace {
             // Its own clock may be a tenth fast.
@@ -447,6 +461,48 @@ impl World {
         }
     }
 
+    /// The record is changed at once when another is wanted; each that lives and is not cut off reads it, and has what it said some time later, up to
+    /// longer than a mandate.
+    fn record(&mut self, real: u64) {
+        if self.replace.is_some() {
+            self.begin_lender(real);
+        }
+        for place in 0..self.lenders.len() {
+            let lender = &mut self.lenders[place];
+            let now = lender.clock.now(real);
+            let is_due = !lender.mandate.is_reading() && now >= lender.mandate.read_at();
+            if lender.dead || real < lender.cut || !is_due {
+                continue;
+            }
+            lender.mandate.read(now);
+            let most = *self.random.pick(&[2_000_000, 20_000_000, 150_000_000]);
+            let reads = real + self.random.below(most);
+            self.put(reads, Message::Read(place));
+        }
+    }
+
+    fn read(&mut self, real: u64, place: usize) {
+        let says = self.lenders.len() - 1;
+        let most = *self.random.pick(&[2_000_000, 20_000_000, 150_000_000]);
+        let hears = real + self.random.below(most);
+        self.put(hears, Message::Heard(place, says));
+    }
+
+    fn heard(&mut self, real: u64, place: usize, says: usize) {
+        let (limit, config) = (self.limit, self.config(place as u64 + 1));
+        let lender = &mut self.lenders[place];
+        if says != place {
+            return lender.mandate.give_up();
+        }
+        let now = lender.clock.now(real);
+        lender.mandate.confirmed(now);
+        let grantor = lender.grantor.get_or_insert_with(|| {
+            let mandate = Duration::from_nanos(MANDATE);
+            Grantor::succeed(now, limit, config, mandate).unwrap()
+        });
+        lender.mandate.renew(grantor);
+    }
+
     fn deliver(&mut self, real: u64) {
         while let Some((&key, _)) = self.mail.first_key_value() {
             if key.0 > real {
@@ -457,8 +513,11 @@ impl World {
                 Message::Ask(ask) => {
                     let place = ask.holder.place as usize;
                     let lender = &mut self.lenders[ask.epoch.0 as usize - 1];
-                    if !lender.dead && real >= self.gateways[place].cut {
-                        lender.grantor.ask(lender.clock.now(real), &ask);
+                    if let Some(grantor) = &mut lender.grantor
+                        && !lender.dead
+                        && real >= self.gateways[place].cut
+                    {
+                        grantor.ask(lender.clock.now(real), &ask);
                     }
                 }
                 Message::Grant(grant) => {
@@ -470,7 +529,14 @@ impl World {
                         gateway.holder.grant(gateway.clock.now(real), &grant);
                     }
                 }
-                Message::Mandate(place, until) => self.lenders[place].grantor.mandate(until),
+                Message::Mandate(place, until) => {
+                    self.lenders[place]
+                        .grantor
+                        .iter_mut()
+                        .for_each(|grantor| grantor.mandate(until));
+                }
+                Message::Read(place) => self.read(real, place),
+                Message::Heard(place, says) => self.heard(real, place, says),
                 Message::Epoch(gateway, epoch) => self.gateways[gateway].holder.adopt(epoch),
                 Message::Do(act) => self.act(real, act),
             }
@@ -532,7 +598,9 @@ impl World {
                     continue;
                 }
                 let mut grants = Vec::new();
-                lender.grantor.poll(lender.clock.now(real), |grant| grants.push(grant));
+                if let Some(grantor) = &mut lender.grantor {
+                    grantor.poll(lender.clock.now(real), |grant| grants.push(grant));
+                }
                 for grant in grants {
                     for at in self.ways(real, grant.holder.place as usize) {
                         self.put(at, Message::Grant(grant));
@@ -662,6 +730,8 @@ fn each_rule_that_is_switched_off_is_found() {
         Fault::BeginAtOnce,
         Fault::LendWithoutMandate,
         Fault::LendStanding,
+        Fault::ForgetMandate,
+        Fault::MandateFromAnswer,
     ];
     let found = |fault: Fault| {
         let faults = Faults::NONE.with(fault);

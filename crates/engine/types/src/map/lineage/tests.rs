@@ -9,6 +9,7 @@ fn wish(name: &str) -> SnapshotWish {
         asked_at: 1,
         labels: BTreeMap::new(),
         refused: None,
+        hold_ms: None,
     }
 }
 

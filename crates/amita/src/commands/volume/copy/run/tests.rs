@@ -38,6 +38,7 @@ fn copy(number: u64) -> Copying {
         whole: false,
         paused: None,
         ails: None,
+        moving: None,
         place: CopyPlace::default(),
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn pruning() -> (Rig, VolumeId, Policy) {
             asked_at: MONDAY + number,
             labels: BTreeMap::from([(map::POLICY_LABEL.to_owned(), policy.mark())]),
             refused: None,
+            hold_ms: None,
         };
         rig.make(db, &wish, None);
     }

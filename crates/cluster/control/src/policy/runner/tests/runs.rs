@@ -131,6 +131,7 @@ fn operators_snapshots_are_waited_for_and_never_deleted() {
         asked_at: MONDAY,
         labels: BTreeMap::new(),
         refused: None,
+        hold_ms: None,
     };
     rig.make(db, &wish, None);
     rig.at(MONDAY + 4 * HOUR);

@@ -91,6 +91,7 @@ fn what_is_to_be_a_copy_is_no_policys_before_it_is_whole() {
         whole: false,
         paused: None,
         ails: None,
+        moving: None,
         place: map::CopyPlace::default(),
     };
     rig.put(key.clone(), &record);

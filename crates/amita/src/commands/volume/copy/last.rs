@@ -1,0 +1,166 @@
+//! A move comes to its end (decision 080, M1 to M6): passes until little is left, a last one while the volume's owner holds, and the switch.
+
+use super::pass::{Step, TAKING_FOR, Work, now};
+use crate::admin::Described;
+use amita_control::admin::{self, Dressed, Pass, Switched};
+use amita_terminal::error::Result;
+use amita_types::map::{Copying, Moving, Snapshot};
+use std::time::{Duration, Instant};
+
+/// Where a pass has brought no more than this, the next one is a last one: what hosts write during a pass of that size is less.
+const LITTLE: u64 = 8 << 20;
+/// After so many passes a last one is tried, however much is left: hosts write as fast as the target takes it.
+const PATIENT_PASSES: u32 = 8;
+/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long.
+const HOLD: Duration = Duration::from_millis(30);
+/// And so often: for a second at the longest, as long as a planned takeover may take.
+const MOST_DOUBLINGS: u32 = 5;
+/// How often it is looked whether the last snapshot is taken: hosts wait meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How long its owner is to hold.
+fn hold(moving: Moving) -> Duration {
+    HOLD * (1 << (moving.late / 2).min(MOST_DOUBLINGS))
+}
+
+/// Is what is left little enough for a last pass?
+fn is_little(lap_bytes: Option<u64>, moving: Moving) -> bool {
+    lap_bytes.is_some_and(|bytes| bytes <= LITTLE || moving.taken.is_multiple_of(PATIENT_PASSES))
+}
+
+impl Work {
+    /// The target is what the newest snapshot is: there is another pass, or the last one.
+    pub(super) fn move_on(&mut self, record: &Copying) -> Result<Step> {
+        let Some(moving) = record.moving else {
+            return Ok(Step::Ended);
+        };
+        admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
+        // What another runner has opened is opened anew, and has a pass of its own.
+        if self.target.is_none() || !is_little(self.lap_bytes, moving) {
+            return self.another_pass(false);
+        }
+        match admin::dress_move(&self.client, record, self.claim).described()? {
+            Dressed::Done => self.last_pass(moving),
+            Dressed::Lacks => self.another_pass(false),
+            Dressed::Lost => Err(self.wanted.lose()),
+        }
+    }
+
+    fn another_pass(&mut self, late: bool) -> Result<Step> {
+        match admin::next_move_pass(&self.client, self.volume, self.claim, late).described()? {
+            Some(_) => Ok(Step::More),
+            None => Err(self.wanted.lose()),
+        }
+    }
+
+    /// Its owner takes the last snapshot, and holds. What is not done when it lets go is a pass as any, and there is another one.
+    fn last_pass(&mut self, moving: Moving) -> Result<Step> {
+        let next = admin::next_move_pass(&self.client, self.volume, self.claim, false).described()?;
+        let mut record = next.ok_or_else(|| self.wanted.lose())?;
+        let hold = hold(moving);
+        let until = Instant::now() + TAKING_FOR;
+        let last = loop {
+            let taken = admin::take_last_snapshot(&self.client, &record, self.claim, hold, now());
+            if let Some(taken) = taken.described()? {
+                break taken;
+            }
+            self.untaken_within(until, &record.of, &record.snapshot, LOOK)?;
+        };
+        let began = Instant::now();
+        record.place.last = Some(last.number);
+        if !self.bring_last(&record, &last)? {
+            // The next step settles for it as for any other.
+            return Ok(Step::More);
+        }
+        match admin::switch_volume(&self.client, &record, self.claim, last.number).described()? {
+            Switched::Made => {
+                let took = began.elapsed();
+                log::info!(
+                    "move {}: the last pass and the switch took {} ms",
+                    self.volume,
+                    took.as_millis()
+                );
+                self.close();
+                Ok(Step::More)
+            }
+            Switched::Lost => Err(self.wanted.lose()),
+            Switched::LetGo => self.came_late("its owner has let go"),
+            Switched::Anew(why) => self.came_late(&why),
+        }
+    }
+
+    /// The pass is made that the owner holds for. `false`: it is none of which only that snapshot is left.
+    fn bring_last(&mut self, record: &Copying, last: &Snapshot) -> Result<bool> {
+        let ahead = admin::points_ahead(&self.client, record, last.number).described()?;
+        if ahead.iter().any(|point| point.number != last.number) {
+            return Ok(false);
+        }
+        let next = admin::next_pass(&self.client, record).described()?;
+        let Pass::To {
+            of,
+            snapshot,
+            base: Some(base),
+        } = next
+        else {
+            return Ok(false);
+        };
+        let Some(mut target) = self.target.take() else {
+            return Ok(false);
+        };
+        if target.size_bytes() != snapshot.size_bytes {
+            self.target = Some(target);
+            return Ok(false);
+        }
+        // It is little, and hosts wait.
+        self.pace.limit = None;
+        let mut place = record.place;
+        (place.pass, place.pass_bytes) = (snapshot.number, 0);
+        // None of it is noted: that would take time, and whoever goes on from the place before writes the same bytes again.
+        let copied = self.copy(&mut target, &mut place, &of, &snapshot, Some(base.as_str()), true);
+        self.target = Some(target);
+        copied?;
+        Ok(true)
+    }
+
+    /// The switch was not made: there is another pass, from where the one before the last has ended.
+    fn came_late(&mut self, why: &str) -> Result<Step> {
+        log::info!("move {}: another last pass is needed: {why}", self.volume);
+        self.another_pass(true)
+    }
+
+    /// The volume is in the other pool: its snapshots get their names there, and the record goes.
+    pub(super) fn end_move(&mut self, record: &Copying) -> Result<Step> {
+        self.held(admin::end_move(&self.client, record, self.claim))?;
+        Ok(Step::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moving(taken: u32, late: u32) -> Moving {
+        Moving {
+            data: amita_types::VolumeId(1),
+            taken,
+            late,
+        }
+    }
+
+    #[test]
+    fn who_comes_late_holds_for_longer_but_never_for_long() {
+        let of = |late| hold(moving(1, late)).as_millis();
+        assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
+        assert_eq!(of(u32::MAX), 960);
+    }
+
+    #[test]
+    fn a_last_pass_is_begun_when_little_is_left_or_it_never_gets_less() {
+        assert!(
+            !is_little(None, moving(8, 0)),
+            "what another runner has done is not known"
+        );
+        assert!(is_little(Some(LITTLE), moving(2, 0)) && !is_little(Some(LITTLE + 1), moving(2, 0)));
+        assert!(is_little(Some(1 << 40), moving(8, 0)));
+    }
+}

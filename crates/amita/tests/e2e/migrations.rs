@@ -1,0 +1,231 @@
+//! Volumes move to another pool while they are written to and read: nobody hears of it, nothing is lost, their snapshots are there by their names; also
+//! where whoever is at it is killed; and nothing is left of a move that is taken back.
+
+use crate::reverts::{compare, open, write};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, VOLUME_BYTES, WRITES_WAIT, World, eventually, pattern};
+use amita_control::admin;
+use amita_metadata::Call;
+use amita_types::VolumeId;
+use amita_types::map;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const MIB: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+/// Where one who writes 1, 2, 3, ... does so, and reads back what it has written just before.
+const DIARY_AT: u64 = 48 << 20;
+const PAGES: u64 = 32;
+
+fn other_pool(world: &World) {
+    world.amita_done(&["pool", "create", "other", "--copies", "2"]);
+}
+
+fn pool(world: &World) -> String {
+    let shown = world.json(&["volume", "show", VOLUME]);
+    shown["pool"].as_str().expect("a name").to_owned()
+}
+
+fn is_moving(world: &World) -> bool {
+    let jobs = world.json(&["job", "list"]);
+    let mut jobs = jobs.as_array().expect("a list").iter();
+    jobs.any(|job| job["id"].as_str().expect("an id").starts_with("migrate-"))
+}
+
+fn nothing_is_left(world: &World) {
+    assert!(!is_moving(world));
+    let listed = world.json(&["volume", "snapshot", "list", VOLUME]);
+    let names: Vec<_> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|found| found["name"].clone())
+        .collect();
+    assert_eq!(names, [json!("one"), json!("two")]);
+}
+
+/// Somebody who writes, reads what was written just before, and is told of no error.
+struct Diary {
+    entry: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Diary {
+    fn begin(world: &World) -> Diary {
+        let mut client = open(world, 0, VOLUME);
+        let (entry, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, told) = (Arc::clone(&entry), Arc::clone(&ends));
+        let thread = std::thread::spawn(move || {
+            let mut entry = 0u64;
+            let mut found = vec![0; BLOCK as usize];
+            while !told.load(Ordering::Relaxed) {
+                entry += 1;
+                let at = DIARY_AT + entry % PAGES * BLOCK;
+                let page = entry.to_le_bytes().repeat(BLOCK as usize / 8);
+                client.write(at, &page).expect("no client hears of a move");
+                client.read(at, &mut found).expect("nor by a read");
+                assert_eq!(found, page, "what was acknowledged is read");
+                count.store(entry, Ordering::SeqCst);
+            }
+            client.close();
+        });
+        Diary { entry, ends, thread }
+    }
+
+    fn goes_on(&self) {
+        let before = self.entry.load(Ordering::SeqCst);
+        eventually("it goes on", || self.entry.load(Ordering::SeqCst) > before + 2);
+    }
+
+    /// What its pages hold at the end.
+    fn end(self, content: &mut [u8]) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it was told of no error");
+        let last = self.entry.load(Ordering::SeqCst);
+        for entry in last.saturating_sub(PAGES - 1).max(1)..=last {
+            let at = (DIARY_AT + entry % PAGES * BLOCK) as usize;
+            content[at..at + BLOCK as usize].copy_from_slice(&entry.to_le_bytes().repeat(BLOCK as usize / 8));
+        }
+    }
+}
+
+/// A volume with two snapshots, and what it holds at each and now.
+fn with_snapshots(world: &World) -> [Vec<u8>; 3] {
+    let mut client = open(world, 0, VOLUME);
+    let mut content = vec![0; VOLUME_BYTES as usize];
+    write(
+        &mut client,
+        &mut content,
+        3 * MIB + BLOCK,
+        &pattern(1, 2 * MIB as usize),
+    );
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "one"]);
+    let one = content.clone();
+    write(
+        &mut client,
+        &mut content,
+        4 * MIB - BLOCK,
+        &pattern(3, 3 * BLOCK as usize),
+    );
+    write(&mut client, &mut content, 20 * MIB, &pattern(2, MIB as usize));
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "two"]);
+    let two = content.clone();
+    write(&mut client, &mut content, 40 * MIB, &pattern(4, 64 * BLOCK as usize));
+    client.close();
+    [one, two, content]
+}
+
+fn all_is_there(world: &World, [one, two, now]: &[Vec<u8>; 3]) {
+    compare(world, 0, &format!("{VOLUME}@one"), one);
+    compare(world, 0, &format!("{VOLUME}@two"), two);
+    compare(world, 0, VOLUME, now);
+}
+
+#[test]
+fn a_volume_moves_while_it_is_used() {
+    let world = World::with_volume();
+    other_pool(&world);
+    let before = pool(&world);
+    let mut all = with_snapshots(&world);
+    let stable = world.json(&["volume", "show", VOLUME])["stable_id"].clone();
+    let diary = Diary::begin(&world);
+    diary.goes_on();
+    world.amita_done(&["volume", "migrate", VOLUME, "--pool", "other"]);
+    diary.goes_on();
+    assert_eq!(pool(&world), "other");
+    assert_eq!(
+        world.json(&["volume", "show", VOLUME])["stable_id"],
+        stable,
+        "hosts see the same disk"
+    );
+    diary.end(&mut all[2]);
+    all_is_there(&world, &all);
+    nothing_is_left(&world);
+    // And back.
+    world.amita_done(&["volume", "migrate", VOLUME, "--pool", &before]);
+    all_is_there(&world, &all);
+    nothing_is_left(&world);
+    world.end(&[]);
+}
+
+/// The name of the node that is at the move; none: nobody is.
+fn mover(world: &World, target: VolumeId) -> Option<String> {
+    let meta = world.cluster.metadata_client().expect("the metadata");
+    let reply = meta.txn(&Call::get(map::copier_key(target))).expect("it answers");
+    reply.value(0).map(|found| found.json().expect("a name"))
+}
+
+/// The number that the job's id ends with: the target's.
+fn begun(world: &World, rate: &str) -> (String, VolumeId) {
+    let said = world.json(&[
+        "volume",
+        "migrate",
+        VOLUME,
+        "--pool",
+        "other",
+        "--limit-rate",
+        rate,
+        "--no-wait",
+    ]);
+    let job = said["job"].as_str().expect("a job").to_owned();
+    let (_, number) = job.rsplit_once('-').expect("a number");
+    let target = VolumeId(number.parse().expect("a number"));
+    (job, target)
+}
+
+#[test]
+fn where_whoever_is_at_it_is_killed_another_one_goes_on() {
+    let mut world = World::with_volume();
+    other_pool(&world);
+    let all = with_snapshots(&world);
+    let (_, target) = begun(&world, "1M");
+    let mut moving = None;
+    eventually("somebody is at it", || {
+        moving = mover(&world, target);
+        moving.is_some()
+    });
+    let first = moving.expect("somebody");
+    let nodes = world.cluster.nodes();
+    let index = nodes.iter().position(|node| node.name == first).expect("a node");
+    world.cluster.kill_node(index);
+    eventually("another node is at it, or has moved it", || {
+        match mover(&world, target) {
+            Some(now) => now != first,
+            None => !is_moving(&world),
+        }
+    });
+    world.cluster.start_node(index).expect("it starts");
+    world.cluster.await_node(index).expect("it serves");
+    eventually("it has moved", || !is_moving(&world));
+    assert_eq!(pool(&world), "other");
+    nothing_is_left(&world);
+    all_is_there(&world, &all);
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, WRITES_WAIT].concat());
+}
+
+#[test]
+fn nothing_is_left_of_a_move_that_is_taken_back() {
+    let world = World::with_volume();
+    other_pool(&world);
+    let before = pool(&world);
+    let mut all = with_snapshots(&world);
+    let diary = Diary::begin(&world);
+    let (job, target) = begun(&world, "64K");
+    let refused = world.amita(&["volume", "rename", VOLUME, "elsewhere"]);
+    assert!(
+        refused.text.contains("is being moved to another pool"),
+        "{}",
+        refused.text
+    );
+    world.amita_done(&["job", "cancel", &job]);
+    eventually("it is removed", || !is_moving(&world));
+    diary.goes_on();
+    diary.end(&mut all[2]);
+    assert_eq!(pool(&world), before);
+    let meta = world.cluster.metadata_client().expect("the metadata");
+    assert!(admin::volume(&meta, &map::moving_name(target)).is_err());
+    nothing_is_left(&world);
+    all_is_there(&world, &all);
+    world.end(&[]);
+}

@@ -1,0 +1,309 @@
+//! Volumes that move to another pool (decision 080, M1 to M8): what operators ask for, and what whoever is at a move notes.
+//!
+//! A move is a copy of all snapshots, and of what is newer, into a volume of the other pool that has no name yet; and then the switch
+//! ([`switch`]), one transaction by which that volume is the one that the name stands for. The record is a copy's
+//! ([`Copying::moving`]), its target is held against all use as a copy's is (P5), and whoever is at it holds the same key. The volume's own record says that
+//! it moves ([`Lineage::moving`](map::Lineage::moving)): what would not fit with that is refused by it, and compares it.
+
+mod points;
+mod switch;
+
+pub(super) use points::count_on;
+pub use points::{Dressed, dress_move, end_move, forget_move_snapshots, is_number_free};
+pub use switch::{Switched, switch_volume};
+
+use super::copy::{COPY_LABEL, LEAST_LIMIT, none_copies, points as points_of};
+use super::keys::{DataKeys, maker};
+use super::snapshot::{has_room, of_chain};
+use super::subsystem::{put, unchanged};
+use super::volume::{find_volume, make_target};
+use super::{AdminError, RACES, Result, cluster, copy_of, copy_source, get, note_copy};
+use amita_metadata::{Call, Transact};
+use amita_types::map::{self, About, CopyPlace, Copying, Moving, SNAPSHOTS_SINCE, Snapshot, Volume};
+use amita_types::{SnapshotId, VolumeId};
+use std::time::Duration;
+
+/// What is to move, and where to.
+#[derive(Clone, Debug)]
+pub struct MigrateWish<'a> {
+    /// The volume's name.
+    pub volume: &'a str,
+    /// The pool that is to hold it.
+    pub pool: &'a str,
+    /// At most so many bytes a second are read.
+    pub limit_bytes_per_s: Option<u64>,
+    /// What makes the key of an encrypted volume's data there.
+    pub keys: Option<&'a dyn DataKeys>,
+    /// Since 1970.
+    pub now: Duration,
+}
+
+pub(super) fn bad(volume: &str, why: impl Into<String>) -> AdminError {
+    AdminError::BadSetting {
+        what: "volume",
+        name: volume.to_owned(),
+        why: why.into(),
+    }
+}
+
+/// The id of the job of a copy, or of a move.
+#[must_use]
+pub fn copy_job_id(copying: &Copying) -> String {
+    let kind = if copying.moving.is_some() { "migrate" } else { "copy" };
+    format!("{kind}-{}", copying.volume)
+}
+
+/// Fails where the volume moves to another pool: what is about to be done would not fit with that.
+///
+/// # Errors
+/// It moves.
+pub fn none_moves(volume: &Volume) -> Result<()> {
+    match volume.lineage.moving {
+        None => Ok(()),
+        Some(target) => Err(AdminError::Moving {
+            volume: volume.name.clone(),
+            job: format!("migrate-{target}"),
+        }),
+    }
+}
+
+/// Fails also where it has moved, and what is left of that is being tidied up: the names of its snapshots are written anew.
+///
+/// # Errors
+/// It moves, or has moved this moment; the metadata is away.
+pub fn none_moves_still(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    none_moves(volume)?;
+    match copy_of(meta, volume.id)?.filter(|record| record.moving.is_some()) {
+        None => Ok(()),
+        Some(record) => Err(AdminError::Moving {
+            volume: volume.name.clone(),
+            job: copy_job_id(&record),
+        }),
+    }
+}
+
+/// One that moves is not deleted, and gets no other name, before that is taken back or at its end. What goes by being taken back is the target.
+pub(super) fn end_is_allowed(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    match volume.lineage.moving {
+        None => Ok(()),
+        // The record goes last: where it is gone, what the volume says is left over.
+        Some(target) => match copy_of(meta, target)? {
+            None => Ok(()),
+            Some(_) => none_moves(volume),
+        },
+    }
+}
+
+/// Makes the volume that it is to be there, and says that it moves: a node moves it.
+///
+/// # Errors
+/// No such volume or pool, or it is in that pool; it is to be a copy and is none yet, or moves already; an image is copied into it, or it is made
+/// smaller; a snapshot of it is a namespace or a LUN; it became smaller between its snapshots; a limit that cannot be; more than the quotas
+/// have left; a cluster whose version does not know snapshots; no key can be made; the metadata is suspected, away or refuses.
+pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Copying> {
+    let name = wish.volume;
+    if let Some(limit) = wish.limit_bytes_per_s.filter(|limit| *limit < LEAST_LIMIT) {
+        return Err(bad(
+            name,
+            format!(
+                "a limit of {limit} bytes a second; {LEAST_LIMIT} are the fewest (`amita job pause` has a move stand still)"
+            ),
+        ));
+    }
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        return Err(bad(
+            name,
+            format!(
+                "the cluster's version is {version}, and moves need {SNAPSHOTS_SINCE}: all its programs must know of snapshots first \
+                 (`amita cluster finalize`)"
+            ),
+        ));
+    }
+    for _ in 0..RACES {
+        let (source, revision) = find_volume(meta, name)?;
+        may_move(meta, &source, wish.pool)?;
+        let total_bytes = sizes(meta, &source)?;
+        let record = |target: VolumeId| begun(&source, target, total_bytes, wish);
+        let about = About {
+            created_at: Some(wish.now.as_secs()),
+            ..About::of(VolumeId(0))
+        };
+        let keys = match source.keys.is_some() {
+            true => Some(maker(wish.keys).map_err(|why| why.of(name))?),
+            false => None,
+        };
+        // It says which it becomes from when that is there on: whoever does something else with it has read, and compares, what it was.
+        let with = |target: &Volume| {
+            let mut moving = source.clone();
+            moving.lineage.moving = Some(target.id);
+            Call {
+                compares: vec![unchanged(&map::volume_key(name), revision)],
+                then: vec![
+                    put(map::copying_key(target.id), &record(target.id)),
+                    put(map::volume_key(name), &moving),
+                ],
+                otherwise: Vec::new(),
+            }
+        };
+        if let Some(target) = make_target(meta, wish.pool, source.size_bytes, &about, keys, &with)? {
+            return Ok(record(target.id));
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(name),
+    })
+}
+
+fn may_move(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
+    let name = &source.name;
+    none_copies(meta, source)?;
+    none_moves_still(meta, source)?;
+    if source.pool == pool {
+        return Err(bad(name, format!("it is in pool {pool} already")));
+    }
+    fits(meta, source)?;
+    has_room(meta, source, "")
+}
+
+/// What speaks against a move for as long as it is so; none: nothing does.
+pub(super) fn fits(meta: &dyn Transact, source: &Volume) -> Result<()> {
+    let name = &source.name;
+    let about = get::<About>(meta, &map::about_key(source.id))?.map(|(about, _)| about);
+    if about.as_ref().is_some_and(|about| about.import.is_some()) {
+        return Err(bad(name, "an image is being copied into it, or was not to its end"));
+    }
+    if about.is_some_and(|about| about.shrink.is_some()) {
+        return Err(bad(name, "it is being made smaller, and that is not at its end"));
+    }
+    switch::no_snapshot_is_used(meta, source)
+}
+
+/// All bytes that passes will go through at least.
+fn sizes(meta: &dyn Transact, source: &Volume) -> Result<u64> {
+    let all = of_chain(meta, source)?;
+    let points = all.iter().filter(|found| is_point(found, None));
+    let sizes: Vec<u64> = points
+        .map(|found| found.size_bytes)
+        .chain([source.size_bytes])
+        .collect();
+    match sizes.is_sorted() {
+        true => Ok(sizes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes))),
+        false => Err(bad(
+            &source.name,
+            format!(
+                "it was made smaller since one of its snapshots, and a move cannot follow that: delete the larger ones (`amita volume snapshot \
+                 list {}`)",
+                source.name
+            ),
+        )),
+    }
+}
+
+/// Is it a snapshot that moves with its volume, and not one that is taken for this move?
+pub(super) fn is_point(found: &Snapshot, target: Option<VolumeId>) -> bool {
+    let own = target.map(|target| target.to_string());
+    super::snapshot::is_sealed(found)
+        && !found.hidden
+        && !found.mark
+        && (own.is_none() || found.labels.get(COPY_LABEL) != own.as_ref())
+}
+
+fn begun(source: &Volume, target: VolumeId, total_bytes: u64, wish: &MigrateWish<'_>) -> Copying {
+    Copying {
+        volume: target,
+        name: map::moving_name(target),
+        source: source.host(),
+        of: source.name.clone(),
+        snapshot: snapshot_name(target, 1),
+        takes: true,
+        snapshots: true,
+        limit_bytes_per_s: wish.limit_bytes_per_s,
+        asked_at: wish.now.as_secs(),
+        cancelled: false,
+        whole: false,
+        paused: None,
+        ails: None,
+        moving: Some(Moving {
+            data: source.id,
+            taken: 1,
+            late: 0,
+        }),
+        place: CopyPlace {
+            total_bytes,
+            ..CopyPlace::default()
+        },
+    }
+}
+
+/// The name of the snapshots that are taken for a move, in turn.
+fn snapshot_name(target: VolumeId, turn: u32) -> String {
+    format!("migrate-{target}-{turn}")
+}
+
+/// There is to be another pass: its snapshot is to be taken next, under a name of its own. `late`: the last pass was not made in time. None: the
+/// claim is lost, or there is no such move.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn next_move_pass(meta: &dyn Transact, volume: VolumeId, claim: u64, late: bool) -> Result<Option<Copying>> {
+    note_copy(meta, volume, claim, &|record| {
+        let Some(moving) = &mut record.moving else { return };
+        moving.taken = moving.taken.saturating_add(1);
+        moving.late = moving.late.saturating_add(u32::from(late));
+        record.snapshot = snapshot_name(volume, moving.taken);
+        record.place.last = None;
+    })
+}
+
+/// The snapshots that the target has to become before it is what a later one is, in order; the one that it is to be at last included.
+///
+/// # Errors
+/// The source is gone; the metadata is away.
+pub fn points_ahead(meta: &dyn Transact, copying: &Copying, until: SnapshotId) -> Result<Vec<Snapshot>> {
+    let source = source_of(meta, copying)?;
+    let all = of_chain(meta, &source)?;
+    Ok(points_of(&all, copying, copying.place.base, until).cloned().collect())
+}
+
+pub(super) fn source_of(meta: &dyn Transact, copying: &Copying) -> Result<Volume> {
+    copy_source(meta, copying)?.ok_or_else(|| AdminError::NoSuch {
+        what: "volume",
+        name: copying.of.clone(),
+        there: Vec::new(),
+    })
+}
+
+/// The move is taken back: its volume's record does not say any more that it moves. `false`: the claim is lost.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn stay_in_pool(meta: &dyn Transact, copying: &Copying, claim: u64) -> Result<bool> {
+    let copier = map::copier_key(copying.volume);
+    for _ in 0..RACES {
+        let moves = |found: &Volume| found.lineage.moving == Some(copying.volume);
+        let Some(source) = super::volume::with_deleted(meta)?.into_iter().find(moves) else {
+            return Ok(true);
+        };
+        let key = map::volume_key(&source.name);
+        let Some((mut source, revision)) = get::<Volume>(meta, &key)?.filter(|(found, _)| moves(found)) else {
+            continue;
+        };
+        source.lineage.moving = None;
+        let call = Call {
+            compares: vec![unchanged(&key, revision), unchanged(&copier, claim)],
+            then: vec![put(key, &source)],
+            otherwise: vec![amita_metadata::Op::Get { key: copier.clone() }],
+        };
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(true);
+        }
+        if reply.value(0).map(|found| found.mod_revision) != Some(claim) {
+            return Ok(false);
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::copying_key(copying.volume),
+    })
+}

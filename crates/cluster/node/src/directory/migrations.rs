@@ -1,0 +1,76 @@
+//! Volumes that move to another pool: while their owner holds, and when they have moved.
+//!
+//! Who has opened a volume here goes on with it by what it is in the other pool: this node owns that by its record already, and opens it at
+//! once, for as many users as there were.
+
+use super::{Directory, Effect, State, Waiting};
+use amita_reactor::driver::Time;
+use amita_sequencer::Consent;
+use amita_types::VolumeId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is on its way to another pool.
+#[derive(Default)]
+pub(super) struct Migrations {
+    /// What is open here, and begins nothing of hosts.
+    holds: BTreeSet<VolumeId>,
+    /// How many use what a volume has become, of those that used what it was.
+    users: BTreeMap<VolumeId, u64>,
+}
+
+impl Migrations {
+    pub fn hold(&mut self, volume: VolumeId, holds: bool) {
+        match holds {
+            true => _ = self.holds.insert(volume),
+            false => _ = self.holds.remove(&volume),
+        }
+    }
+
+    pub fn holds(&self, volume: VolumeId) -> bool {
+        self.holds.contains(&volume)
+    }
+
+    /// How many have used what it was; they are counted by who asks from now on.
+    pub fn users_of(&mut self, volume: VolumeId) -> u64 {
+        self.users.remove(&volume).unwrap_or_default()
+    }
+}
+
+impl Directory {
+    /// Its owner begins nothing of hosts from now on, or lets go.
+    pub fn hold(&mut self, volume: VolumeId, holds: bool) {
+        self.migrations.hold(volume, holds);
+    }
+
+    /// The volume has moved: its name stands for `new`.
+    pub fn switched(&mut self, now: Time, old: VolumeId, new: VolumeId) {
+        let open = self.volumes.iter().find_map(|(name, state)| match state {
+            State::Open {
+                info,
+                generation,
+                users,
+            } if info.id == old => Some((name.clone(), *generation, *users)),
+            _ => None,
+        });
+        let Some((name, generation, users)) = open else {
+            // On its way here, or from here: that comes to nothing.
+            return self.close_if_open(now, old, "it has moved to another pool");
+        };
+        self.volumes.remove(&name);
+        self.upkeep.claims.lost(old, generation);
+        self.migrations.hold(old, false);
+        self.effects.push_back(Effect::DropShards {
+            volume: old,
+            generation,
+            why: "it has moved to another pool".to_owned(),
+            handed_over: true,
+        });
+        if users > 0 {
+            self.migrations.users.insert(new, users);
+        }
+        if !self.openers.is_full() {
+            self.begin(now, &name, Waiting::default(), Consent::Asked);
+        }
+        self.changed = true;
+    }
+}

@@ -1,0 +1,79 @@
+//! Volumes that have moved to another pool while they were used (decision 080): what hosts have open by an older number is what the volume is by
+//! its present one.
+//!
+//! A session has the number of the data that there was when it began, and may last for years. What a node has once heard of it remembers
+//! for as long as its process lives, which no session outlives.
+
+use super::View;
+use amita_frontend::Source;
+use amita_types::VolumeId;
+use amita_types::map::Volume;
+use rustc_hash::FxHashMap;
+
+/// What has moved.
+#[derive(Default)]
+pub(super) struct Moved {
+    /// The number by which hosts know the volume, by the number of data that it had before it moved.
+    hosts: FxHashMap<VolumeId, VolumeId>,
+    /// What it was and what it is, of those that have moved since somebody looked.
+    switched: Vec<(VolumeId, VolumeId)>,
+}
+
+impl View {
+    /// A record is put in: is it of a volume that was another one's data before? `under`: what its name stood for.
+    pub(super) fn note_moved(&mut self, record: &Volume, under: Option<VolumeId>) {
+        if record.lineage.host.is_none() {
+            return;
+        }
+        let host = record.host();
+        let before = self.reverted.insert(host, record.id).unwrap_or(host);
+        if before == record.id {
+            return;
+        }
+        if record.has_data(before) {
+            // It was reverted: nobody goes on with what it was.
+            self.moved.hosts.retain(|_, of| *of != host);
+            return;
+        }
+        self.moved.hosts.insert(before, host);
+        if under == Some(before) {
+            self.moved.switched.push((before, record.id));
+        }
+    }
+
+    /// Volumes that have moved since this was last asked: what each was, and what it is.
+    pub fn take_switched(&mut self) -> Vec<(VolumeId, VolumeId)> {
+        std::mem::take(&mut self.moved.switched)
+    }
+
+    /// By which number the volume is found now that a session knows by this one.
+    #[must_use]
+    pub fn present(&self, volume: VolumeId) -> VolumeId {
+        if self.moved.hosts.is_empty() {
+            return volume;
+        }
+        let host = self.moved.hosts.get(&volume);
+        let now = host.and_then(|host| self.reverted.get(host)).copied();
+        now.filter(|now| self.volume_of(*now).is_some()).unwrap_or(volume)
+    }
+
+    /// The same of what is read or written: snapshots have the same numbers.
+    #[must_use]
+    pub fn present_source(&self, source: Source) -> Source {
+        Source {
+            volume: self.present(source.volume),
+            ..source
+        }
+    }
+
+    /// Has it moved, so that sessions may know it by another number?
+    #[must_use]
+    pub fn has_moved(&self, volume: VolumeId) -> bool {
+        let record = self.volume_of(volume).filter(|record| !record.is_former());
+        let host = record.map(Volume::host);
+        host.is_some_and(|host| self.moved.hosts.values().any(|of| *of == host))
+    }
+}
+
+#[cfg(test)]
+mod tests;
