@@ -26,6 +26,7 @@ mod limit;
 mod links;
 mod lun;
 mod migrate;
+mod mirror;
 mod moves;
 mod namespace;
 mod node;
@@ -97,6 +98,12 @@ pub use lun::{
 pub use migrate::{
     Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_number_free,
     migrate_volume, next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
+};
+pub use mirror::{
+    Cutting, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return, close_mirrored,
+    complete_mirrored, cut_point, decline_demotion, demote_mirror, depose_mirror, follow_mirror, force_mirror,
+    gone_back, let_points_go, mirror, mirror_of, mirrored_volume, mirrors, none_closed, note_mirror, open_mirrored,
+    pause_mirror, promote_mirror, ready_mirror, remove_mirror, returned, see_mirror, sweep_points, take_back_mirror,
 };
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{

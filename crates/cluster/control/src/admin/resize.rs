@@ -1,6 +1,7 @@
 //! Volumes grow; [`super::shrink`] makes them smaller. `docs/decisions/019-resize.md` says why the size stands in the volume's own record.
 
 use super::copy::none_copies;
+use super::mirror::none_closed;
 use super::quota::{Wanted, charge};
 use super::shrink::none_shrinks;
 use super::subsystem::{put, unchanged};
@@ -19,6 +20,7 @@ pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result
     for _ in 0..RACES {
         let (old, revision) = find_volume(meta, name)?;
         none_copies(meta, &old)?;
+        none_closed(&old)?;
         if size_bytes < old.size_bytes {
             return Err(AdminError::BadSetting {
                 what: "volume",

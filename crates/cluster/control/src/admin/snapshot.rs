@@ -2,6 +2,7 @@
 
 use super::copy::none_copies;
 use super::lun::not_a_lun;
+use super::mirror::{none_closed, unmirrored};
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
@@ -198,6 +199,7 @@ fn put_wish(
     held: &Held,
     tally: &mut Tally,
 ) -> Result<bool> {
+    none_closed(volume)?;
     has_room(meta, volume, &wish.name)?;
     let key = map::snapshot_wish_key(volume.id);
     let mut call = Call {
@@ -259,6 +261,7 @@ const ONE: Wanted = Wanted {
 /// The volume is to be a copy, and is none yet; it has as many as it can, or its pool's quota allows no more; the metadata is away.
 pub fn may_take_snapshot(meta: &dyn Transact, volume: &Volume) -> Result<()> {
     none_copies(meta, volume)?;
+    none_closed(volume)?;
     has_room(meta, volume, "")?;
     charge_by(meta, &volume.pool, ONE, &mut Tally::default()).map(drop)
 }
@@ -433,6 +436,8 @@ pub fn mark_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Sn
 }
 
 fn delete_all_but(meta: &dyn Transact, volume: &str, name: &str, left: Left) -> Result<Snapshot> {
+    let (found, _) = find_volume(meta, volume)?;
+    unmirrored(meta, &found, &named(meta, &found, name)?)?;
     let deleted = delete_snapshot_that(meta, volume, name, &|_| true, &[], left)?;
     deleted.ok_or_else(|| AdminError::TooManyRaces {
         key: map::volume_key(volume),
@@ -589,6 +594,10 @@ pub(super) fn delete_of(
 /// # Errors
 /// There is no such volume, or it has no such snapshot; the metadata is away or refuses.
 pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected: bool) -> Result<Snapshot> {
+    if !protected {
+        let (found, _) = find_volume(meta, volume)?;
+        unmirrored(meta, &found, &named(meta, &found, name)?)?;
+    }
     protect_of(meta, (volume, find_volume), name, protected)
 }
 

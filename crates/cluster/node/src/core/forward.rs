@@ -84,6 +84,10 @@ impl Forwarding {
             // A front that has opened the volume for itself: it was lost to another gateway.
             return cx.done(origin, Err(IoError::Lost), Payload::None);
         }
+        if origin.snapshot == SnapshotId::HEAD && reach::is_closed(cx, volume) {
+            // Whoever opens it for this would be refused, and have taken it from who brings it what the mirror's other end has.
+            return cx.done(origin, Err(IoError::Unavailable), Payload::None);
+        }
         if origin.front == FORWARDED && cx.shards.generation(volume).is_some() {
             // It is open here under another generation than the sender means, or on its way to another gateway.
             return cx.done(origin, Err(IoError::Busy), Payload::None);
@@ -162,6 +166,12 @@ impl Forwarding {
         let volume = self.follow(cx, volume);
         if self.forwarder.front(volume).is_none() {
             return Turn::Nothing;
+        }
+        if reach::is_closed(cx, volume) {
+            end::of_the_volume(cx, &mut self.forwarder, volume);
+            if self.forwarder.front(volume).is_none() {
+                return Turn::Nothing;
+            }
         }
         let is_deleted = reach::is_deleted(cx, volume);
         if is_deleted {

@@ -162,6 +162,7 @@ fn opened(generation: Generation) -> Opened {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         },
         volume_revision: 1,
         pool: map::Pool {

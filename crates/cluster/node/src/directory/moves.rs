@@ -91,6 +91,7 @@ impl Directory {
                 info,
                 generation: ours,
                 users,
+                ..
             } if info.id == volume => Some((name.clone(), *ours, *users)),
             _ => None,
         });
@@ -210,7 +211,7 @@ impl Directory {
 
     /// Begins to hand a volume over: every core ends what it has under way.
     fn leave(&mut self, now: Time, asker: Requester, name: String, generation: Generation, patience: Duration) {
-        let Some(State::Open { info, .. }) = self.volumes.remove(&name) else {
+        let Some(State::Open { info, closed, .. }) = self.volumes.remove(&name) else {
             return;
         };
         let volume = info.id;
@@ -223,6 +224,7 @@ impl Directory {
             missing: (0..self.cores).collect(),
             asker,
             until: now.plus(patience),
+            closed,
         };
         self.volumes.insert(name, state);
         self.effects.push_back(Effect::Leave {
@@ -277,6 +279,7 @@ impl Directory {
                 info,
                 generation,
                 asker,
+                closed,
                 ..
             }) = self.volumes.remove(&name)
             else {
@@ -290,6 +293,7 @@ impl Directory {
                     info,
                     generation,
                     users,
+                    closed,
                 },
             );
             self.reply(asker, ReleaseOutcome::Busy { clients: 0 });
@@ -335,7 +339,7 @@ impl Directory {
                 }
                 Some(_) => {}
                 None if !self.openers.is_full() => {
-                    self.begin(now, &name, Waiting::default(), Consent::HandOver);
+                    self.begin(now, &name, Waiting::default(), (Consent::HandOver, false));
                 }
                 None => {}
             }
