@@ -42,6 +42,7 @@ pub mod token;
 pub mod top;
 pub mod trace;
 pub mod volume;
+mod worker;
 
 use amita_control::admin::Outlook;
 

@@ -12,6 +12,7 @@ use crate::by_api::carry::Carrier;
 use crate::cli::{Endpoints, Folder};
 use crate::commands::backup::Backups;
 use crate::commands::join::Described as _;
+use crate::commands::mirror::runner::Mirrors;
 use crate::commands::volume::{Copies, Gateways};
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
 use amita_control::admin::{AdminError, DataKeys};
@@ -448,6 +449,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let notifier = start_notifier(&config)?;
     let copies = start_copies(&config, identity)?;
     let backups = start_backups(&config, identity)?;
+    let mirrors = start_mirrors(&config, identity)?;
     let collect = running.collector();
     let keeping = Keeping::start(&arguments.history, &config, &collect);
     let exporter = otlp::start(collector, running.trace_source());
@@ -498,6 +500,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         std::thread::sleep(LOOK);
     }
     log::info!("the node ends");
+    drop(mirrors);
     drop(backups);
     drop(copies);
     drop(api);
@@ -551,6 +554,13 @@ fn start_backups(config: &ServeConfig, identity: &Folder) -> Result<Option<Backu
     let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
     let backups = Backups::start(client, config, identity.given());
     backups.context(|| "what backs up by policies cannot be started".to_owned())
+}
+
+/// Has this node look after mirrors, some of those that there are.
+fn start_mirrors(config: &ServeConfig, identity: &Folder) -> Result<Option<Mirrors>> {
+    let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
+    let mirrors = Mirrors::start(client, config, identity.given());
+    mirrors.context(|| "what looks after mirrors cannot be started".to_owned())
 }
 
 /// Where the portals for iSCSI are, for the line that a start ends with.

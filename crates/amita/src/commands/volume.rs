@@ -8,7 +8,7 @@ pub(crate) mod diff;
 pub(crate) mod ended;
 mod export;
 mod flatten;
-mod gateway;
+pub(crate) mod gateway;
 mod image;
 mod import;
 mod key;

@@ -8,8 +8,10 @@ use super::data::{OWNER_PATIENCE, Way, is_alone, not_alone};
 use super::image::{Format, Source};
 use super::import::Copy;
 use super::{diff, export, revert};
+use crate::commands::mirror;
 use amita_api::{
-    Asking, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, Problem, Revert, Reverted, Sink,
+    Asking, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, MirrorRead, Problem, Revert, Reverted,
+    Sink,
 };
 use amita_client::Config;
 use amita_control::access::Action;
@@ -99,7 +101,7 @@ fn log() -> Log {
 }
 
 /// A failure of a command, as the API tells it.
-fn problem(failure: Failure) -> Problem {
+pub(crate) fn problem(failure: Failure) -> Problem {
     let code = match failure.code {
         "denied" => Code::Denied,
         "metadata-unavailable" | "outcome-unknown" => Code::MetadataAway,
@@ -250,6 +252,16 @@ impl DataPath for Gateways {
                 }
             }
         })
+    }
+
+    fn mirror(
+        &self,
+        session: &Asking,
+        read: &MirrorRead<'_>,
+        sink: &mut dyn Sink,
+        going: &Going,
+    ) -> Result<(), Problem> {
+        mirror::read::send((&self.way_while(going), &session.reader()), read, sink, going)
     }
 }
 

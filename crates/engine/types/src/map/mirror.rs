@@ -276,6 +276,9 @@ pub struct Mirror {
     pub volumes: Vec<MirrorVolume>,
     /// The other end.
     pub peer: MirrorPeer,
+    /// When the token ends that it knows this end by, in seconds since 1970, by its clock; none: it has not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ends_at: Option<u64>,
     /// What it knows of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Seen>,

@@ -116,6 +116,7 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
         split: false,
         volumes: Vec::new(),
         peer: wish.peer.clone(),
+        token_ends_at: None,
         seen: None,
         interval_s,
         keep: wish.keep,

@@ -69,6 +69,7 @@ fn end(odd: bool, own: Standing, other: Standing) -> Mirror {
             })
             .to_vec(),
         peer: MirrorPeer::default(),
+        token_ends_at: None,
         seen: saw(other),
         interval_s: 60,
         keep: 2,
