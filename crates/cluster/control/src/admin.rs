@@ -96,7 +96,7 @@ pub use lun::{
 };
 pub use migrate::{
     Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_number_free,
-    migrate_volume, next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
+    may_switch, migrate_volume, next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
 };
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{

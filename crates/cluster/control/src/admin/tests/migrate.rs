@@ -178,6 +178,7 @@ fn a_volume_is_in_the_other_pool_from_one_transaction_on() {
     )
     .unwrap();
     label_volume(&meta, "db", &[("team".to_owned(), "a".to_owned())].into(), &[]).unwrap();
+    set_tenant(&meta, "db", Some("acme")).unwrap();
     snap(&meta, "db", "mon", false);
     let made = migrate_volume(&meta, &wish("db")).unwrap();
     assert_eq!(
@@ -202,6 +203,11 @@ fn a_volume_is_in_the_other_pool_from_one_transaction_on() {
     assert!(get::<Export>(&meta, &map::export_key(TARGET)).unwrap().is_some());
     assert!(get::<Export>(&meta, &map::export_key(SOURCE)).unwrap().is_none());
     assert_eq!(about(&meta, TARGET).unwrap().labels["team"], "a");
+    let whose: Vec<_> = tenancies(&meta).unwrap();
+    assert!(
+        matches!(&whose[..], [of] if of.volume == TARGET && of.tenant == "acme"),
+        "{whose:?}"
+    );
     // By its name, before it is written anew, and behind that.
     assert_eq!(names(&meta), [("mon".to_owned(), 1)]);
     let mon = snapshot(&meta, "db", "mon").unwrap();
