@@ -198,7 +198,7 @@ pub(super) fn look(meta: &dyn Transact, volumes: &[VolumeId], jobs: &BTreeMap<Vo
 }
 
 /// Which snapshot of a volume has a name: of which of its data, and its number there.
-fn named(host: VolumeId, found: Option<&KeyValue>) -> Option<(VolumeId, SnapshotId)> {
+pub(super) fn named(host: VolumeId, found: Option<&KeyValue>) -> Option<(VolumeId, SnapshotId)> {
     let name = found?.json::<SnapshotName>().ok()?;
     Some((name.data(host), name.number))
 }
