@@ -116,7 +116,7 @@ impl Wanted {
         Failure::new(why)
     }
 
-    fn rest(&self, time: Duration) -> Result<()> {
+    pub(super) fn rest(&self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         loop {
             self.check()?;
