@@ -97,7 +97,7 @@ pub use lun::{
 };
 pub use migrate::{
     Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_number_free,
-    migrate_volume, next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
+    may_switch, migrate_volume, next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
 };
 pub use mirror::{
     Cutting, MirrorChange, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return,

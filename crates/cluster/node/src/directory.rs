@@ -17,6 +17,7 @@ use crate::scrubs::{Order, Scrubs};
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
+use amita_crypt::NotNow;
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_frontend as frontend;
 use amita_metadata as meta;
@@ -380,6 +381,22 @@ impl Directory {
         true
     }
 
+    /// Could what this is the record of be opened here, as far as its keys go? `false`: they are on their way.
+    ///
+    /// # Errors
+    /// They are not to be had: why.
+    pub fn has_keys(&self, record: &map::Volume) -> Result<bool, String> {
+        let Some(ring) = &record.keys else {
+            return Ok(true);
+        };
+        let keys = self.config.keys.as_ref().ok_or_else(|| NO_KEYS.to_owned())?;
+        match keys.keychain(ring) {
+            Ok(_) => Ok(true),
+            Err(NotNow::Coming) => Ok(false),
+            Err(NotNow::Missing(why)) => Err(why),
+        }
+    }
+
     /// Runs an opener; is it a host that the volume is opened for?
     fn begin(&mut self, now: Time, name: &str, waiting: Waiting, (consent, for_host): (Consent, bool)) {
         let number = self.openers.take_number();
@@ -422,12 +439,13 @@ impl Directory {
 
     /// A user less.
     pub fn close(&mut self, volume: VolumeId) {
-        for state in self.volumes.values_mut() {
-            if let State::Open { info, users, .. } = state
-                && info.id == volume
-            {
-                *users = users.saturating_sub(1);
-            }
+        let open = self.volumes.values_mut().find_map(|state| match state {
+            State::Open { info, users, .. } if info.id == volume => Some(users),
+            _ => None,
+        });
+        match open {
+            Some(users) => *users = users.saturating_sub(1),
+            None => self.migrations.leave(volume),
         }
     }
 

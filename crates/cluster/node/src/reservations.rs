@@ -273,8 +273,12 @@ impl Reservations {
             let record = found.json::<map::Volume>().ok()?;
             Some((record, found.mod_revision))
         });
+        // The name may stand for what the volume has moved to, which this node owns as well, and by a generation of another count.
+        let is_ours = |record: &map::Volume| {
+            record.id == volume && record.owner == Some(self.node) && record.generation == entry.generation
+        };
         let owned = record
-            .filter(|(record, _)| record.owner == Some(self.node) && record.generation == entry.generation)
+            .filter(|(record, _)| is_ours(record))
             .map(|(_, revision)| revision);
         let (Some(volume_revision), Some(asked)) = (owned, entry.waiting.front()) else {
             return self.end(volume, Err(unavailable));

@@ -233,7 +233,13 @@ impl Snapshots {
     }
 
     /// Begins with what is wished of the volumes that are open here. `open`: under which generation.
-    pub fn look(&mut self, now: Time, view: &View, open: impl Fn(VolumeId) -> Option<Generation>) {
+    pub fn look(
+        &mut self,
+        now: Time,
+        view: &View,
+        open: impl Fn(VolumeId) -> Option<Generation>,
+        has_keys: impl Fn(&map::Volume) -> Result<bool, String>,
+    ) {
         self.put_off.retain(|_, until| now < *until);
         self.answered
             .retain(|volume, _| view.snapshot_wishes().any(|(wished, ..)| wished == *volume));
@@ -246,7 +252,21 @@ impl Snapshots {
             let (Some(generation), Some(record)) = (open(volume), view.volume_of(volume)) else {
                 continue;
             };
+            // What it moves to is opened here at once behind the switch: without its keys hosts would wait, and there is no way back.
+            let target = wish.hold_ms.and(record.lineage.moving);
+            let has_keys = target
+                .and_then(|target| view.volume_of(target))
+                .map_or(Ok(true), &has_keys);
+            if has_keys == Ok(false) {
+                continue;
+            }
             self.take(now, record, generation, (wish.clone(), revision), None);
+            if let Err(why) = has_keys {
+                self.refuse(
+                    volume,
+                    format!("the node that has it open cannot open what it is to be: {why}"),
+                );
+            }
         }
     }
 

@@ -261,8 +261,9 @@ impl View {
             }
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
-                let before = self.volumes.of(key).map(|before| before.id);
-                self.note_moved(&volume, before);
+                let chain: Vec<VolumeId> = self.volumes.of(key).into_iter().flat_map(map::Volume::chain).collect();
+                let before = chain.first().copied();
+                self.note_moved(&volume, &chain);
                 // The switch of a move writes it while the volume's name says that number still, which counts, and says another one at once.
                 let is_left = volume.is_former();
                 let put = self.volumes.put(key, record.created, volume.id, volume);

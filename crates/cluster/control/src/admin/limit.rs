@@ -137,25 +137,31 @@ pub fn set_joint_limits(meta: &dyn Transact, of: Jointly<'_>, change: impl Fn(&m
 /// No such volume, or no name of a tenant; the metadata is away or refuses.
 pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Result<()> {
     tenant.map_or(Ok(()), check_tenant)?;
-    let (found, _) = find_volume(meta, volume)?;
-    let key = map::tenancy_key(found.id);
-    let op = match tenant {
-        None => Op::Delete { key },
-        Some(tenant) => put(
-            key,
-            &Tenancy {
-                volume: found.id,
-                tenant: tenant.to_owned(),
-            },
-        ),
-    };
-    let call = Call {
-        compares: Vec::new(),
-        then: vec![op],
-        otherwise: Vec::new(),
-    };
-    meta.txn(&call)?;
-    Ok(())
+    let volume_key = map::volume_key(volume);
+    for _ in 0..RACES {
+        let (found, revision) = find_volume(meta, volume)?;
+        let key = map::tenancy_key(found.id);
+        let op = match tenant {
+            None => Op::Delete { key },
+            Some(tenant) => put(
+                key,
+                &Tenancy {
+                    volume: found.id,
+                    tenant: tenant.to_owned(),
+                },
+            ),
+        };
+        // A revert or a move takes the record to the volume's new number: what is written to the old one behind that would be nobody's.
+        let call = Call {
+            compares: vec![unchanged(&volume_key, revision)],
+            then: vec![op],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(());
+        }
+    }
+    Err(AdminError::TooManyRaces { key: volume_key })
 }
 
 /// Whose volumes are, of those that are somebody's.

@@ -10,7 +10,7 @@ mod switch;
 
 pub(super) use points::count_on;
 pub use points::{Dressed, dress_move, end_move, forget_move_snapshots, is_number_free};
-pub use switch::{Switched, switch_volume};
+pub use switch::{Switched, may_switch, switch_volume};
 
 use super::copy::{COPY_LABEL, LEAST_LIMIT, none_copies, points as points_of};
 use super::keys::{DataKeys, maker};

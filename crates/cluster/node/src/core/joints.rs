@@ -50,17 +50,28 @@ pub(super) fn look(core: &mut Core, now: Time) {
         if seats.is_empty() {
             continue;
         }
-        let mut then = Vec::new();
-        for (name, seat) in &seats {
-            let volume = core.cx.view.volume_of(seat.volume);
-            let key = volume.map_or_else(String::new, |volume| map::volume_key(&volume.name));
+        let (mut then, mut asked) = (Vec::new(), Vec::new());
+        for (name, seat) in seats {
+            let Some(key) = core
+                .cx
+                .view
+                .volume_of(seat.volume)
+                .map(|volume| map::volume_key(&volume.name))
+            else {
+                core.lender.has_read(now, &name, &seat, false);
+                continue;
+            };
             then.push(Op::Get {
-                key: map::joint_limits_key(name),
+                key: map::joint_limits_key(&name),
             });
             then.push(Op::Get { key });
+            asked.push((name, seat));
+        }
+        if asked.is_empty() {
+            continue;
         }
         let call = views::next_call(core);
-        core.seats.reading.insert(call.0, (now, seats));
+        core.seats.reading.insert(call.0, (now, asked));
         let request = Call {
             compares: Vec::new(),
             then,

@@ -20,6 +20,13 @@ pub(super) const LIMITS: FrontId = FrontId(u64::MAX - 4);
 /// The front of its asks for tokens of tenants and pools; their tag is the number that those have at the gate.
 const JOINTS: FrontId = FrontId(u64::MAX - 5);
 
+/// A volume has moved to another pool: what waits by its limits goes on waiting, by what it is now.
+pub(super) fn moved(core: &mut Core, now: Time, old: VolumeId, new: VolumeId) {
+    changed(core, now, new);
+    core.forwarding.gate.moved(now, old, new);
+    changed(core, now, old);
+}
+
 /// The record of a volume has changed, or is gone.
 pub(super) fn changed(core: &mut Core, now: Time, volume: VolumeId) {
     let record = core.cx.view.volume_of(volume);
@@ -144,15 +151,17 @@ fn ask_joint(core: &mut Core, now: Time, number: u32, asks: &Asks) {
     core.forwarding.wait(&mut core.cx, now, seat, origin, work, payload);
 }
 
-/// Who lends a tenant's or pool's tokens has answered, or nobody could be asked: then somebody else is to lend them.
+/// Who lends a tenant's or pool's tokens has answered, or nobody could be asked: where that stays so, somebody else is to lend them.
 fn joint_answered(core: &mut Core, now: Time, number: u32, result: Result<Answer, IoError>) {
-    if result == Err(IoError::Unavailable)
+    let is_away = result == Err(IoError::Unavailable);
+    core.forwarding.gate.answered(now, Whose::Joint(number), result);
+    if is_away
+        && core.forwarding.gate.gives_up(now, number)
         && let Some(name) = core.forwarding.gate.joint_name(number).cloned()
     {
         let waiting: Vec<VolumeId> = core.forwarding.gate.in_line(number).collect();
         joints::give_away(core, now, &name, waiting.into_iter());
     }
-    core.forwarding.gate.answered(now, Whose::Joint(number), result);
 }
 
 /// A message of another core, or of this one.

@@ -18,12 +18,21 @@ pub(super) fn look(core: &mut Core, now: Time) {
     }
     let (directory, view) = (&core.directory, &core.cx.view);
     if view.sets().next().is_none() && core.sets.is_empty() {
-        core.snapshots
-            .look(now, view, |volume| directory.open_generation(volume));
+        core.snapshots.look(
+            now,
+            view,
+            |volume| directory.open_generation(volume),
+            |of| directory.has_keys(of),
+        );
     } else {
         // A set may have as many volumes as are open here.
         let open: FxHashMap<VolumeId, Generation> = directory.open_volumes().collect();
-        core.snapshots.look(now, view, |volume| open.get(&volume).copied());
+        core.snapshots.look(
+            now,
+            view,
+            |volume| open.get(&volume).copied(),
+            |of| directory.has_keys(of),
+        );
         // One that was deposed and has not noticed leads nothing: those who are asked would not believe it (R14).
         let node = core.cx.config.node;
         let is_ours = |volume: VolumeId| {

@@ -52,6 +52,7 @@ impl Directory {
             self.closings.gone.pop_front();
         }
         self.closings.gone.push_back(volume);
+        self.migrations.forget(volume);
         self.close_if_open(now, volume, "it was deleted");
     }
 

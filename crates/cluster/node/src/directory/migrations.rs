@@ -30,6 +30,27 @@ impl Migrations {
         self.holds.contains(&volume)
     }
 
+    /// One of those uses it no more.
+    pub fn leave(&mut self, volume: VolumeId) {
+        if let Some(users) = self.users.get_mut(&volume) {
+            *users -= 1;
+            if *users == 0 {
+                self.users.remove(&volume);
+            }
+        }
+    }
+
+    /// Has somebody used what it was, and nobody opened what it is here since?
+    pub fn has_users(&self, volume: VolumeId) -> bool {
+        self.users.contains_key(&volume)
+    }
+
+    /// It is gone.
+    pub fn forget(&mut self, volume: VolumeId) {
+        self.users.remove(&volume);
+        self.holds.remove(&volume);
+    }
+
     /// How many have used what it was; they are counted by who asks from now on.
     pub fn users_of(&mut self, volume: VolumeId) -> u64 {
         self.users.remove(&volume).unwrap_or_default()

@@ -122,7 +122,7 @@ impl Directory {
                 self.moves.note_handed_over(now, volume);
                 ReleaseOutcome::Released
             }
-            None if self.is_about_to_serve(volume, view) || self.is_leaving(volume) => {
+            None if self.is_about_to_serve(volume, view) || self.is_leaving(volume) || self.moves_to(volume, view) => {
                 ReleaseOutcome::Busy { clients: 0 }
             }
             None => {
@@ -198,9 +198,23 @@ impl Directory {
     fn is_about_to_serve(&self, volume: VolumeId, view: &View) -> bool {
         let state = self.name_of(volume, view).and_then(|name| self.volumes.get(&name));
         match state {
-            Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.is_anybody(),
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => {
+                waiting.is_anybody() || self.migrations.has_users(volume)
+            }
             _ => false,
         }
+    }
+
+    /// Is this what a volume moves to that somebody uses here? Whoever asks has read of the switch first, and those who use it go on with it.
+    fn moves_to(&self, volume: VolumeId, view: &View) -> bool {
+        let mut states = self.volumes.values();
+        states.any(|state| match state {
+            State::Open { info, users: 1.., .. } => {
+                let record = view.volume_of(info.id);
+                record.is_some_and(|record| record.lineage.moving == Some(volume))
+            }
+            _ => false,
+        })
     }
 
     /// Is the volume on its way to another gateway? What hosts have under way is still carried out here.

@@ -710,10 +710,100 @@ fn a_record_from_before_our_ownership_says_nothing_of_the_size() {
     assert_eq!(size(&rig), 2 << 30);
 }
 
+const MOVED: VolumeId = VolumeId(8);
+
+/// One that has a user, and has moved: what it is now is being opened.
+fn moved() -> (Rig, Metadata) {
+    let mut rig = Rig::new();
+    rig.directory.open(rig.now, rig.origin, "v");
+    rig.settle();
+    let mut metadata = rig.metadata.clone();
+    let before: map::Volume = metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
+    let moved = map::Volume { id: MOVED, ..before };
+    let call = Call::put(map::volume_key("v"), serde_json::to_vec(&moved).unwrap());
+    metadata.txn(&call).unwrap();
+    rig.directory.switched(rig.now, VOLUME, MOVED);
+    (rig, metadata)
+}
+
+fn asks_for(rig: &mut Rig, volume: VolumeId, view: &View) -> Vec<ReleaseOutcome> {
+    let asker = Requester {
+        node: NodeId(2),
+        core: 0,
+        link: Link(1),
+        tag: 1,
+    };
+    rig.directory
+        .release(rig.now, asker, volume, rig.generation, false, view);
+    rig.settle();
+    std::mem::take(&mut rig.replies)
+}
+
+#[test]
+fn who_goes_while_what_it_has_moved_to_is_opened_uses_it_no_more() {
+    let (mut rig, mut metadata) = moved();
+    rig.directory.close(MOVED);
+    rig.run(&mut metadata);
+    assert!(rig.directory.is_open(MOVED));
+    assert!(!rig.directory.migrations.has_users(MOVED));
+    let answer = asks_for(&mut rig, MOVED, &View::default());
+    assert!(!matches!(answer[..], [ReleaseOutcome::Busy { .. }]), "{answer:?}");
+}
+
+#[test]
+fn who_asks_for_what_a_volume_in_use_moves_to_does_not_have_it() {
+    let view = |rig: &Rig, moves: bool| {
+        let mut view = View::default();
+        let found = rig.metadata.get(&map::volume_key("v")).unwrap();
+        let mut record: map::Volume = found.json().unwrap();
+        record.lineage.moving = moves.then_some(MOVED);
+        view.apply(&Record {
+            key: found.key.clone(),
+            value: Some(serde_json::to_vec(&record).unwrap()),
+            revision: found.mod_revision,
+            created: found.create_revision,
+        });
+        view
+    };
+    // Whoever asks has read of the switch, and this node has not yet heard of it.
+    let mut rig = Rig::new();
+    rig.directory.open(rig.now, rig.origin, "v");
+    rig.settle();
+    let (moving, other) = (view(&rig, true), view(&rig, false));
+    assert_eq!(
+        asks_for(&mut rig, MOVED, &moving),
+        [ReleaseOutcome::Busy { clients: 0 }]
+    );
+    assert_eq!(asks_for(&mut rig, MOVED, &other), [ReleaseOutcome::NotOwner]);
+    // And while this one opens what it is now.
+    let (mut rig, mut metadata) = moved();
+    let answer = {
+        let asker = Requester {
+            node: NodeId(2),
+            core: 0,
+            link: Link(1),
+            tag: 2,
+        };
+        let mut view = View::default();
+        let found = metadata.get(&map::volume_key("v")).unwrap();
+        view.apply(&Record {
+            key: found.key.clone(),
+            value: Some(found.value.clone()),
+            revision: found.mod_revision,
+            created: found.create_revision,
+        });
+        rig.directory
+            .release(rig.now, asker, MOVED, Generation(99), false, &view);
+        rig.run(&mut metadata);
+        std::mem::take(&mut rig.replies)
+    };
+    assert_eq!(answer, [ReleaseOutcome::Busy { clients: 0 }]);
+    assert!(rig.directory.is_open(MOVED));
+}
+
 /// Who has opened a volume for himself goes on with what it has moved to, and keeps it from being taken away as before.
 #[test]
 fn a_volume_that_has_moved_is_opened_here_for_as_many_as_had_it() {
-    const MOVED: VolumeId = VolumeId(8);
     let mut rig = Rig::new();
     rig.directory.open(rig.now, rig.origin, "v");
     rig.settle();

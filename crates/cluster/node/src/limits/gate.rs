@@ -14,6 +14,7 @@ pub use lanes::{Counts, Passage};
 
 use super::{Answer, Asks};
 use crate::faults::{Fault, Faults};
+use crate::forwarder;
 use crate::mail::Origin;
 use amita_frontend::FrontId;
 use amita_qos::limits::BUCKETS;
@@ -35,6 +36,9 @@ use std::time::Duration;
 /// An ask that has not ended after this was lost with what it waited in: longer than anything waits for an owner.
 const LOST: Duration = Duration::from_secs(10);
 
+/// A seat whose owner cannot be reached for so long is given to another volume. Half of what I/O waits for an owner: who lends next can lend when the
+/// mandate of before has ended, and what came first waits still.
+const SEAT_PATIENCE: Duration = Duration::from_secs(4);
 /// Limited volumes of which a node tells at most: each has four figures in its metrics.
 pub const MOST_TOLD_OF: usize = 1_000;
 /// Nothing is kept for another one.
@@ -143,15 +147,23 @@ impl Gate {
     pub fn hold(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
         self.numbers += 1;
         let cost = cost(&op);
-        let passage = Passage {
-            origin,
-            volume,
-            op,
-            payload,
-            since: now,
-            cost,
-            number: self.numbers,
-        };
+        let number = self.numbers;
+        self.wait(
+            now,
+            Passage {
+                origin,
+                volume,
+                op,
+                payload,
+                since: now,
+                cost,
+                number,
+            },
+        );
+    }
+
+    fn wait(&mut self, now: Time, passage: Passage) {
+        let volume = passage.volume;
         if !self.volumes.contains_key(&volume) {
             self.hold_by(now, volume);
         }
@@ -161,6 +173,19 @@ impl Gate {
         held.lanes.push(passage);
         held.used = now;
         self.go_on(now, volume);
+    }
+
+    /// The volume has moved, and its limits are known by its new number: what waits of it waits by that, in the same order.
+    pub fn moved(&mut self, now: Time, old: VolumeId, new: VolumeId) {
+        self.known.remove(&old);
+        self.rest(Whose::Volume(old));
+        let joints = self.leave_lines(old);
+        if let Some(held) = self.volumes.remove(&old) {
+            for passage in held.lanes.into_order() {
+                self.wait(now, Passage { volume: new, ..passage });
+            }
+        }
+        self.serve(now, joints.to_vec());
     }
 
     /// Hosts have gone, in order of their fronts, and what waits of them goes with them (R9).
@@ -200,7 +225,9 @@ impl Gate {
                     Whose::Volume(volume) if changes => self.hold_by(now, volume),
                     Whose::Volume(volume) => self.go_on(now, volume),
                     Whose::Joint(number) => {
-                        if let Some(joint) = self.joints.get_mut(&number).filter(|_| changes) {
+                        let joint = self.joints.get_mut(&number).expect("it has the bank");
+                        joint.failing = None;
+                        if changes {
                             let limits = &joint.limits;
                             joint.bank.hold_by(now, limits, &mut self.names, self.lease_faults);
                         }
@@ -209,11 +236,18 @@ impl Gate {
                 }
             }
             Err(IoError::Unavailable) => {
-                // As I/O ends that finds no owner for as long: what came later has its own time.
-                let since = bank.asked.take().unwrap_or(now);
-                let waiting: Vec<VolumeId> = match whose {
-                    Whose::Volume(volume) => vec![volume],
-                    Whose::Joint(number) => self.joints[&number].line.iter().map(|(_, id)| *id).collect(),
+                let asked = bank.asked.take().unwrap_or(now);
+                // As I/O ends that finds no owner for as long: what came later has its own time. Of a tenant's or pool's volumes another one is
+                // out of reach, and their own may well be served: each waits as long as it would for its owner.
+                let (since, waiting): (Time, Vec<VolumeId>) = match whose {
+                    Whose::Volume(volume) => (asked, vec![volume]),
+                    Whose::Joint(number) => {
+                        let joint = self.joints.get_mut(&number).expect("it has the bank");
+                        joint.failing.get_or_insert(asked);
+                        let patience = forwarder::PATIENCE.as_nanos() as u64;
+                        let since = Time(now.0.saturating_sub(patience));
+                        (since, joint.line.iter().map(|(_, id)| *id).collect())
+                    }
                 };
                 for volume in waiting {
                     if let Some(held) = self.volumes.get_mut(&volume) {
@@ -230,6 +264,18 @@ impl Gate {
                 self.look_again(whose, now.plus(PAUSE));
             }
         }
+    }
+
+    /// Has nobody who lends a tenant's or pool's tokens been reached for so long that somebody else is to lend them? It begins anew with that.
+    pub fn gives_up(&mut self, now: Time, number: u32) -> bool {
+        let Some(joint) = self.joints.get_mut(&number) else {
+            return false;
+        };
+        let gives_up = joint.failing.is_some_and(|since| now.since(since) >= SEAT_PATIENCE);
+        if gives_up {
+            joint.failing = Some(now);
+        }
+        gives_up
     }
 
     fn bank_mut(&mut self, whose: Whose) -> Option<&mut Bank> {

@@ -617,3 +617,30 @@ fn a_node_tells_of_what_it_owns_or_has_used_lately_and_of_no_more_than_it_may() 
     );
     assert_eq!(told.last(), Some(&id(3)));
 }
+
+/// What waits is the same I/O by another number: it has no more than the limit, and its order.
+#[test]
+fn what_waits_of_a_volume_that_moves_waits_on_by_its_new_number() {
+    let mut rig = Rig::new(1, iops(10, 1));
+    for tag in 0..20 {
+        rig.hold(0, tag, read(512));
+    }
+    let before = rig.passed.len();
+    assert!(before < 5);
+    let limits = rig.limits;
+    let gate = &mut rig.gates[0];
+    gate.set(rig.now, OTHER, Some(&limits), rig.generation);
+    gate.moved(rig.now, VOLUME, OTHER);
+    assert!(gate.holds(OTHER) && !gate.holds(VOLUME));
+    assert!(gate.next_passed().is_none(), "nothing passes for that");
+    assert_eq!(
+        gate.counts_of(OTHER).map(|counts| counts.waiting),
+        Some(20 - before as u64)
+    );
+    // Nothing limits it any more: it goes in the order in which it came.
+    gate.set(rig.now, OTHER, None, rig.generation);
+    let tags: Vec<u64> = std::iter::from_fn(|| gate.next_passed())
+        .map(|passed| passed.origin.tag)
+        .collect();
+    assert_eq!(tags, (before as u64..20).collect::<Vec<_>>());
+}

@@ -387,3 +387,41 @@ fn a_command_that_is_applied_again_is_refused_though_it_was_carried_out() {
     assert_eq!(rig.ended, [(4, Err(Refusal::Conflict))]);
     assert_eq!(record(&rig).registrants.len(), 1, "it was carried out");
 }
+
+/// The volume has moved to another pool while a command was written: its name stands for what this node owns as well, under a generation that happens
+/// to be the same.
+#[test]
+fn a_command_is_not_carried_out_on_what_the_volume_was() {
+    let mut rig = held();
+    let before = rig.ended.len();
+    rig.ask(9, 11, preempt());
+    rig.answer(|metadata, request| {
+        let reply = metadata.txn(request).unwrap();
+        let record = metadata.get(&map::volume_key("v")).unwrap();
+        let moved = map::Volume {
+            id: VolumeId(8),
+            ..record.json::<map::Volume>().unwrap()
+        };
+        let state = metadata.get(&map::reservation_key(VOLUME)).unwrap().value.clone();
+        for call in [
+            Call::put(map::volume_key("v"), serde_json::to_vec(&moved).unwrap()),
+            Call::put(map::reservation_key(VolumeId(8)), state),
+            Call {
+                then: vec![amita_metadata::Op::Delete {
+                    key: map::reservation_key(VOLUME),
+                }],
+                ..Call::default()
+            },
+        ] {
+            metadata.txn(&call).unwrap();
+        }
+        Ok(reply)
+    });
+    rig.run();
+    assert!(
+        matches!(&rig.ended[before..], [(9, Err(_))]),
+        "{:?}",
+        &rig.ended[before..]
+    );
+    assert!(rig.metadata.get(&map::reservation_key(VOLUME)).is_none());
+}

@@ -250,11 +250,12 @@ fn on_hold_nothing_of_hosts_is_begun_but_reads_of_snapshots() {
     assert!(shards.snapshot(NOW, VOLUME, generation, Order::Hold));
     assert!(shards.is_on_hold(VOLUME) && !shards.is_open(VOLUME));
     assert!(shards.take_drained().is_empty(), "I/O is under way");
-    assert_eq!(takes(&mut shards, 10), (false, false));
-    let read = Op::Read {
-        offset: 0,
-        length: 4096,
-    };
+    let (offset, length) = (0, 4096);
+    let read = Op::Read { offset, length };
+    for (op, payload) in [(read, &[][..]), (Op::Write { offset, length }, &[1; 4096])] {
+        let begun = shards.begin(NOW, origin(10), VOLUME, op, Slice::copy_from(payload));
+        assert!(matches!(begun, Err(Declined::Elsewhere(_))), "{begun:?}");
+    }
     let of_snapshot = Origin {
         snapshot: SnapshotId(1),
         ..origin(11)

@@ -28,11 +28,8 @@ impl Taking {
     /// When it is to be let go of.
     pub(super) fn lets_go_at(&self) -> Option<Time> {
         let hold = self.hold?;
-        let by_itself = matches!(
-            self.step,
-            Step::Draining(..) | Step::Adopting(..) | Step::Settling(..) | Step::Looking(_)
-        );
-        let is_due = matches!(self.step, Step::Held(_)) || by_itself && !hold.is_said;
+        // Whatever it is at: as long as nothing was sent that says so, it ends by itself.
+        let is_due = matches!(self.step, Step::Held(_)) || !hold.is_said;
         is_due.then_some(hold.until)
     }
 

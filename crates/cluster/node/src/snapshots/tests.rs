@@ -98,6 +98,11 @@ impl Rig {
 
     /// Looks at what the watch has told.
     fn look(&mut self) {
+        self.look_with(Ok(true));
+    }
+
+    /// The same, where this is known of the keys of what the volume moves to.
+    fn look_with(&mut self, has_keys: Result<bool, String>) {
         let mut view = View::default();
         for kv in self.metadata.txn(&Call::prefix(map::PREFIX)).unwrap().values(0) {
             view.apply(&Record {
@@ -108,7 +113,7 @@ impl Rig {
             });
         }
         let open = |volume| (volume == VOLUME).then_some(OURS);
-        self.snapshots.look(self.now, &view, open);
+        self.snapshots.look(self.now, &view, open, |_| has_keys.clone());
         self.collect();
     }
 

@@ -20,8 +20,9 @@ pub(super) struct Moved {
 }
 
 impl View {
-    /// A record is put in: is it of a volume that was another one's data before? `under`: what its name stood for.
-    pub(super) fn note_moved(&mut self, record: &Volume, under: Option<VolumeId>) {
+    /// A record is put in: is it of a volume that was another one's data before? `under`: what its name stood for, and what that had been before
+    /// it was reverted.
+    pub(super) fn note_moved(&mut self, record: &Volume, under: &[VolumeId]) {
         if record.lineage.host.is_none() {
             return;
         }
@@ -36,7 +37,9 @@ impl View {
             return;
         }
         self.moved.hosts.insert(before, host);
-        if under == Some(before) {
+        if under.first() == Some(&before) {
+            // Who reads a snapshot from before a revert reads that of the same number now.
+            self.moved.hosts.extend(under.iter().map(|data| (*data, host)));
             self.moved.switched.push((before, record.id));
         }
     }

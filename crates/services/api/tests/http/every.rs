@@ -825,6 +825,10 @@ async fn what_cannot_be_read_or_is_not_there_is_refused_and_changes_nothing() {
                 ask(&path, Some(bad)).await.is(400, "bad-request");
             }
         }
+        // A tenant is there for whoever names it: it is no record of its own.
+        if operation.path.contains("/tenants/{") {
+            continue;
+        }
         // The first name in the path, which is the last but for those of its parts.
         if let Some(at) = operation.path.split('/').position(|part| part.starts_with('{')) {
             let mut parts: Vec<&str> = path.split('/').collect();

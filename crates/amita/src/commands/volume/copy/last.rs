@@ -15,6 +15,10 @@ const PATIENT_PASSES: u32 = 8;
 const HOLD: Duration = Duration::from_millis(30);
 /// And so often: for a second at the longest, as long as a planned takeover may take.
 const MOST_DOUBLINGS: u32 = 5;
+/// Where more last passes than this came to nothing, one behind the other, hosts are left alone for a while before the next one,
+const AT_ONCE: u32 = 4;
+/// for so long at first, twice as long each time, and never for longer than that; and it is told why.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// How often it is looked whether the last snapshot is taken: hosts wait meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -23,9 +27,28 @@ fn hold(moving: Moving) -> Duration {
     HOLD * (1 << (moving.late / 2).min(MOST_DOUBLINGS))
 }
 
+/// How long hosts are left alone when so many last passes came to nothing.
+fn pause(missed: u32) -> Duration {
+    let (first, longest) = PAUSES;
+    match missed.checked_sub(AT_ONCE) {
+        None | Some(0) => Duration::ZERO,
+        Some(more) => longest.min(first * (1 << (more - 1).min(10))),
+    }
+}
+
 /// Is what is left little enough for a last pass?
 fn is_little(lap_bytes: Option<u64>, moving: Moving) -> bool {
     lap_bytes.is_some_and(|bytes| bytes <= LITTLE || moving.taken.is_multiple_of(PATIENT_PASSES))
+}
+
+/// Last passes that came to nothing, one behind the other.
+#[derive(Default)]
+pub(super) struct Missed {
+    last_passes: u32,
+    /// The last one.
+    why: String,
+    /// Hosts were left alone since.
+    has_rested: bool,
 }
 
 impl Work {
@@ -37,6 +60,20 @@ impl Work {
         admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
         // What another runner has opened is opened anew, and has a pass of its own.
         if self.target.is_none() || !is_little(self.lap_bytes, moving) {
+            return self.another_pass(false);
+        }
+        // Before anybody holds for it.
+        admin::may_switch(&self.client, record).described()?;
+        let rest = pause(self.missed.last_passes);
+        if !rest.is_zero() && !std::mem::replace(&mut self.missed.has_rested, true) {
+            let why = format!(
+                "{} last passes came to nothing, lately because {}; hosts are left alone for {} s before the next one",
+                self.missed.last_passes,
+                self.missed.why,
+                rest.as_secs_f32()
+            );
+            self.note(&|record| record.ails = Some(why.clone()))?;
+            self.wanted.rest(rest)?;
             return self.another_pass(false);
         }
         match admin::dress_move(&self.client, record, self.claim).described()? {
@@ -84,8 +121,8 @@ impl Work {
                 Ok(Step::More)
             }
             Switched::Lost => Err(self.wanted.lose()),
-            Switched::LetGo => self.came_late("its owner has let go"),
-            Switched::Anew(why) => self.came_late(&why),
+            Switched::LetGo => self.came_to_nothing("its owner has let go", true),
+            Switched::Anew(why) => self.came_to_nothing(&why, false),
         }
     }
 
@@ -123,9 +160,14 @@ impl Work {
     }
 
     /// The switch was not made: there is another pass, from where the one before the last has ended.
-    fn came_late(&mut self, why: &str) -> Result<Step> {
+    fn came_to_nothing(&mut self, why: &str, late: bool) -> Result<Step> {
         log::info!("move {}: another last pass is needed: {why}", self.volume);
-        self.another_pass(true)
+        self.missed = Missed {
+            last_passes: self.missed.last_passes.saturating_add(1),
+            why: why.to_owned(),
+            has_rested: false,
+        };
+        self.another_pass(late)
     }
 
     /// The volume is in the other pool: its snapshots get their names there, and the record goes.
@@ -152,6 +194,13 @@ mod tests {
         let of = |late| hold(moving(1, late)).as_millis();
         assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
         assert_eq!(of(u32::MAX), 960);
+    }
+
+    #[test]
+    fn hosts_are_left_alone_when_it_does_not_end() {
+        let of = |missed| pause(missed).as_millis();
+        assert_eq!([0, 4, 5, 6, 7].map(of), [0, 0, 500, 1_000, 2_000]);
+        assert_eq!(of(u32::MAX), 60_000);
     }
 
     #[test]

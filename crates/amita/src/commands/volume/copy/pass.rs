@@ -1,5 +1,6 @@
 //! A copy is made: passes, each to a snapshot of the source (decision 080, P1 to P5).
 
+use super::last::Missed;
 use crate::admin::Described;
 use crate::commands::claim::Claim;
 use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone, runs};
@@ -115,7 +116,7 @@ impl Wanted {
         Failure::new(why)
     }
 
-    fn rest(&self, time: Duration) -> Result<()> {
+    pub(super) fn rest(&self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         loop {
             self.check()?;
@@ -166,6 +167,7 @@ pub struct Work {
     source: Option<Data>,
     /// Of a move: what the pass before has brought; none: it was another runner's.
     pub(super) lap_bytes: Option<u64>,
+    pub(super) missed: Missed,
     noted: Instant,
 }
 
@@ -197,6 +199,7 @@ impl Work {
             target: None,
             source: None,
             lap_bytes: None,
+            missed: Missed::default(),
             noted: Instant::now(),
         }
     }
@@ -344,7 +347,7 @@ impl Work {
     }
 
     /// Notes something of the copy, if it is ours still.
-    fn note(&mut self, by: &dyn Fn(&mut Copying)) -> Result<()> {
+    pub(super) fn note(&mut self, by: &dyn Fn(&mut Copying)) -> Result<()> {
         self.noted = Instant::now();
         match admin::note_copy(&self.client, self.volume, self.claim, by).described()? {
             Some(_) => Ok(()),

@@ -26,7 +26,7 @@ use amita_metadata::{Call, Op, Transact};
 use amita_types::SnapshotId;
 use amita_types::map::{
     self, About, Copying, Export, IscsiTarget, Lineage, Raised, SetState, Snapshot, SnapshotSet, SnapshotState,
-    SnapshotWish, Subsystem, Volume,
+    SnapshotWish, Subsystem, Tenancy, Volume,
 };
 
 /// What became of a switch.
@@ -135,6 +135,18 @@ pub fn switch_volume(meta: &dyn Transact, copying: &Copying, claim: u64, last: S
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// Fails where something lasting speaks against a switch: it is asked before anybody holds for one.
+///
+/// # Errors
+/// The volume is gone, or cannot move for as long as it is as it is; the metadata is away.
+pub fn may_switch(meta: &dyn Transact, copying: &Copying) -> Result<()> {
+    let source = source_of(meta, copying)?;
+    fits(meta, &source)?;
+    any_use_of(&all_subsystems(meta)?, &source)?;
+    any_lun_use(&all_targets(meta)?, &source)?;
+    Ok(())
 }
 
 /// Reads both, and what speaks against it.
@@ -278,6 +290,18 @@ fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) 
             ..export
         };
         call.then.push(put(map::export_key(new.id), &export));
+        needless.push(Op::Delete { key });
+    }
+    let key = map::tenancy_key(old.id);
+    let tenancy = get::<Tenancy>(meta, &key)?;
+    call.compares
+        .push(unchanged(&key, tenancy.as_ref().map_or(0, |(_, revision)| *revision)));
+    if let Some((tenancy, _)) = tenancy {
+        let tenancy = Tenancy {
+            volume: new.id,
+            ..tenancy
+        };
+        call.then.push(put(map::tenancy_key(new.id), &tenancy));
         needless.push(Op::Delete { key });
     }
     // As it is: what hosts have registered, and who holds it, is the same by the other number.

@@ -178,6 +178,7 @@ fn a_volume_is_in_the_other_pool_from_one_transaction_on() {
     )
     .unwrap();
     label_volume(&meta, "db", &[("team".to_owned(), "a".to_owned())].into(), &[]).unwrap();
+    set_tenant(&meta, "db", Some("acme")).unwrap();
     snap(&meta, "db", "mon", false);
     let made = migrate_volume(&meta, &wish("db")).unwrap();
     assert_eq!(
@@ -202,6 +203,11 @@ fn a_volume_is_in_the_other_pool_from_one_transaction_on() {
     assert!(get::<Export>(&meta, &map::export_key(TARGET)).unwrap().is_some());
     assert!(get::<Export>(&meta, &map::export_key(SOURCE)).unwrap().is_none());
     assert_eq!(about(&meta, TARGET).unwrap().labels["team"], "a");
+    let whose: Vec<_> = tenancies(&meta).unwrap();
+    assert!(
+        matches!(&whose[..], [of] if of.volume == TARGET && of.tenant == "acme"),
+        "{whose:?}"
+    );
     // By its name, before it is written anew, and behind that.
     assert_eq!(names(&meta), [("mon".to_owned(), 1)]);
     let mon = snapshot(&meta, "db", "mon").unwrap();
@@ -255,8 +261,15 @@ fn what_would_not_fit_is_refused_meanwhile() {
     is_refused(may_shrink(&meta, &db, 32 * MIB));
     is_refused(may_revert(&meta, &db, &snapshot(&meta, "db", "mon").unwrap()));
     // Nobody uses the target.
-    let spec = ExportSpec::default();
-    assert!(matches!(export_volume(&meta, "~2", &spec), Err(AdminError::Copying { job, .. }) if job == "migrate-2"));
+    let spec = ExportSpec {
+        any_client: true,
+        ..ExportSpec::default()
+    };
+    let refused = export_volume(&meta, "~2", &spec);
+    assert!(
+        matches!(&refused, Err(AdminError::Copying { job, .. }) if job == "migrate-2"),
+        "{refused:?}"
+    );
     // Growing is followed by another pass; clones of its snapshots stay where they are.
     resize_volume(&meta, "db", 128 * MIB).unwrap();
     clone_volume(&meta, "db", "mon", "clone", &About::of(VolumeId(0))).unwrap();

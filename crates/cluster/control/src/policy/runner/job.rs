@@ -203,6 +203,12 @@ pub(super) fn named(host: VolumeId, found: Option<&KeyValue>) -> Option<(VolumeI
     Some((name.data(host), name.number))
 }
 
+/// The same of a volume that was read, which may have moved to another pool since the name was written.
+pub(super) fn named_of(volume: &Volume, found: Option<&KeyValue>) -> Option<(VolumeId, SnapshotId)> {
+    let name = found?.json::<SnapshotName>().ok()?;
+    Some((volume.data_of(&name), name.number))
+}
+
 /// The snapshot of that number, if it is sealed.
 pub(super) fn sealed(meta: &dyn Transact, which: Option<(VolumeId, SnapshotId)>) -> Result<Option<Snapshot>> {
     let Some((data, number)) = which else { return Ok(None) };
@@ -446,7 +452,7 @@ impl Job {
             // It was reverted: what is wished of it is looked for anew.
             return Ok(true);
         }
-        if let Some(snapshot) = sealed(meta, named(volume, reply.value(2)))? {
+        if let Some(snapshot) = sealed(meta, named_of(&found, reply.value(2)))? {
             if retention::is_own(policy, &snapshot) {
                 self.taken = true;
                 self.stage = Stage::Judge;

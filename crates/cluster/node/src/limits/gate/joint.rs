@@ -62,6 +62,8 @@ pub(super) struct Joint {
     /// The tag of the one that passed last.
     pub turn: u128,
     pub due: Option<Time>,
+    /// Since when all who were asked for its tokens could not be reached.
+    pub failing: Option<Time>,
     counts: JointCounts,
 }
 
@@ -74,6 +76,7 @@ impl Joint {
             line: BTreeSet::new(),
             turn: 0,
             due: None,
+            failing: None,
             counts: JointCounts::default(),
         }
     }

@@ -276,3 +276,38 @@ fn of_two_that_lend_one_after_the_other_no_more_passes_than_the_limit() {
     assert!(after > 3_000, "{after}: the second one lends");
     rig.never_more(limits.operations.both.unwrap(), |_| true);
 }
+
+/// Whoever lends for a tenant is out of reach of this gateway alone; the volumes that wait may be served all the same.
+#[test]
+fn a_seat_that_is_out_of_reach_ends_only_what_has_waited_as_long_as_for_an_owner() {
+    let mut gate = Gate::new(0, 5, Faults::NONE);
+    let now = ms(10_000);
+    gate.set_joint(now, TENANT, Some(&iops(10, 1)));
+    gate.set_with(now, VOLUME, None, Generation(3), &[TENANT]);
+    let hold = |gate: &mut Gate, tag, at| gate.hold(at, origin(1, tag, at), VOLUME, read(512), Slice::default());
+    hold(&mut gate, 1, now);
+    let (whose, _) = gate.next_asks().expect("it asks");
+    let Whose::Joint(number) = whose else {
+        panic!("{whose:?}")
+    };
+    hold(&mut gate, 2, ms(15_000));
+    let (mut gave_up, mut ended) = (Vec::new(), Vec::new());
+    for at in (10_000..20_000).step_by(100) {
+        let at = ms(at);
+        gate.tick(at);
+        if at > now && gate.next_asks().is_none() {
+            continue;
+        }
+        gate.answered(at, whose, Err(IoError::Unavailable));
+        if gate.gives_up(at, number) {
+            gave_up.push(at.0 / 1_000_000);
+        }
+        ended.extend(std::iter::from_fn(|| gate.next_ended()).map(|(origin, _)| (at.0 / 1_000_000, origin.tag)));
+    }
+    assert_eq!(
+        gave_up,
+        [14_000, 18_000],
+        "it is given to another one before anything ends"
+    );
+    assert_eq!(ended, [(18_000, 1)], "the later one has its own time");
+}

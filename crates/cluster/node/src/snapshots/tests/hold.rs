@@ -1,13 +1,14 @@
 //! The owner's hold: it begins before the number is adopted, and from when the record may say so on ends only by the metadata's word.
 
+use super::super::Step;
 use super::*;
 
 const HOLD: u32 = 30;
 const OTHER: NodeId = NodeId(2);
 
 impl Rig {
-    /// One whose owner is asked to hold, and has put the number into the record.
-    fn for_a_move() -> Rig {
+    /// One whose owner is asked to hold.
+    fn wished_to_hold() -> Rig {
         let mut rig = Rig::new();
         let wish = SnapshotWish {
             volume: "v".to_owned(),
@@ -18,6 +19,12 @@ impl Rig {
             hold_ms: Some(HOLD),
         };
         rig.put(map::snapshot_wish_key(VOLUME), &wish);
+        rig
+    }
+
+    /// The same, which has put the number into the record.
+    fn for_a_move() -> Rig {
+        let mut rig = Rig::wished_to_hold();
         rig.look();
         rig.say(0, Word::Required);
         rig.do_calls();
@@ -53,6 +60,45 @@ impl Rig {
     fn lets_go(&self) -> bool {
         self.orders.contains(&Order::LetGo)
     }
+}
+
+/// What it moves to is encrypted by a key of its own.
+#[test]
+fn who_could_not_open_what_it_is_to_be_does_not_hold_for_it() {
+    let mut rig = Rig::wished_to_hold();
+    let mut record = rig.record();
+    let target = map::Volume {
+        id: VolumeId(8),
+        name: map::moving_name(VolumeId(8)),
+        ..record.clone()
+    };
+    rig.put(map::volume_key(&target.name), &target);
+    record.lineage.moving = Some(target.id);
+    rig.put(map::volume_key("v"), &record);
+    rig.look_with(Ok(false));
+    assert!(rig.orders.is_empty() && rig.calls.is_empty(), "they are on their way");
+    rig.look_with(Err("no line of the file has it".to_owned()));
+    rig.do_calls();
+    assert!(
+        rig.refused()
+            .is_some_and(|why| why.contains("no line of the file has it"))
+    );
+    rig.say(0, Word::Required);
+    assert!(rig.calls.is_empty() && !rig.orders.contains(&Order::Hold));
+}
+
+/// The number was spoilt, and the metadata fell silent before anything was said of a hold.
+#[test]
+fn what_was_not_said_lets_go_in_time_whatever_it_is_at() {
+    let mut rig = Rig::settled();
+    for step in [Step::Reading, Step::Beginning(ONE), Step::Refusing] {
+        let taking = rig.snapshots.volumes.get_mut(&VOLUME).expect("it is being taken");
+        assert!(!taking.may_be_said_to_hold());
+        taking.step = step;
+        assert!(taking.lets_go_at().is_some());
+    }
+    rig.pass(Duration::from_millis(HOLD.into()));
+    assert!(rig.lets_go());
 }
 
 #[test]

@@ -111,3 +111,16 @@ fn nobody_goes_on_with_what_a_volume_was_before_it_was_reverted() {
     assert_eq!(view.take_switched().len(), 1, "of the move alone");
     assert_eq!((view.present(OLD), view.present(NEW)), (OLD, NEW));
 }
+
+/// Who reads a snapshot from before a revert knows it by the number of what the volume was then.
+#[test]
+fn what_was_read_of_before_a_revert_is_found_behind_a_move() {
+    let mut view = with_volume();
+    let mut reverted = volume(VolumeId(5), "db", moved(OLD));
+    reverted.former = vec![OLD];
+    put(&mut view, 1, &reverted);
+    assert_eq!(view.present(OLD), OLD);
+    switch(&mut view, VolumeId(5), NEW);
+    assert_eq!((view.present(VolumeId(5)), view.present(OLD)), (NEW, NEW));
+    assert_eq!(view.take_switched(), [(VolumeId(5), NEW)]);
+}
