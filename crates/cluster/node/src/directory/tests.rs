@@ -848,7 +848,7 @@ fn a_closed_volume_that_is_open_here_is_for_no_host() {
         let mut config = OpenerConfig::new(NodeId(1), "");
         config.mirror = mirror;
         rig.directory = Directory::new(NodeId(1), CORES, config);
-        let asks = |rig: &mut Rig| {
+        let mut asks = |rig: &mut Rig| {
             let mut told = None;
             while let Some(effect) = rig.directory.next() {
                 match effect {
