@@ -22,6 +22,7 @@ pub mod join;
 pub mod lun;
 pub mod man;
 pub mod meta;
+pub mod mirror;
 pub mod namespace;
 pub mod nbd;
 pub mod node;

@@ -598,7 +598,8 @@ fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed, ident
         .with_commands(Arc::new(
             Carrier::new(client)
                 .sealing_by(config.seal_key.clone())
-                .wrapping_by(config.volume_keys.clone()),
+                .wrapping_by(config.volume_keys.clone())
+                .known_by(config.identity.clone()),
         ))
         .with_seal_key(config.seal_key.clone())
         .with_data_keys(config.volume_keys.as_ref().map(|path| {

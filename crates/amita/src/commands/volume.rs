@@ -11,7 +11,7 @@ mod flatten;
 pub(crate) mod gateway;
 mod image;
 mod import;
-mod key;
+pub(crate) mod key;
 mod label;
 pub mod limit;
 mod migrate;

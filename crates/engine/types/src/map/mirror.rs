@@ -93,6 +93,15 @@ pub enum MirrorRole {
 }
 
 impl MirrorRole {
+    /// All of them.
+    pub const ALL: &[MirrorRole] = &[
+        MirrorRole::Primary,
+        MirrorRole::Demoting,
+        MirrorRole::Secondary,
+        MirrorRole::Promoting,
+        MirrorRole::Deposed,
+    ];
+
     /// As it is told.
     #[must_use]
     pub fn text(self) -> &'static str {
