@@ -1,5 +1,5 @@
 //! `amita mirror`: volumes that another cluster has as well, up to a point that both know (decision 081). Nodes do what takes long ([`runner`]); the
-//! commands pair two clusters ([`pair`]), and say which end may be written ([`role`]).
+//! commands pair two clusters (`pair`), and say which end may be written (`role`).
 
 pub mod bootstrap;
 pub mod link;

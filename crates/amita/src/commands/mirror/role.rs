@@ -469,7 +469,7 @@ fn resynced(name: &str, to: Option<PointName>, cut_at: Option<u64>, is_dry: bool
     match (to, is_dry) {
         (Some(to), true) => format!(
             "Mirror {name} would go back to point {to}, the newest that both ends have{}: what was written here since is given up, and {kept}. \
-             `amita volume diff VOLUME@mirror-{name}-{to}` compares. Nothing was changed.\n",
+             Nothing was changed.\n",
             cut_at.map_or_else(String::new, |at| format!(", cut at {}", timestamp(at, 0)))
         ),
         (None, true) => format!(
