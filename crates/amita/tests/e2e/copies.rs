@@ -256,13 +256,15 @@ fn a_copy_that_has_no_room_waits_for_it() {
         write(&mut client, &mut content, part * MIB, &pattern(part + 1, MIB as usize));
     }
     client.close();
-    world.amita_done(&["volume", "create", "filler", "--pool", "other", "--size", "64M"]);
+    world.amita_done(&["volume", "create", "filler", "--pool", "other", "--size", "128M"]);
     world.cluster.offer_by_nbd("filler").expect("it is offered");
     let mut filler = open(&world, 0, "filler");
     let mut at = 0;
-    while at < 64 * MIB && filler.write(at, &pattern(at, MIB as usize)).is_ok() {
+    // Until a store is full, wherever the chunks lie: less than that may leave room for all of the copy.
+    while at < 128 * MIB && filler.write(at, &pattern(at, MIB as usize)).is_ok() {
         at += MIB;
     }
+    assert!(at < 128 * MIB, "more than the stores have");
     filler.close();
     let said = world.json(&["volume", "copy", VOLUME, COPY, "--pool", "other", "--no-wait"]);
     let job = said["job"].as_str().expect("a job").to_owned();
