@@ -185,6 +185,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("backup restore", Way::Metadata(REPOSITORIES)),
     // What it answers with has a token in it, where that goes into no file.
     ("mirror add", Way::Node(Secret, &["bootstrap", "authority"])),
+    ("mirror token", Way::Node(Secret, &["bootstrap", "authority"])),
     // By the node's own keys.
     (
         "mirror join",

@@ -38,6 +38,11 @@ pub enum Command {
     /// It makes volumes of the same names and sizes, which are closed to hosts until this end is promoted, and tells the other cluster how this
     /// one is reached. Where it was cut short it is given again.
     Join(Box<pair::JoinArguments>),
+    /// Make another token for the other end of a mirror that stands
+    ///
+    /// Where the one that it has was lost, or has ended, or this end is reached elsewhere: the other cluster takes what is made by `amita mirror
+    /// join`. Nothing else of the mirror is changed.
+    Token(pair::TokenArguments),
     /// List the mirrors
     List {
         /// As JSON
@@ -138,6 +143,7 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
     match command {
         Command::Add(arguments) => pair::add(arguments, endpoints, &connect()?),
         Command::Join(arguments) => pair::join(arguments, endpoints, &connect()?),
+        Command::Token(arguments) => pair::token(arguments, endpoints, &connect()?),
         Command::List { json } => show::list(*json, &connect()?),
         Command::Show { name, json } => show::show(name, *json, &connect()?),
         Command::Demote(arguments) => role::demote(arguments, &connect()?),
@@ -211,7 +217,7 @@ fn remove(name: &str, yes: bool, as_json: bool, metadata: &Admin) -> Result<()> 
         Action::MirrorRemove,
         name,
         |meta| -> std::result::Result<Mirror, AdminError> {
-            let gone = admin::remove_mirror(meta, name)?;
+            let gone = admin::remove_mirror(meta, name, true)?;
             admin::revoke_mirror_tokens(meta, gone.id)?;
             Ok(gone)
         },

@@ -1,6 +1,7 @@
 //! Volumes are mirrored from one cluster to another one: what is there is there point by point, goes over and back with nothing lost, and where it
 //! went over by force both sides of the split are had until somebody has decided.
 
+use crate::images::amita;
 use crate::reverts::{compare, open, write};
 use crate::world::{
     A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, VOLUME, WRITES_WAIT, World, config, eventually, pattern,
@@ -221,8 +222,12 @@ fn what_is_written_here_is_there_and_goes_over_and_back_with_nothing_lost() {
     );
     let refused = far.amita(&["mirror", "promote", MIRROR]);
     assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
-    let refused = far.amita(&["mirror", "promote", MIRROR, "--force", "--seal-key", &pair.far_seal]);
-    assert!(refused.text.contains("answers"), "{}", refused.text);
+    for more in [&["--seal-key", pair.far_seal.as_str()][..], &[]] {
+        // Who has no key goes by what was seen a moment ago.
+        let refused = far.amita(&[&["mirror", "promote", MIRROR, "--force", "--yes"], more].concat());
+        assert!(refused.text.contains("answers"), "{}", refused.text);
+        assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
+    }
     let demoted = near.json(&["mirror", "demote", MIRROR, "--force"]);
     assert_eq!(demoted["handed"], json!(true), "{demoted}");
     assert!(
@@ -387,6 +392,37 @@ fn where_whoever_is_at_a_pass_is_killed_another_one_goes_on() {
 }
 
 #[test]
+fn a_volume_that_an_operator_reverts_is_brought_whole_and_the_mirror_goes_on() {
+    let pair = Pair::of(1, 1);
+    let (near, far) = (&pair.near, &pair.far);
+    let mut client = open(near, 0, MIRRORED);
+    let mut before = vec![0; BYTES as usize];
+    write(&mut client, &mut before, 2 * MIB, &pattern(1, 2 * MIB as usize));
+    client.close();
+    near.amita_done(&["volume", "snapshot", "create", MIRRORED, "good"]);
+    let mut client = open(near, 0, MIRRORED);
+    let mut bad = before.clone();
+    write(&mut client, &mut bad, 9 * MIB, &pattern(2, MIB as usize));
+    client.close();
+    pair.joined(&[]);
+    await_all(far);
+    compare_point(far, &bad);
+    let good = format!("{MIRRORED}@good");
+    eventually("it is reverted", || {
+        let said = amita(near, &["volume", "revert", &good]);
+        assert!(said.status.success() || said.text.contains("in use"), "{}", said.text);
+        said.status.success()
+    });
+    // What was written since is zeros again, also where it was brought.
+    await_all(far);
+    compare_point(far, &before);
+    assert!(!has_fact(far, "mirror-stalled"));
+    let Pair { near, far, .. } = pair;
+    near.end(CLOSED);
+    far.end(CLOSED);
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_done_by_halves_it_is_gone_on_with() {
     let pair = Pair::of(1, 1);
     let refused = |said: &tool::Output, code: i32, part: &str| {
@@ -467,7 +503,24 @@ fn what_cannot_be_is_refused_and_done_by_halves_it_is_gone_on_with() {
     );
     pair.far.amita_done(&["pool", "quota", "demo", "--none"]);
     pair.join(&[]).success().expect("it goes on");
-    refused(&pair.join(&[]), 5, MIRROR);
+    // Who is an end already takes another token, and nothing else is changed: no pool has to be named.
+    let token = pair.near.file("token.join").display().to_string();
+    pair.near
+        .amita_done(&["mirror", "token", MIRROR, "--bootstrap", &token]);
+    refused(
+        &near(&["mirror", "token", MIRROR, "--bootstrap", &token]),
+        5,
+        "there already",
+    );
+    refused(&pair.join_by(&token, &["--name", "other"]), 5, "that of the file");
+    let before = mirror(&pair.far);
+    let again = ["mirror", "join", &token, "--seal-key", &pair.far_seal];
+    pair.far.amita_done(&again);
+    let after = mirror(&pair.far);
+    assert_eq!(
+        (&before["volumes"], &before["epoch"]),
+        (&after["volumes"], &after["epoch"])
+    );
     refused(&pair.far.amita(&["volume", "delete", MIRRORED]), 5, MIRROR);
     refused(&pair.far.amita(&["mirror", "resync", MIRROR]), 5, "deposed");
     refused(&pair.far.amita(&["mirror", "demote", MIRROR]), 5, "primary");

@@ -7,7 +7,10 @@ mod view;
 use amita_types::MirrorId;
 use amita_types::map::Mirror;
 pub(crate) use rules::Steps;
-pub use rules::{Begun, DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, Next, Refused, common, label_of, lag, snapshots_of};
+pub use rules::{
+    Begun, DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MOST_KEPT, Next, Refused, UNCLAIMED_POINTS, check, common, label_of,
+    lag, snapshots_of,
+};
 pub use view::{MirrorView, PassView, PassVolumeView, PauseView, PeerView, PointView, SeenView, late_after_s, view};
 
 /// What somebody has to do for this end, next.

@@ -231,6 +231,7 @@ impl Shards {
                 leaving: None,
                 said_left: false,
                 closed,
+                ends_closed: false,
                 reserved,
                 due: NEVER,
                 usage: Usage::default(),
@@ -599,8 +600,14 @@ impl Shards {
     }
 
     /// Ends a volume's sequencer: pending I/O ends as lost.
-    pub fn stop(&mut self, volume: VolumeId) {
+    ///
+    /// `is_closed`: it is lost because the volume was closed to hosts. What is only lost is asked for again, by another path or another connection,
+    /// and would be written when the volume is open again.
+    pub fn stop(&mut self, volume: VolumeId, is_closed: bool) {
         if let Some(number) = self.table.number(volume) {
+            if let Some(shard) = self.table.shards.get_mut(&number) {
+                shard.ends_closed |= is_closed;
+            }
             self.with(number, Sequencer::release);
         }
     }
@@ -696,6 +703,8 @@ impl Shards {
                             effects.push(ShardEffect::Again(io.origin, shard.volume, io.op));
                             continue;
                         }
+                        let is_closed = shard.ends_closed && is_held(&io.origin) && result == Err(IoError::Lost);
+                        let result = if is_closed { Err(IoError::Closed) } else { result };
                         effects.push(ShardEffect::Done(io.origin, result, payload));
                     }
                     Effect::Whole { group, store, since } => {

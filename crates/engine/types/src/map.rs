@@ -62,9 +62,9 @@ pub use lineage::{
     snapshot_wishes_prefix, snapshots_prefix,
 };
 pub use mirror::{
-    Closed, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MAX_POINTS, MIRRORS_SINCE, Mirror, MirrorPass, MirrorPeer, MirrorRole,
-    MirrorVolume, PassPlace, Point, PointName, Returning, Seen, Standing, mirror_key, mirror_runner_key,
-    mirroring_prefix, mirrors_prefix,
+    Closed, MAX_AILS_BYTES, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MAX_POINTS, MIRRORS_SINCE, Mirror, MirrorPass, MirrorPeer,
+    MirrorRole, MirrorVolume, PassPlace, Point, PointName, Returning, Seen, Standing, mirror_id_key, mirror_key,
+    mirror_runner_key, mirror_seen_key, mirroring_prefix, mirrors_prefix, mirrors_seen_prefix,
 };
 pub use paused::Paused;
 pub use policy::{

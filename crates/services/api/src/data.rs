@@ -6,6 +6,7 @@
 use crate::going::Going;
 use crate::problem::Problem;
 use crate::session::Asking;
+use amita_types::map::{Mirror, Standing};
 use axum::extract::Request;
 use http::Method;
 use std::fmt;
@@ -192,6 +193,15 @@ pub trait DataPath: fmt::Debug + Send + Sync {
         sink: &mut dyn Sink,
         going: &Going,
     ) -> Result<(), Problem>;
+
+    /// Asks the other end of a mirror what it is, now. None: it cannot be asked from here.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn look_at_mirror(&self, mirror: &Mirror) -> Option<Result<Standing, Problem>> {
+        let _ = mirror;
+        None
+    }
 }
 
 #[cfg(test)]

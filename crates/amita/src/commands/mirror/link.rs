@@ -15,7 +15,8 @@ use amita_control::mirror::{TOKEN_FIELD, token_bound_to};
 use amita_identity::{Expected, Role, Zeroizing, foreign_client_config};
 use amita_keys::SealKey;
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
-use amita_types::map::{Mirror, MirrorPeer, Point, PointName, Standing};
+use amita_types::map::{MAX_MIRROR_VOLUMES, MAX_POINTS, Mirror, MirrorPeer, Point, PointName, Standing};
+use amita_types::name::MAX_NAME_BYTES;
 use amita_types::{ClusterId, MirrorEpoch, MirrorId};
 use http::Method;
 use hyper::body::{Buf as _, Bytes};
@@ -43,6 +44,11 @@ const SILENCE: Duration = Duration::from_secs(150);
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// The most addresses that are asked.
 const MAX_ADDRESSES: usize = 64;
+/// The latest epoch, and the largest number of a point, that are believed: with one a second they would be reached after millions of years. Behind what
+/// somebody has made up there would be no later one.
+const MOST_NUMBER: u64 = 1 << 48;
+/// An end may have so many points beside the most: its last one, the one that it is at, and those that are not let go yet.
+const POINTS_BESIDE: usize = 16;
 /// So much of another cluster's words is told.
 const MAX_WORDS: usize = 500;
 
@@ -180,7 +186,11 @@ impl Link {
         let said = self.post("/points", &serde_json::json!({ "epoch": epoch }))?;
         match said.status {
             202 => Ok(None),
-            _ => read::<Cut>(&said).map(|cut| Some(cut.point)),
+            _ => {
+                let point = read::<Cut>(&said)?.point;
+                sound_point(&point).map_err(refused)?;
+                Ok(Some(point))
+            }
         }
     }
 
@@ -299,18 +309,70 @@ impl Link {
     }
 
     fn checked(&self, link: MirrorLink) -> Result<MirrorLink> {
-        let other = |what: String| Failure::new(format!("the other end is refused: {what}")).kind(Kind::Conflict);
+        sound(&link).map_err(refused)?;
         match self.cluster {
-            Some(cluster) if cluster != link.cluster => Err(other(format!(
+            Some(cluster) if cluster != link.cluster => Err(refused(format!(
                 "it is cluster {}, and this mirror's is {cluster}",
                 link.cluster
             ))),
-            _ if link.mirror != self.mirror => Err(other(format!(
+            _ if link.mirror != self.mirror => Err(refused(format!(
                 "it tells of mirror {}, and this one is {}",
                 link.mirror, self.mirror
             ))),
             _ => Ok(link),
         }
+    }
+}
+
+fn refused(what: String) -> Failure {
+    Failure::new(format!("the other end is refused: {what}")).kind(Kind::Conflict)
+}
+
+/// Can an end say that of itself? It is kept in this end's record, which has a longest one, and epochs are counted on from it.
+fn sound(link: &MirrorLink) -> std::result::Result<(), String> {
+    let standing = &link.standing;
+    if standing.points.len() > MAX_POINTS + POINTS_BESIDE {
+        return Err(format!(
+            "it says that it has {} points, and {MAX_POINTS} are the most",
+            standing.points.len()
+        ));
+    }
+    if link.volumes.len() > MAX_MIRROR_VOLUMES {
+        return Err(format!(
+            "it says that it has {} volumes in this mirror, and {MAX_MIRROR_VOLUMES} are the most",
+            link.volumes.len()
+        ));
+    }
+    standing.points.iter().try_for_each(sound_point)?;
+    link.volumes.iter().try_for_each(|volume| sound_name(&volume.name))?;
+    let epochs = [Some(standing.epoch), standing.declined];
+    let epochs = epochs.into_iter().flatten();
+    epochs
+        .chain(standing.point.map(|point| point.epoch))
+        .try_for_each(|epoch| sound_number(epoch.0, "an epoch"))?;
+    sound_number(standing.point.map_or(0, |point| point.number), "a point's number")
+}
+
+fn sound_point(point: &Point) -> std::result::Result<(), String> {
+    sound_name(&point.snapshots)?;
+    sound_number(point.name.epoch.0, "an epoch")?;
+    sound_number(point.name.number, "a point's number")
+}
+
+fn sound_name(name: &str) -> std::result::Result<(), String> {
+    match name.len() <= MAX_NAME_BYTES {
+        true => Ok(()),
+        false => Err(format!(
+            "a name of {} bytes, and {MAX_NAME_BYTES} are the most",
+            name.len()
+        )),
+    }
+}
+
+fn sound_number(number: u64, what: &str) -> std::result::Result<(), String> {
+    match number <= MOST_NUMBER {
+        true => Ok(()),
+        false => Err(format!("{number} is {what} that nobody comes to by counting")),
     }
 }
 
@@ -355,7 +417,8 @@ fn judge(said: Said) -> std::result::Result<Said, Judged> {
     match status {
         421 | 429 | 500 | 502..=504 => Err(Judged::Next(format!("it answers {status}: {detail}"))),
         401 | 403 => Err(Judged::Final(Failure::new(what).advice(
-            "The token by which it knows this end has ended, or was revoked there; `amita mirror show` there says more.",
+            "The token by which it knows this end has ended, or was revoked there: `amita mirror token NAME --bootstrap FILE` there makes another one, and \
+             `amita mirror join FILE` here takes it.",
         ))),
         404 => Err(Judged::Final(Failure::new(what).kind(Kind::NotFound))),
         409 | 412 => Err(Judged::Final(Failure::new(what).kind(Kind::Conflict))),
@@ -464,6 +527,72 @@ mod tests {
         assert!(link.checked(told(3, 7)).is_ok());
         assert!(link.checked(told(4, 7)).is_err_and(|why| why.what.contains("cluster")));
         assert!(link.checked(told(3, 8)).is_err_and(|why| why.what.contains("mirror")));
+    }
+
+    #[test]
+    fn what_no_end_can_be_is_refused_before_it_is_kept() {
+        let link = Link::new(&peer(&["127.0.0.1:1"]), "", MirrorId(7)).expect("a link");
+        let point = |epoch, number, name: usize| Point {
+            name: PointName {
+                epoch: MirrorEpoch(epoch),
+                number,
+            },
+            cut_at: 1,
+            snapshots: "p".repeat(name),
+            arrived_at: None,
+        };
+        let checked = |standing: Standing, volumes: usize, name: usize| {
+            let volume = amita_api::mirror::LinkVolume {
+                name: "v".repeat(name),
+                size_bytes: 4096,
+                encrypted: false,
+            };
+            link.checked(MirrorLink {
+                cluster: ClusterId(3),
+                mirror: MirrorId(7),
+                clock: 1,
+                standing,
+                volumes: vec![volume; volumes],
+                interval_s: 60,
+            })
+        };
+        let of = |points: Vec<Point>| Standing {
+            points,
+            ..Standing::default()
+        };
+        let full = vec![point(2, 1, MAX_NAME_BYTES); MAX_POINTS + POINTS_BESIDE];
+        assert!(checked(of(full.clone()), MAX_MIRROR_VOLUMES, MAX_NAME_BYTES).is_ok());
+        let epoch = |epoch: u64| Standing {
+            epoch: MirrorEpoch(epoch),
+            ..Standing::default()
+        };
+        assert!(checked(epoch(MOST_NUMBER), 1, 1).is_ok());
+        let declined = Standing {
+            declined: Some(MirrorEpoch(u64::MAX)),
+            ..Standing::default()
+        };
+        let at = Standing {
+            point: Some(point(2, u64::MAX, 1).name),
+            ..Standing::default()
+        };
+        let more = [full, vec![point(2, 2, 1)]].concat();
+        for (standing, volumes, name, why) in [
+            (of(more), 1, 1, "points, and"),
+            (of(vec![point(2, 1, MAX_NAME_BYTES + 1)]), 1, 1, "a name of"),
+            (of(vec![point(u64::MAX, 1, 1)]), 1, 1, "an epoch"),
+            (of(vec![point(2, u64::MAX, 1)]), 1, 1, "number"),
+            (epoch(u64::MAX), 1, 1, "an epoch"),
+            (declined, 1, 1, "an epoch"),
+            (at, 1, 1, "number"),
+            (epoch(2), MAX_MIRROR_VOLUMES + 1, 1, "volumes in this mirror"),
+            (epoch(2), 1, MAX_NAME_BYTES + 1, "a name of"),
+        ] {
+            let refused = checked(standing, volumes, name).expect_err(why);
+            assert!(
+                refused.what.contains(why) && refused.kind == Kind::Conflict,
+                "{why}: {refused:?}"
+            );
+        }
     }
 
     #[test]

@@ -51,16 +51,32 @@ pub struct AddArguments {
     pub json: bool,
 }
 
+/// `amita mirror token`.
+#[derive(Debug, clap::Args)]
+pub struct TokenArguments {
+    /// The mirror
+    pub name: String,
+    /// The file that is made for the other cluster, with a token in it (mode 0600): bring it there, and give it to `amita mirror join`. Without
+    /// this it is told by the answer
+    #[arg(long, value_name = "FILE")]
+    pub bootstrap: Option<PathBuf>,
+    #[command(flatten)]
+    pub reached: Reached,
+    /// Say what was made as JSON; without --bootstrap the token is in it
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `amita mirror join`.
 #[derive(Debug, clap::Args)]
 pub struct JoinArguments {
-    /// The file that `amita mirror add` has made, or - for standard input
+    /// The file that `amita mirror add` or `amita mirror token` has made, or - for standard input
     #[arg(value_name = "FILE|-")]
     pub file: PathBuf,
-    /// The pool that is to hold the volumes
+    /// The pool that is to hold the volumes; where this cluster is an end of the mirror already it is not needed
     #[arg(long, value_name = "NAME")]
-    pub pool: String,
-    /// Its name in this cluster [default: as at the other end]
+    pub pool: Option<String>,
+    /// Its name in this cluster [default: as it is, or as at the other end]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// The volumes are encrypted here, also those that are not at the other end. Those that are, are in any case
@@ -192,7 +208,7 @@ pub(super) fn add(arguments: &AddArguments, endpoints: &Endpoints, metadata: &Ad
         match admin::create_mirror_token(meta, &made, by, now()) {
             Ok((token, secret)) => Ok((made, token, secret)),
             // Without a token nobody could join it.
-            Err(why) => match admin::remove_mirror(meta, name) {
+            Err(why) => match admin::remove_mirror(meta, name, true) {
                 Ok(_) => Err(why),
                 Err(more) => {
                     log::warn!("mirror {name} has no token, and cannot be removed: {more}");
@@ -234,6 +250,110 @@ pub(super) fn add(arguments: &AddArguments, endpoints: &Endpoints, metadata: &Ad
     print(arguments.json, &added, || text)
 }
 
+/// Another token for the other end of a mirror that stands: where that one's has ended, or was lost with its sealing key, or this end is reached
+/// elsewhere. Those of before are good until they end.
+pub(super) fn token(arguments: &TokenArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
+    let name = &arguments.name;
+    metadata.permit(Action::MirrorAdd)?;
+    let reader = metadata.reader();
+    let found = admin::mirror(&reader, name).described()?;
+    let cluster = admin::cluster(&reader).described()?.id;
+    let (addresses, authority) = arguments.reached.find(endpoints, &reader)?;
+    let place = arguments.bootstrap.as_deref().map(Place::make).transpose()?;
+    let by = metadata.caller().who().name.as_str();
+    let made = metadata.act(Action::MirrorAdd, name, |meta| {
+        admin::create_mirror_token(meta, &found, by, now())
+    });
+    let (token, secret) = made.described()?;
+    let bootstrap = Bootstrap::new(
+        (found.id, name),
+        cluster,
+        (addresses, authority),
+        secret.to_text().to_string(),
+    );
+    let is_written = place.is_some();
+    if let Some(place) = place {
+        place.write(&bootstrap.text()?)?;
+    }
+    let file = arguments.bootstrap.as_ref().map(|path| path.display().to_string());
+    let added = Added {
+        mirror: view(&found, now().as_secs()),
+        token_ends_at: token.ends_at,
+        file: file.clone(),
+        bootstrap: (!is_written).then_some(&bootstrap),
+    };
+    let text = match &file {
+        Some(file) => format!(
+            "Mirror {name}: another token for the other end is made. Bring {file} there, and keep it from others: `amita mirror join FILE`. Those of \
+             before are good until they end, or are revoked (`amita token list`).\n"
+        ),
+        None => bootstrap.text()?,
+    };
+    print(arguments.json, &added, || text)
+}
+
+/// What this cluster calls the mirror of the file, where it is one of its ends already, with all of its volumes.
+fn standing_end(all: &[Mirror], near: &Bootstrap, wanted: Option<&str>) -> Result<Option<String>> {
+    let Some(found) = all.iter().find(|found| found.id == near.mirror) else {
+        return Ok(None);
+    };
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != found.name) {
+        let what = format!("mirror {} is that of the file, and {wanted} is not", found.name);
+        return Err(Failure::new(what).kind(Kind::Conflict));
+    }
+    Ok((!is_halves(found)).then(|| found.name.clone()))
+}
+
+/// It was cut short while it was joined: it is gone on with. So was one of before there was a field that says so.
+fn is_halves(found: &Mirror) -> bool {
+    let never_brought = found.standing.point.is_none() && found.seen.is_none();
+    found.joining || found.standing.role == MirrorRole::Secondary && found.paused.is_some() && never_brought
+}
+
+/// The other end of a mirror that stands is known by another token from now on, and knows this one by another; nothing else is changed.
+fn join_again(
+    (near, seal): (&Bootstrap, &SealKey),
+    name: &str,
+    (addresses, authority): (Vec<String>, String),
+    as_json: bool,
+    metadata: &Admin,
+) -> Result<()> {
+    let reader = metadata.reader();
+    let own = admin::cluster(&reader).described()?.id;
+    let peer = peer(near, seal)?;
+    let link = Link::new(&peer, &near.token, near.mirror)?;
+    // Whoever answers is that cluster, and lets this one in by the token.
+    link.look()?;
+    let by = metadata.caller().who().name.as_str();
+    let made = metadata.act(Action::MirrorAdd, name, |meta| {
+        match admin::tell_mirror_peer(meta, name, &peer)? {
+            // Those of before stay good: the other end may have one still, and be told of no other.
+            Some(record) => admin::create_mirror_token(meta, &record, by, now()),
+            None => Err(other_peer(name, near.cluster)),
+        }
+    });
+    let (_, secret) = made.described()?;
+    link.tell_peer(&MirrorPeerTold {
+        cluster: own,
+        addresses,
+        authority,
+        token: secret.to_text().to_string(),
+    })
+    .map_err(again)?;
+    let found = admin::mirror(&reader, name).described()?;
+    super::told(&found, as_json, || {
+        format!("Mirror {name}: its ends know each other by new tokens. Nothing else of it is changed.\n")
+    })
+}
+
+fn again(failure: Failure) -> Failure {
+    let advice = match failure.advice.as_str() {
+        "" => String::new(),
+        advice => format!("{advice} "),
+    };
+    failure.advice(format!("{advice}Then give the command again: it goes on where it was."))
+}
+
 pub(super) fn join(arguments: &JoinArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     metadata.permit(Action::MirrorAdd)?;
     arguments.settings.check()?;
@@ -241,7 +361,6 @@ pub(super) fn join(arguments: &JoinArguments, endpoints: &Endpoints, metadata: &
     let text = endpoints.read_file(&arguments.file, MAX_BYTES + 1);
     let text = text.map_err(|why| Failure::new(format!("{shown} cannot be read: {why}")).kind(Kind::Unreadable))?;
     let near = Bootstrap::parse(&text)?;
-    let name = arguments.name.as_deref().unwrap_or(&near.name);
     let reader = metadata.reader();
     let own = admin::cluster(&reader).described()?.id;
     if own == near.cluster {
@@ -257,18 +376,19 @@ pub(super) fn join(arguments: &JoinArguments, endpoints: &Endpoints, metadata: &
         ));
     };
     let (addresses, authority) = arguments.reached.find(endpoints, &reader)?;
+    let all = admin::mirrors(&reader).described()?;
+    if let Some(name) = standing_end(&all, &near, arguments.name.as_deref())? {
+        return join_again((&near, &seal), &name, (addresses, authority), arguments.json, metadata);
+    }
+    let name = arguments.name.as_deref().unwrap_or(&near.name);
+    let Some(pool) = arguments.pool.as_deref() else {
+        return Err(usage("no pool is named, and the volumes are to be made in one").advice("Say --pool NAME."));
+    };
     let peer = peer(&near, &seal)?;
     let link = Link::new(&peer, &near.token, near.mirror)?;
     let there = look(&link, &near)?;
     let keys = keys(arguments, endpoints, &there)?;
-    let (joined, token) = make(arguments, (name, &near), (peer, &there), keys.as_ref(), metadata)?;
-    let again = |failure: Failure| {
-        let advice = match failure.advice.as_str() {
-            "" => String::new(),
-            advice => format!("{advice} "),
-        };
-        failure.advice(format!("{advice}Then give the command again: it goes on where it was."))
-    };
+    let (joined, token) = make(arguments, (name, pool, &near), (peer, &there), keys.as_ref(), metadata)?;
     link.tell_peer(&MirrorPeerTold {
         cluster: own,
         addresses,
@@ -284,7 +404,7 @@ pub(super) fn join(arguments: &JoinArguments, endpoints: &Endpoints, metadata: &
             "Mirror {name}: {} are brought to pool {}, and closed to hosts until this end is promoted. `amita mirror show {name}` says how far \
              it is.\n",
             show::volumes(&joined),
-            arguments.pool
+            pool
         )
     })
 }
@@ -323,7 +443,7 @@ fn keys(arguments: &JoinArguments, endpoints: &Endpoints, there: &MirrorLink) ->
 /// This end's record, its volumes, and a token for the other end.
 fn make(
     arguments: &JoinArguments,
-    (name, near): (&str, &Bootstrap),
+    (name, pool, near): (&str, &str, &Bootstrap),
     (peer, there): (MirrorPeer, &MirrorLink),
     keys: Option<&KeyFile>,
     metadata: &Admin,
@@ -334,7 +454,7 @@ fn make(
         .iter()
         .map(|volume| TargetWish {
             name: &volume.name,
-            pool: &arguments.pool,
+            pool,
             size_bytes: volume.size_bytes,
             keys: keys
                 .filter(|_| arguments.encrypted || volume.encrypted)
@@ -344,7 +464,7 @@ fn make(
     let by = metadata.caller().who().name.as_str();
     // It was cut short behind the last volume.
     let is_made = match admin::mirror(&metadata.reader(), name) {
-        Ok(found) => found.id == near.mirror && found.volumes.len() == targets.len() && found.paused.is_some(),
+        Ok(found) => found.id == near.mirror && found.volumes.len() == targets.len() && is_halves(&found),
         Err(AdminError::NoSuch { .. }) => false,
         Err(why) => return Err(why).described(),
     };
@@ -373,5 +493,50 @@ fn other_peer(name: &str, cluster: ClusterId) -> AdminError {
         what: "mirror",
         name: name.to_owned(),
         why: format!("its other end is another cluster than {cluster}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: u128, more: serde_json::Value) -> Mirror {
+        let mut record = serde_json::json!({
+            "id": MirrorId(id), "name": format!("m{id}"), "role": "secondary", "epoch": 0, "volumes": [], "peer": {}, "interval_s": 60,
+            "keep": 3
+        });
+        for (key, value) in more.as_object().expect("an object") {
+            record[key] = value.clone();
+        }
+        serde_json::from_value(record).expect("a record")
+    }
+
+    /// A token that has ended is exchanged while the mirror stands, whatever its end is, and whether it stands still or not.
+    #[test]
+    fn a_mirror_that_stands_is_joined_again_and_one_in_the_making_is_gone_on_with() {
+        let near = Bootstrap::new(
+            (MirrorId(7), "dr"),
+            ClusterId(3),
+            (vec!["n1:1".to_owned()], String::new()),
+            "t".to_owned(),
+        );
+        let paused = serde_json::json!({"by": "somebody", "at": 1});
+        let point = serde_json::json!({"epoch": 0, "number": 1});
+        for (more, stands) in [
+            (serde_json::json!({"role": "primary"}), true),
+            (serde_json::json!({"role": "primary", "paused": paused}), true),
+            (serde_json::json!({"point": point, "paused": paused}), true),
+            (serde_json::json!({}), true),
+            (serde_json::json!({"joining": true, "paused": paused}), false),
+            // Of before there was that field.
+            (serde_json::json!({"paused": paused}), false),
+        ] {
+            let all = [record(6, serde_json::json!({})), record(7, more.clone())];
+            let found = standing_end(&all, &near, None).expect("no fault");
+            assert_eq!(found.as_deref(), stands.then_some("m7"), "{more}");
+        }
+        let all = [record(7, serde_json::json!({}))];
+        assert!(standing_end(&all, &near, Some("other")).is_err_and(|why| why.kind == Kind::Conflict));
+        assert_eq!(standing_end(&all[..0], &near, Some("other")), Ok(None));
     }
 }

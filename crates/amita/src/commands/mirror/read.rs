@@ -34,7 +34,7 @@ pub(crate) fn send(
     sink: &mut dyn Sink,
     going: &Going,
 ) -> std::result::Result<(), Problem> {
-    let (mut data, size_bytes) = open(way, meta, read).map_err(problem)?;
+    let (mut data, how) = open(way, meta, read).map_err(problem)?;
     let mut sender = Sender {
         sink,
         going,
@@ -46,7 +46,7 @@ pub(crate) fn send(
             next: Instant::now(),
         },
     };
-    let sent = sender.all(&mut data, read, size_bytes);
+    let sent = sender.all(&mut data, read.after, how);
     let refused = sender.refused.take();
     data.close();
     match refused {
@@ -56,9 +56,35 @@ pub(crate) fn send(
     }
 }
 
-/// The point's snapshot, and its size.
-fn open(way: &Way, meta: &dyn Transact, read: &MirrorRead<'_>) -> Result<(Data, u64)> {
-    let (data, size_bytes) = match read.base {
+/// How it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct How {
+    /// The volume's size at the point.
+    size_bytes: u64,
+    /// Only what differs from the base.
+    differs: bool,
+    /// That was asked for, and is not known.
+    whole: bool,
+}
+
+/// Behind a revert versions say nothing of what was before (decision 056): the base is of other data than the point, and all of the point is sent.
+/// That is asked before they are compared, for who is refused that would ask the same again for ever.
+fn base_of<'a>(meta: &dyn Transact, read: &MirrorRead<'a>) -> Result<Option<&'a str>> {
+    let Some(base) = read.base else { return Ok(None) };
+    let all = admin::snapshots(meta, read.volume).described()?;
+    let data_of = |name: &str| all.iter().find(|found| found.name == name).map(|found| found.volume);
+    let is_of_both = match (data_of(base), data_of(read.snapshot)) {
+        (Some(base), Some(point)) => base == point,
+        // What is not there is told by who looks for it.
+        _ => true,
+    };
+    Ok(Some(base).filter(|_| is_of_both))
+}
+
+/// The point's snapshot, and how it is sent.
+fn open(way: &Way, meta: &dyn Transact, read: &MirrorRead<'_>) -> Result<(Data, How)> {
+    let base = base_of(meta, read)?;
+    let (data, size_bytes) = match base {
         Some(base) => {
             let sides = diff::sides(meta, read.volume, base, Some(read.snapshot))?;
             (sides.open(way)?, sides.size_bytes)
@@ -71,12 +97,17 @@ fn open(way: &Way, meta: &dyn Transact, read: &MirrorRead<'_>) -> Result<(Data, 
             )
         }
     };
+    let how = How {
+        size_bytes,
+        differs: base.is_some(),
+        whole: base.is_none() && read.base.is_some(),
+    };
     if data.size_bytes() < size_bytes {
         data.close();
         let what = format!("{}@{} was changed meanwhile", read.volume, read.snapshot);
         return Err(Failure::new(what).kind(Kind::Conflict));
     }
-    Ok((data, size_bytes))
+    Ok((data, how))
 }
 
 /// On the way to the other end.
@@ -93,24 +124,29 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    fn all(&mut self, data: &mut Data, read: &MirrorRead<'_>, size_bytes: u64) -> Result<()> {
+    fn all(&mut self, data: &mut Data, after: u64, how: How) -> Result<()> {
+        let How {
+            size_bytes,
+            differs,
+            whole,
+        } = how;
         if let Err(why) = self.sink.begin(size_bytes) {
             return Err(self.refuse(why));
         }
-        self.frame(&Frame::Begin { size_bytes })?;
+        self.frame(&Frame::Begin { size_bytes, whole })?;
         let block = BLOCK_BYTES as u64;
-        let mut at = (read.after - read.after % block).min(size_bytes);
+        let mut at = (after - after % block).min(size_bytes);
         while at < size_bytes {
             let mut extents = Vec::new();
-            let until = match read.base {
-                Some(_) => {
+            let until = match differs {
+                true => {
                     let next = diff::each(at, size_bytes, CHUNKS, data, |extent| {
                         extents.push(extent);
                         Ok(true)
                     })?;
                     next.unwrap_or(size_bytes)
                 }
-                None => {
+                false => {
                     let until = size_bytes.min(at.saturating_add(WINDOW));
                     extents.push(Extent {
                         offset: at,
@@ -180,10 +216,12 @@ impl Sender<'_> {
         }
     }
 
-    /// Everything before was sent: what is not handed on yet is.
+    /// Everything before was sent: what is not handed on yet is. It is said once.
     fn said(&mut self, at: u64) -> Result<()> {
-        self.reached = at;
-        self.frame(&Frame::Reached(at))?;
+        if at > self.reached {
+            self.reached = at;
+            self.frame(&Frame::Reached(at))?;
+        }
         self.flush()
     }
 
@@ -283,16 +321,88 @@ mod tests {
         }
     }
 
+    /// An operator reverted the volume between the two: what differs is not known, and the mirror goes on all the same.
+    #[test]
+    fn behind_a_revert_all_is_sent_whatever_was_asked_for() {
+        use amita_metadata::Call;
+        use amita_metadata::model::State;
+        use amita_types::map::{self, Snapshot, SnapshotState};
+        use amita_types::{Generation, SnapshotId, VolumeId};
+
+        let meta = std::sync::Mutex::new(State::default());
+        let put = |key: String, value: &serde_json::Value| {
+            let bytes = serde_json::to_vec(value).unwrap();
+            meta.txn(&Call::put(key, bytes)).unwrap();
+        };
+        let (before, now) = (VolumeId(5), VolumeId(6));
+        let volume = map::Volume {
+            id: now,
+            name: "db".to_owned(),
+            pool: "main".to_owned(),
+            size_bytes: 1 << 30,
+            generation: Generation(9),
+            owner: None,
+            lineage: map::Lineage::default(),
+            parents: Vec::new(),
+            former: vec![before],
+            keys: None,
+            limits: None,
+            closed: None,
+        };
+        put(map::volume_key("db"), &serde_json::to_value(&volume).unwrap());
+        for (data, number, name) in [(before, 1, "p1"), (now, 2, "p2"), (now, 3, "p3")] {
+            let snapshot = Snapshot {
+                volume: data,
+                number: SnapshotId(number),
+                name: name.to_owned(),
+                size_bytes: 1 << 30,
+                taken_at: 1,
+                labels: std::collections::BTreeMap::new(),
+                protected: true,
+                clones: 0,
+                set: None,
+                mark: false,
+                hidden: false,
+                state: SnapshotState::Sealed(Generation(9)),
+            };
+            put(
+                map::snapshot_key(data, snapshot.number),
+                &serde_json::to_value(&snapshot).unwrap(),
+            );
+        }
+        let base = |base, snapshot| {
+            let read = MirrorRead {
+                volume: "db",
+                snapshot,
+                base,
+                after: 0,
+                limit_bytes_per_s: None,
+            };
+            base_of(&meta, &read).unwrap().map(str::to_owned)
+        };
+        assert_eq!(base(Some("p1"), "p2"), None);
+        assert_eq!(base(Some("p2"), "p3"), Some("p2".to_owned()));
+        assert_eq!(base(None, "p3"), None);
+        // It is told that it is not there, and not taken for a revert.
+        assert_eq!(base(Some("p0"), "p3"), Some("p0".to_owned()));
+    }
+
     #[test]
     fn a_piece_is_told_as_runs_of_data_and_of_zeros() {
         let (mut taken, going) = (Taken::default(), Going::default());
         let mut sender = sender(&mut taken, &going);
         let mut bytes = vec![0; 4 * BLOCK_BYTES];
         bytes[BLOCK_BYTES] = 1;
-        sender.frame(&Frame::Begin { size_bytes: 1 << 30 }).unwrap();
+        let begin = Frame::Begin {
+            size_bytes: 1 << 30,
+            whole: false,
+        };
+        sender.frame(&begin).unwrap();
         let offset = REACHED_EVERY - bytes.len() as u64;
         sender.piece(offset, &bytes).unwrap();
         assert!(sender.out.is_empty(), "where it is was said, and handed on");
+        // A window ends where that was: it is not said again, for the other end refuses what leads nowhere.
+        sender.said(REACHED_EVERY).unwrap();
         let mut reader = Reader::new(taken.bytes.as_slice());
         let mut told = Vec::new();
         while let Some(frame) = reader.next().unwrap() {
@@ -307,7 +417,10 @@ mod tests {
         assert_eq!(
             told,
             [
-                OwnedFrame::Begin { size_bytes: 1 << 30 },
+                OwnedFrame::Begin {
+                    size_bytes: 1 << 30,
+                    whole: false,
+                },
                 zeros(offset, block),
                 data,
                 zeros(offset + 2 * block, 2 * block),

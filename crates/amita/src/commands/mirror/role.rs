@@ -11,12 +11,14 @@ use amita_control::mirror::{MirrorView, common, lag, view};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
 use amita_terminal::{confirm, interrupt, output};
-use amita_types::map::{Mirror, MirrorRole, PointName, Standing};
+use amita_types::map::{Mirror, MirrorRole, PointName, Seen, Standing};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Who was seen within this answers still, as far as one knows who cannot ask.
-const SEEN_S: u64 = 60;
+/// Who was seen within this is that still, as far as one knows who cannot ask: what is seen is noted every 30 s where nothing changes.
+const SEEN_S: u64 = 45;
+/// Who was not seen for so long does not answer: `mirror-unheard` says so of it.
+const UNHEARD_S: u64 = 120;
 
 /// `amita mirror demote`.
 #[derive(Debug, clap::Args)]
@@ -320,29 +322,48 @@ enum Asked {
     Silent(String),
 }
 
-fn ask(found: &Mirror, arguments: &PromoteArguments, endpoints: &Endpoints) -> Asked {
-    let seen = found.seen.as_ref();
-    let heard = seen.map_or_else(
+fn heard(seen: Option<&Seen>) -> String {
+    seen.map_or_else(
         || "It was never heard.".to_owned(),
         |seen| format!("It was heard last at {}.", timestamp(seen.at, 0)),
-    );
+    )
+}
+
+fn ask(found: &Mirror, arguments: &PromoteArguments, endpoints: &Endpoints) -> Result<Asked> {
     let link = match link(found, arguments, endpoints) {
         Ok(link) => link,
-        // By what whoever is at the mirror has seen.
-        Err(why) => {
-            let fresh = seen.filter(|seen| now().as_secs() < seen.at.saturating_add(SEEN_S));
-            return match fresh {
-                Some(seen) => Asked::Answers(seen.standing.clone()),
-                None => Asked::Silent(format!(
-                    "The other end could not be asked from here: {}. {heard}",
-                    why.what
-                )),
-            };
-        }
+        Err(why) => return unasked(found, &why, now().as_secs()),
     };
-    match link.look() {
+    Ok(match link.look() {
         Ok(there) => Asked::Answers(there.standing),
-        Err(why) => Asked::Silent(format!("{}. {heard}", why.what)),
+        Err(why) => Asked::Silent(format!("{}. {}", why.what, heard(found.seen.as_ref()))),
+    })
+}
+
+/// It cannot be asked from here: by what whoever is at the mirror has seen. One that was seen a moment ago, and not just now, may be anything, and lives
+/// perhaps.
+fn unasked(found: &Mirror, why: &Failure, now: u64) -> Result<Asked> {
+    let seen = found.seen.as_ref();
+    let silent = format!(
+        "The other end could not be asked from here: {}. {}",
+        why.what,
+        heard(seen)
+    );
+    let Some(seen) = seen else {
+        return Ok(Asked::Silent(silent));
+    };
+    match now.checked_sub(seen.at) {
+        Some(since) if since < SEEN_S => Ok(Asked::Answers(seen.standing.clone())),
+        Some(since) if since >= UNHEARD_S => Ok(Asked::Silent(silent)),
+        // Or this end's clock was set back.
+        _ => Err(conflict(format!(
+            "what the other end of mirror {} is now is not known here. {silent}",
+            found.name
+        ))
+        .advice(format!(
+            "Have it asked (`--seal-key FILE`), or give the command again when it is heard (`amita mirror show {}`), or was not for {UNHEARD_S} s.",
+            found.name
+        ))),
     }
 }
 
@@ -350,7 +371,7 @@ fn force(arguments: &PromoteArguments, endpoints: &Endpoints, metadata: &Admin, 
     let name = &arguments.name;
     metadata.permit(Action::MirrorForce)?;
     let is_secondary = found.standing.role == MirrorRole::Secondary;
-    let asked = ask(found, arguments, endpoints);
+    let asked = ask(found, arguments, endpoints)?;
     if let Asked::Answers(other) = &asked
         && is_secondary
         && matches!(other.role, MirrorRole::Primary | MirrorRole::Promoting)
@@ -482,5 +503,45 @@ fn resynced(name: &str, to: Option<PointName>, cut_at: Option<u64>, is_dry: bool
         (None, false) => format!(
             "Mirror {name} follows the other end, and all is brought, for there is no point in common. What the volumes were is kept as snapshots.\n"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn seen(ago: Option<i64>) -> Mirror {
+        let mut record = serde_json::json!({
+            "id": "00000000-0000-0000-0000-000000000077", "name": "dr", "role": "secondary", "epoch": 0, "volumes": [], "peer": {},
+            "interval_s": 60, "keep": 3
+        });
+        if let Some(ago) = ago {
+            let at = NOW.saturating_add_signed(-ago);
+            record["seen"] = serde_json::json!({ "role": "primary", "epoch": 0, "at": at, "clock": at });
+        }
+        serde_json::from_value(record).expect("a record")
+    }
+
+    /// Between the time in which it is believed to be what it was, and the one from which on it is unheard, it may be primary.
+    #[test]
+    fn who_cannot_ask_goes_by_what_was_seen_just_now_or_not_for_long_alone() {
+        let asked = |ago| unasked(&seen(ago), &Failure::new("no key"), NOW);
+        for ago in [0, SEEN_S as i64 - 1] {
+            assert!(matches!(asked(Some(ago)), Ok(Asked::Answers(_))), "{ago}");
+        }
+        for ago in [SEEN_S as i64, UNHEARD_S as i64 - 1, -1] {
+            let Err(refused) = asked(Some(ago)) else {
+                panic!("{ago} s ago");
+            };
+            assert!(refused.kind == Kind::Conflict && refused.advice.contains("--seal-key"));
+        }
+        for ago in [Some(UNHEARD_S as i64), None] {
+            let Ok(Asked::Silent(why)) = asked(ago) else {
+                panic!("{ago:?} s ago");
+            };
+            assert!(why.contains("no key"));
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod far;
 mod hands;
+mod renewal;
 mod turn;
 mod wanted;
 mod work;

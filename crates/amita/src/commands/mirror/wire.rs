@@ -5,7 +5,8 @@
 //! ```
 //!
 //! All integers are big-endian. The checksum is over all of the frame but itself. The first frame is `Begin`, the last one `End`, and in between
-//! extents ascend: what ends without `End` was cut short.
+//! extents ascend, each of which has bytes: what ends without `End` was cut short. The offset of `Begin` is 0, or 1 where a difference was asked for
+//! and all of the volume comes, for what differs is not known; whoever does not know that refuses it.
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ const DATA: u8 = 1;
 const ZEROS: u8 = 2;
 const REACHED: u8 = 3;
 const END: u8 = 4;
+/// What stands as the offset of a [`BEGIN`] where all of the volume comes, whatever was asked for.
+const WHOLE: u64 = 1;
 
 /// A frame that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub enum Frame<'a> {
     Begin {
         /// As the point has it.
         size_bytes: u64,
+        /// A difference was asked for, which is not known: all of it comes, and what is not sent as data is zeros.
+        whole: bool,
     },
     /// Bytes.
     Data {
@@ -62,6 +67,8 @@ pub enum OwnedFrame {
     Begin {
         /// As the point has it.
         size_bytes: u64,
+        /// See there.
+        whole: bool,
     },
     /// See [`Frame::Data`].
     Data {
@@ -89,7 +96,7 @@ pub enum OwnedFrame {
 /// Where there are more bytes than one frame has.
 pub fn write(out: &mut Vec<u8>, frame: &Frame<'_>) {
     let (kind, offset, length, payload): (u8, u64, u64, &[u8]) = match *frame {
-        Frame::Begin { size_bytes } => (BEGIN, 0, size_bytes, &[]),
+        Frame::Begin { size_bytes, whole } => (BEGIN, if whole { WHOLE } else { 0 }, size_bytes, &[]),
         Frame::Data { offset, bytes } => (DATA, offset, bytes.len() as u64, bytes),
         Frame::Zeros { offset, length } => (ZEROS, offset, length, &[]),
         Frame::Reached(offset) => (REACHED, offset, 0, &[]),
@@ -122,6 +129,8 @@ pub struct Reader<R> {
     size_bytes: Option<u64>,
     /// Where the last extent has ended.
     place: u64,
+    /// Where it was said last that everything before was sent.
+    reached: u64,
     is_over: bool,
 }
 
@@ -137,6 +146,7 @@ impl<R: Read> Reader<R> {
             read: 0,
             size_bytes: None,
             place: 0,
+            reached: 0,
             is_over: false,
         }
     }
@@ -202,9 +212,12 @@ impl<R: Read> Reader<R> {
     fn take(&mut self, kind: u8, offset: u64, length: u64, bytes: Vec<u8>) -> std::result::Result<OwnedFrame, String> {
         let Some(size_bytes) = self.size_bytes else {
             return match (kind, offset) {
-                (BEGIN, 0) => {
+                (BEGIN, 0 | WHOLE) => {
                     self.size_bytes = Some(length);
-                    Ok(OwnedFrame::Begin { size_bytes: length })
+                    Ok(OwnedFrame::Begin {
+                        size_bytes: length,
+                        whole: offset == WHOLE,
+                    })
                 }
                 _ => Err(format!(
                     "it is of kind {kind}, at {offset}; the first one says the size, at 0"
@@ -218,8 +231,19 @@ impl<R: Read> Reader<R> {
         }
         let frame = match (kind, length) {
             (DATA, _) => OwnedFrame::Data { offset, bytes },
+            // Each frame leads on: else one answer would have no end.
+            (ZEROS, 0) => return Err("it is of no bytes".to_owned()),
+            (REACHED, 0) if offset <= self.reached => {
+                return Err(format!(
+                    "{offset} is reached, which was said of {} before",
+                    self.reached
+                ));
+            }
             (ZEROS, _) => OwnedFrame::Zeros { offset, length },
-            (REACHED, 0) => OwnedFrame::Reached(offset),
+            (REACHED, 0) => {
+                self.reached = offset;
+                OwnedFrame::Reached(offset)
+            }
             (END, 0) if offset == size_bytes => OwnedFrame::End(offset),
             (END, _) => return Err(format!("the end is at {offset}, of {size_bytes} bytes")),
             (BEGIN, _) => return Err("it says the size, which was said".to_owned()),

@@ -12,7 +12,7 @@ use super::flatten;
 use super::keys::{DataKeys, NewKey, can_go};
 use super::lun::{lun_use, not_a_lun};
 use super::migrate::none_moves_still;
-use super::mirror::none_closed_to;
+use super::mirror::{goes_back, none_closed_to};
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
@@ -162,6 +162,7 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
     let key = map::volume_key(&volume.name);
     for _ in 0..RACES {
         believable(meta)?;
+        let mirror = revert.mirror.map(|mirror| goes_back(meta, mirror)).transpose()?;
         // Whoever makes a namespace, an export or a clone raises it.
         let guard = uses_guard(meta)?;
         // Whoever puts a set of snapshots there raises that.
@@ -206,6 +207,8 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
             then: Vec::new(),
             otherwise: Vec::new(),
         };
+        call.compares
+            .extend(mirror.map(|(record, revision)| unchanged(&map::mirror_key(&record.name), revision)));
         let needless = carry_over(meta, &mut call, &old, &new)?;
         // At no moment two records speak of one volume: first the name gets the new one.
         call.then.extend([

@@ -630,10 +630,13 @@ pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected
         let (found, _) = find_volume(meta, volume)?;
         unmirrored(meta, &found, &named(meta, &found, name)?)?;
     }
-    protect_of(meta, (volume, find_volume), name, protected)
+    let done = protect_of(meta, (volume, find_volume), name, protected, &[])?;
+    done.ok_or_else(|| AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
 }
 
-/// The same of a volume that is found so.
+/// The same of a volume that is found so, if what is `held` is so still. None: it is not, and nothing is changed.
 ///
 /// # Errors
 /// As [`protect_snapshot`].
@@ -642,7 +645,8 @@ pub(super) fn protect_of(
     (volume, find): (&str, Find),
     name: &str,
     protected: bool,
-) -> Result<Snapshot> {
+    held: &Held,
+) -> Result<Option<Snapshot>> {
     for _ in 0..RACES {
         let (of, revision) = find(meta, volume)?;
         let Snapshot {
@@ -659,13 +663,19 @@ pub(super) fn protect_of(
         let mut call = Call {
             compares: vec![unchanged(&volume_key, revision), unchanged(&key, snapshot_revision)],
             then: vec![put(key, &snapshot)],
-            otherwise: Vec::new(),
+            otherwise: held.iter().map(|(key, _)| Op::Get { key: key.clone() }).collect(),
         };
+        call.compares.extend(compares(held));
         // The switch of a move compares it.
         call.then
             .extend(of.lineage.moving.is_some().then(|| put(volume_key, &of)));
-        if meta.txn(&call)?.succeeded {
-            return Ok(snapshot);
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(Some(snapshot));
+        }
+        let mut now = (0..held.len()).map(|index| reply.value(index).map_or(0, |found| found.mod_revision));
+        if held.iter().any(|(_, revision)| now.next() != Some(*revision)) {
+            return Ok(None);
         }
     }
     Err(AdminError::TooManyRaces {

@@ -337,6 +337,18 @@ fn backups(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Back
 fn mirrors(reader: &mut Reader<'_>) -> Result<Vec<MirrorView>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut all: Vec<Mirror> = reader.list(&map::mirrors_prefix(), any)?;
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reply = reader.meta.txn(&Call::prefix(map::mirrors_seen_prefix()))?;
+    for found in reply.values(0) {
+        let name = found.key.strip_prefix(&map::mirrors_seen_prefix()).unwrap_or_default();
+        if let Some(mirror) = all.iter_mut().find(|mirror| mirror.name == name)
+            && let Some(seen) = reader.read(found, any)
+        {
+            mirror.seen = Some(seen);
+        }
+    }
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all.iter().map(|mirror| view(mirror, now.as_secs())).collect())
 }

@@ -9,6 +9,14 @@ use amita_types::{MirrorEpoch, VolumeId};
 pub const LEAST_INTERVAL_S: u64 = 10;
 /// The same where nobody says.
 pub const DEFAULT_INTERVAL_S: u64 = 60;
+/// A secondary keeps at most so many points beside the one that it is at: the common one, and one that comes, have room still.
+pub const MOST_KEPT: usize = MAX_POINTS - 4;
+/// A primary keeps so many points, the newest, that the other end has not said it is at: one of them is what that brings.
+pub const UNCLAIMED_POINTS: usize = 8;
+/// The other end's epoch is at most so much above all that this one knows, and a point's number at most this: what is larger is no count of
+/// promotions, or of points, and would leave no room above it.
+const MAX_EPOCHS_AHEAD: u64 = 1 << 20;
+const MAX_NUMBER: u64 = 1 << 48;
 
 /// Why a step is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +81,14 @@ pub enum Refused {
         "it has {MAX_POINTS} points, which are the most: the other end has not said for long that it has later ones"
     )]
     Full,
+    /// Its volumes are being made.
+    #[error(
+        "it is not joined yet: give `amita mirror join` again, with the file that the other end has made, which goes on where it was"
+    )]
+    Joining,
+    /// What the other end shows of itself cannot be.
+    #[error("what the other end shows of itself cannot be, and is not believed: {0}")]
+    Absurd(String),
     /// What was said to be there is not.
     #[error("point {0} is not there")]
     NoSuch(PointName),
@@ -138,7 +154,47 @@ pub fn lag(mirror: &Mirror, now: u64) -> Option<u64> {
     let point = mirror.standing.find(mirror.standing.point?)?;
     let seen = mirror.seen.as_ref()?;
     let since = now.saturating_sub(seen.at);
+    // That clock was set back since: by it the point is of later, and would be of no age until it comes there again.
+    if let Some(arrived_at) = point.arrived_at.filter(|_| point.cut_at > seen.clock) {
+        return Some(now.saturating_sub(arrived_at));
+    }
     Some(seen.clock.saturating_sub(point.cut_at).saturating_add(since))
+}
+
+/// Can the other end be that? What is noted of it stands in this cluster's metadata, and the next epoch and the next number are taken above it: one
+/// that shows more than can be noted, or what leaves no room, is not believed.
+///
+/// # Errors
+/// It cannot be: why.
+pub fn check(own: &Mirror, other: &Standing) -> Result<()> {
+    let absurd = |why: String| Err(Refused::Absurd(why));
+    if other.points.len() > MAX_POINTS {
+        return absurd(format!("{} points; {MAX_POINTS} are the most", other.points.len()));
+    }
+    let heard = own.seen.as_ref().map_or(MirrorEpoch(0), |seen| seen.standing.epoch);
+    let most = own.standing.epoch.max(heard).0.saturating_add(MAX_EPOCHS_AHEAD);
+    if other.epoch.0 > most || other.declined.is_some_and(|declined| declined.0 > most) {
+        return absurd(format!("epoch {}, far above all that are known here", other.epoch));
+    }
+    // Who may be written, or was, is in an epoch that it has taken itself. Whoever follows is in this end's.
+    let has_taken = match other.role {
+        MirrorRole::Primary | MirrorRole::Demoting | MirrorRole::Promoting => true,
+        MirrorRole::Secondary => other.handed,
+        MirrorRole::Deposed => false,
+    };
+    if has_taken && (other.epoch.0 % 2 == 1) == own.odd {
+        return absurd(format!(
+            "{}, in epoch {}, which is one of this end's",
+            other.role, other.epoch
+        ));
+    }
+    let names = other.points.iter().map(|point| point.name).chain(other.point);
+    for name in names {
+        if name.epoch > other.epoch || name.number > MAX_NUMBER {
+            return absurd(format!("point {name} in epoch {}", other.epoch));
+        }
+    }
+    Ok(())
 }
 
 /// The steps of an end. Each says no, or changes the record, which is then written if nobody has changed it meanwhile.
@@ -146,13 +202,13 @@ pub(crate) trait Steps {
     fn next(&self) -> Next;
     fn next_epoch(&self) -> MirrorEpoch;
     fn is_known(&self) -> bool;
-    fn see(&mut self, seen: Seen);
+    fn see(&mut self, seen: Seen) -> Result<()>;
     fn begin_cut(&mut self, epoch: MirrorEpoch, now: u64) -> Result<Point>;
     fn end_cut(&mut self, point: &Point) -> Result<()>;
     fn demote(&mut self) -> Result<()>;
     fn hand(&mut self, last: &Point) -> Result<()>;
     fn begin_pass(&mut self, sizes: &[u64]) -> Result<Begun>;
-    fn arrive(&mut self, to: PointName, snapshots: String) -> Result<()>;
+    fn arrive(&mut self, to: PointName, snapshots: String, now: u64) -> Result<()>;
     fn promote(&mut self) -> Result<()>;
     fn force(&mut self) -> Result<()>;
     fn decline(&mut self) -> Result<()>;
@@ -162,6 +218,7 @@ pub(crate) trait Steps {
     fn depose(&mut self, heard: MirrorEpoch) -> Result<()>;
     fn follow(&mut self) -> Result<()>;
     fn begin_return(&mut self) -> Result<Option<PointName>>;
+    fn give_up_return(&mut self, is_given_up: bool) -> bool;
     fn returned(&mut self, volume: VolumeId) -> Result<()>;
     fn end_return(&mut self, snapshots: String) -> Result<()>;
     fn let_go(&mut self) -> Vec<Point>;
@@ -181,6 +238,14 @@ fn wrong(mirror: &Mirror, wanted: &'static str) -> Refused {
         wanted,
     }
 }
+
+/// Nothing has gone back.
+const NOT_BEGUN: Returning = Returning {
+    to: None,
+    done: Vec::new(),
+    were: Vec::new(),
+    given_up: false,
+};
 
 fn seen(mirror: &Mirror) -> Result<&Standing> {
     mirror.seen.as_ref().map(|seen| &seen.standing).ok_or(Refused::Unheard)
@@ -219,7 +284,7 @@ impl Steps for Mirror {
             .as_ref()
             .is_some_and(|seen| seen.standing.epoch > self.standing.epoch);
         match self.standing.role {
-            MirrorRole::Deposed if self.returning.is_some() => Next::Return,
+            MirrorRole::Deposed if self.returning.as_ref().is_some_and(|returning| !returning.given_up) => Next::Return,
             MirrorRole::Deposed => Next::Wait,
             MirrorRole::Primary if later && self.never_deposed => Next::Serve,
             MirrorRole::Secondary if later && self.is_known() => Next::GoOver,
@@ -250,9 +315,15 @@ impl Steps for Mirror {
     }
 
     /// The other end was looked at. Whoever notes it holds the claim, so that no earlier look is noted behind a later one.
-    fn see(&mut self, seen: Seen) {
+    /// What those snapshots are called there is nothing for this end, and is not kept.
+    fn see(&mut self, mut seen: Seen) -> Result<()> {
+        check(self, &seen.standing)?;
+        for point in &mut seen.standing.points {
+            (point.snapshots, point.arrived_at) = (String::new(), None);
+        }
         self.split &= seen.standing.epoch != self.standing.epoch;
         self.seen = Some(seen);
+        Ok(())
     }
 
     /// A point is to be cut, in this epoch; one that was begun and has come to nothing is given up.
@@ -266,9 +337,13 @@ impl Steps for Mirror {
             return Err(Refused::Epoch { own, asked: epoch });
         }
         if self.standing.points.len() >= MAX_POINTS {
+            self.let_go();
+        }
+        // The last one is cut in any case: else a demotion would have no end.
+        if self.standing.points.len() >= MAX_POINTS && role == MirrorRole::Primary {
             return Err(Refused::Full);
         }
-        self.number += 1;
+        self.number = self.number.saturating_add(1);
         // T10: its name has its epoch.
         let name = PointName {
             epoch,
@@ -278,6 +353,7 @@ impl Steps for Mirror {
             name,
             cut_at: now,
             snapshots: snapshots_of(&self.name, name),
+            arrived_at: None,
         };
         self.cutting = Some(point.clone());
         Ok(point)
@@ -319,6 +395,9 @@ impl Steps for Mirror {
     /// A pass to the other end's newest point is begun, or goes over into one to that. It is noted before anything is written (T2).
     fn begin_pass(&mut self, sizes: &[u64]) -> Result<Begun> {
         role(self, MirrorRole::Secondary, "a secondary")?;
+        if self.joining {
+            return Err(Refused::Joining);
+        }
         let other = seen(self)?;
         if other.epoch != self.standing.epoch {
             return Err(Refused::Epoch {
@@ -354,8 +433,11 @@ impl Steps for Mirror {
     }
 
     /// All volumes are at the point, in one set (T1), sealed under the generations that the pass was made by (T4), as who calls this has seen.
-    fn arrive(&mut self, to: PointName, snapshots: String) -> Result<()> {
+    fn arrive(&mut self, to: PointName, snapshots: String, now: u64) -> Result<()> {
         role(self, MirrorRole::Secondary, "a secondary")?;
+        if self.joining {
+            return Err(Refused::Joining);
+        }
         let Some(pass) = self.pass.as_ref().filter(|pass| pass.to == to) else {
             return Err(Refused::NoSuch(to));
         };
@@ -363,6 +445,9 @@ impl Steps for Mirror {
             return Err(Refused::NotWhole { to });
         }
         let cut_at = pass.cut_at;
+        if self.standing.points.len() >= MAX_POINTS {
+            self.let_go();
+        }
         (self.pass, self.begun) = (None, None);
         self.number = self.number.max(to.number);
         self.standing.point = Some(to);
@@ -371,6 +456,7 @@ impl Steps for Mirror {
             name: to,
             cut_at,
             snapshots,
+            arrived_at: Some(now),
         });
         Ok(())
     }
@@ -390,9 +476,11 @@ impl Steps for Mirror {
         Ok(())
     }
 
-    /// By an operator's word: at the point that it is at. One that was deposed keeps what it is.
+    /// By an operator's word: at the point that it is at. One that was deposed keeps what it is; also where it was to go back, and nothing of it has,
+    /// as whoever has given that up has seen.
     fn force(&mut self) -> Result<()> {
-        if self.returning.is_some() {
+        let is_left = |returning: &Returning| returning.given_up && returning.done.is_empty();
+        if self.returning.as_ref().is_some_and(|returning| !is_left(returning)) {
             return Err(Refused::Returning);
         }
         match self.standing.role {
@@ -471,6 +559,8 @@ impl Steps for Mirror {
         }
         self.pass = None;
         self.cutting = None;
+        // What was gone back to for a promotion is not what an operator has it go back to: all of it is done anew (`begun` says that it has to be).
+        self.returning = None;
         (self.standing.role, self.standing.handed) = (MirrorRole::Deposed, false);
         Ok(())
     }
@@ -506,12 +596,35 @@ impl Steps for Mirror {
         if !other.serves() {
             return Err(Refused::NotServing { is: other.role });
         }
-        if self.returning.is_some() {
-            return Err(Refused::Returning);
-        }
         let to = common(&self.standing, other);
-        self.returning = Some(Returning { to, done: Vec::new() });
-        Ok(to)
+        match &mut self.returning {
+            // What was to be promoted by force, and was not: it goes on with what was begun.
+            Some(returning) if returning.given_up => {
+                returning.given_up = false;
+                Ok(returning.to)
+            }
+            Some(_) => Err(Refused::Returning),
+            None => {
+                self.returning = Some(Returning { to, ..NOT_BEGUN });
+                Ok(to)
+            }
+        }
+    }
+
+    /// What goes back stands still, so that it can be seen that nothing has; or goes on. Does it stand?
+    fn give_up_return(&mut self, is_given_up: bool) -> bool {
+        let is_deposed = self.standing.role == MirrorRole::Deposed;
+        match self
+            .returning
+            .as_mut()
+            .filter(|returning| is_deposed && returning.done.is_empty())
+        {
+            Some(returning) => {
+                returning.given_up = is_given_up;
+                is_given_up
+            }
+            None => false,
+        }
     }
 
     /// A volume is what it was at that point.
@@ -525,10 +638,10 @@ impl Steps for Mirror {
             .point
             .filter(|_| self.standing.role == MirrorRole::Promoting);
         let returning = match self.standing.role {
-            MirrorRole::Promoting => self.returning.get_or_insert(Returning { to, done: Vec::new() }),
+            MirrorRole::Promoting => self.returning.get_or_insert(Returning { to, ..NOT_BEGUN }),
             _ => match &mut self.returning {
-                Some(returning) => returning,
-                None => return Err(wrong(self, wanted)),
+                Some(returning) if !returning.given_up => returning,
+                _ => return Err(wrong(self, wanted)),
             },
         };
         if !returning.done.contains(&volume) {
@@ -570,26 +683,29 @@ impl Steps for Mirror {
         Ok(())
     }
 
-    /// The points that it needs no more: as primary the newest that the other end has said it is at, and all later ones, are kept; as secondary
-    /// so many as are to be kept, and the one that it is at. The newest common one stays in any case (T16).
+    /// The points that it needs no more. As primary it keeps the newest that the other end has said it is at, and [`UNCLAIMED_POINTS`] of those that
+    /// nobody has claimed: that end brings one of the newest, and what lies between is no base of anything. As secondary so many as are to be kept,
+    /// and the one that it is at. The newest common one stays in any case (T16).
     fn let_go(&mut self) -> Vec<Point> {
+        let keep = self.keep as usize;
         let standing = &mut self.standing;
         let other = self.seen.as_ref().map(|seen| &seen.standing);
         let shared = other.and_then(|other| common(standing, other));
-        let kept_from = match standing.role {
+        let mut names: Vec<PointName> = standing.points.iter().map(|point| point.name).collect();
+        names.sort_unstable();
+        let newest = |count: usize| names.get(names.len().saturating_sub(count)).copied();
+        let (from, at) = match standing.role {
             MirrorRole::Primary | MirrorRole::Demoting => {
-                other.and_then(|other| other.point.filter(|point| standing.find(*point).is_some()))
+                let claimed = other.and_then(|other| other.point.filter(|point| standing.find(*point).is_some()));
+                (newest(UNCLAIMED_POINTS).max(claimed), claimed)
             }
             MirrorRole::Secondary if !standing.handed => {
-                let mut names: Vec<PointName> = standing.points.iter().map(|point| point.name).collect();
-                names.sort_unstable();
-                let behind = names.len().saturating_sub(1 + self.keep as usize);
-                names.get(behind).copied().min(standing.point)
+                let point = standing.point;
+                (newest(1 + keep).min(point), point)
             }
-            _ => None,
+            _ => (None, None),
         };
-        let Some(from) = kept_from else { return Vec::new() };
-        let at = standing.point.filter(|_| standing.role == MirrorRole::Secondary);
+        let Some(from) = from else { return Vec::new() };
         let stays = |point: &Point| point.name >= from || Some(point.name) == shared || Some(point.name) == at;
         let (kept, gone) = std::mem::take(&mut standing.points).into_iter().partition(stays);
         standing.points = kept;

@@ -31,6 +31,8 @@ pub(super) struct Shard {
     pub said_left: bool,
     /// The mirror for which it is closed to hosts.
     pub closed: Option<MirrorId>,
+    /// It was lost, for it was closed to hosts: what of theirs was under way ends so.
+    pub ends_closed: bool,
     /// What I/O is held against.
     pub reserved: Option<Adopted>,
     /// The earliest time at which it stands in the list of those that are due.

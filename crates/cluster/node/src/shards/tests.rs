@@ -207,7 +207,7 @@ fn a_volume_that_leaves_says_so_once_for_each_attempt() {
     shards.leave(VOLUME, 2);
     assert!(shards.is_any_leaving());
     assert!(shards.take_left().is_empty(), "I/O is under way");
-    shards.stop(VOLUME);
+    shards.stop(VOLUME, false);
     drop(shards.take_effects(NOW));
     assert_eq!(shards.take_left(), [(VOLUME, Generation(3), 2)]);
     shards.remove(VOLUME);

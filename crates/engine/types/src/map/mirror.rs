@@ -11,10 +11,13 @@ use std::str::FromStr;
 pub const MIRRORS_SINCE: u32 = 4;
 /// The most mirrors of a cluster.
 pub const MAX_MIRRORS: usize = 256;
-/// The most volumes of a mirror: its record has them all, and is written each time a place of a pass is noted.
-pub const MAX_MIRROR_VOLUMES: usize = 256;
+/// The most volumes of a mirror: its record has them all, and is written each time a place of a pass is noted; and the transaction that makes it
+/// compares and writes the records of all of them.
+pub const MAX_MIRROR_VOLUMES: usize = 100;
 /// The most points that an end keeps.
 pub const MAX_POINTS: usize = 256;
+/// The most bytes that are kept of why a mirror does not go on.
+pub const MAX_AILS_BYTES: usize = 2_000;
 
 /// What closes a volume to hosts: an end of a mirror that is no primary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +76,18 @@ pub struct Point {
     pub cut_at: u64,
     /// What this end's snapshots of it are called, of each volume.
     pub snapshots: String,
+    /// When this end, which did not cut it, arrived at it, by its own clock, in seconds since 1970: where the other one's clock was set back, its age
+    /// is counted from then. None: this end has cut it, or did so before this was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived_at: Option<u64>,
+}
+
+impl Point {
+    /// Is it younger than the interval, by the clock by which it was cut? One that is of later is not: that clock was set back since.
+    #[must_use]
+    pub fn is_young(&self, now: u64, interval_s: u64) -> bool {
+        self.cut_at <= now && now < self.cut_at.saturating_add(interval_s)
+    }
 }
 
 /// What an end is.
@@ -245,6 +260,13 @@ pub struct Returning {
     /// Those whose data is the point's, by the numbers that they had before they went back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub done: Vec<VolumeId>,
+    /// The data that each volume had when a deposed end began, in the order of the mirror's: what has another one by now has gone back, whether that
+    /// was noted or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub were: Vec<VolumeId>,
+    /// It is being given up, for the end is to be promoted by force: nothing goes back meanwhile.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub given_up: bool,
 }
 
 /// `/amita/mirrors/of/NAME`: one end of a mirror, as it is. No record of one cluster is ever written by the other one.
@@ -278,6 +300,9 @@ pub struct Mirror {
     /// Nothing but holes was in its volumes before the first pass, which has not been begun.
     #[serde(default, skip_serializing_if = "is_false")]
     pub fresh: bool,
+    /// Not all of its volumes are made yet, or the other end was not told of it: nothing is brought before that is so.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub joining: bool,
     /// It was promoted by force, and the ends have not agreed since.
     #[serde(default, skip_serializing_if = "is_false")]
     pub split: bool,
@@ -288,7 +313,8 @@ pub struct Mirror {
     /// When the token ends that it knows this end by, in seconds since 1970, by its clock; none: it has not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ends_at: Option<u64>,
-    /// What it knows of that.
+    /// What it knows of that. It is kept under a key of its own ([`mirror_seen_key`]), and joined to the record by whoever reads that; in records of
+    /// before it stands here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Seen>,
     /// Points follow each other after so many seconds.
@@ -326,6 +352,21 @@ pub fn mirrors_prefix() -> String {
 #[must_use]
 pub fn mirror_key(name: &str) -> String {
     format!("{}{name}", mirrors_prefix())
+}
+/// `/amita/mirrors/id/ID`: the name of the mirror of this number.
+#[must_use]
+pub fn mirror_id_key(id: MirrorId) -> String {
+    format!("{}id/{id}", mirroring_prefix())
+}
+/// The prefix of what was seen of other ends. It is none of those that are watched: what is there is written while nothing changes.
+#[must_use]
+pub fn mirrors_seen_prefix() -> String {
+    format!("{PREFIX}mirrors-seen/")
+}
+/// `/amita/mirrors-seen/NAME`: what was seen of the other end of a mirror, as a [`Seen`]; it goes with the mirror's record.
+#[must_use]
+pub fn mirror_seen_key(name: &str) -> String {
+    format!("{}{name}", mirrors_seen_prefix())
 }
 /// `/amita/mirrors/by/NAME`: the name of the node that is at this mirror. The key lies on a lease of that node.
 #[must_use]

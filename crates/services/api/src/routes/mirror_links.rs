@@ -88,11 +88,16 @@ fn link_of(meta: &dyn Transact, mirror: &Mirror) -> Result<MirrorLink, AdminErro
             });
         }
     }
+    let mut standing = mirror.standing.clone();
+    for point in &mut standing.points {
+        // By this end's clock alone.
+        point.arrived_at = None;
+    }
     Ok(MirrorLink {
         cluster: admin::cluster(meta)?.id,
         mirror: mirror.id,
         clock: now().as_secs(),
-        standing: mirror.standing.clone(),
+        standing,
         volumes,
         interval_s: mirror.interval_s,
     })
@@ -216,7 +221,7 @@ struct MirrorPointComes {}
 fn begins(mirror: &Mirror, epoch: MirrorEpoch) -> bool {
     let standing = &mirror.standing;
     let is_cut = |point: &Point| point.name.epoch == epoch;
-    let is_young = |point: &Point| is_cut(point) && now().as_secs() < point.cut_at.saturating_add(mirror.interval_s);
+    let is_young = |point: &Point| is_cut(point) && point.is_young(now().as_secs(), mirror.interval_s);
     match standing.role {
         _ if standing.epoch != epoch || mirror.cutting.as_ref().is_some_and(is_cut) => false,
         MirrorRole::Primary => mirror.paused.is_none() && !standing.newest().is_some_and(is_young),

@@ -8,7 +8,7 @@ use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, MirrorChange};
 use amita_control::mirror::{self, MirrorView};
 use amita_metadata::Transact;
-use amita_types::map::{Mirror, MirrorRole, Paused, PointName};
+use amita_types::map::{Mirror, MirrorRole, Paused, PointName, Standing};
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
@@ -18,8 +18,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Who was seen within this answers still, as far as one knows.
-const SEEN_S: u64 = 60;
+/// Who was seen within this is that still, as far as one knows: what is seen is noted every 30 s where nothing changes.
+const SEEN_S: u64 = 45;
+/// Who was not seen for so long does not answer: `mirror-unheard` says so of it.
+const UNHEARD_S: u64 = 120;
 
 pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -361,20 +363,56 @@ pub struct MirrorPromotion {
     pub confirm: Option<String>,
 }
 
-/// By force only where the other end does not answer, or is no primary.
-fn may_force(found: &Mirror, confirm: Option<&str>) -> Result<(), Problem> {
+/// What is known of the other end, before force is used.
+#[derive(Debug, PartialEq, Eq)]
+enum Other {
+    /// It is that now.
+    Is(MirrorRole),
+    /// It does not answer.
+    Silent,
+    /// It may be another thing by now.
+    Unknown,
+}
+
+/// It is asked, where it can be from here; else by what whoever is at the mirror has seen, and when: one that was seen a moment ago, and not just now, may
+/// be anything.
+fn other_end(found: &Mirror, asked: Option<Result<Standing, Problem>>, now: u64) -> Other {
+    match (asked, &found.seen) {
+        (Some(Ok(standing)), _) => Other::Is(standing.role),
+        (Some(Err(_)), _) | (None, None) => Other::Silent,
+        (None, Some(seen)) => match now.checked_sub(seen.at) {
+            Some(since) if since < SEEN_S => Other::Is(seen.standing.role),
+            Some(since) if since >= UNHEARD_S => Other::Silent,
+            // Or this end's clock was set back.
+            _ => Other::Unknown,
+        },
+    }
+}
+
+/// By force only where the other end does not answer, or neither is the primary nor becomes it.
+fn may_force(found: &Mirror, confirm: Option<&str>, other: impl FnOnce() -> Other) -> Result<(), Problem> {
     if confirm != Some(found.name.as_str()) {
         let why = "what the other end has acknowledged since this end's point is lost by that: say so by `confirm`, with the mirror's name";
         return Err(Problem::new(Code::BadSetting, why));
     }
-    let answers = found.seen.as_ref().is_some_and(|seen| {
-        seen.standing.role == MirrorRole::Primary && now().as_secs() < seen.at.saturating_add(SEEN_S)
-    });
-    if answers && found.standing.role == MirrorRole::Secondary {
-        let why = "the other end is primary, and answers: demote it, there; then promote this end in order, and nothing is lost";
-        return Err(Problem::new(Code::WrongState, why));
+    if found.standing.role != MirrorRole::Secondary {
+        return Ok(());
     }
-    Ok(())
+    match other() {
+        Other::Is(role @ (MirrorRole::Primary | MirrorRole::Promoting)) => {
+            let why = format!(
+                "the other end is {role}, and answers: demote it, there; then promote this end in order, and nothing is lost"
+            );
+            Err(Problem::new(Code::WrongState, why))
+        }
+        Other::Unknown => {
+            let why = format!(
+                "the other end was heard a moment ago, and what it is now is not known here: ask again when it is heard, or was not for {UNHEARD_S} s                  (`amita mirror promote --force` asks it itself)"
+            );
+            Err(Problem::new(Code::WrongState, why))
+        }
+        Other::Is(_) | Other::Silent => Ok(()),
+    }
 }
 
 /// Promotes this end: in order at the other one's last point, when that was demoted and the point was brought; by force at the point that it is at.
@@ -391,6 +429,8 @@ async fn promote(
     Names(name): Names<String>,
     Body(how): Body<MirrorPromotion>,
 ) -> Result<(StatusCode, Json<MirrorShown>), Problem> {
+    // A node that reads no volumes asks nobody either.
+    let data = api.data().ok();
     let promoted = api.run(asker, move |session| {
         let action = match how.force {
             true => Action::MirrorForce,
@@ -399,7 +439,10 @@ async fn promote(
         session.permit(action, &name)?;
         let found = admin::mirror(&session.reader(), &name)?;
         if how.force {
-            may_force(&found, how.confirm.as_deref())?;
+            may_force(&found, how.confirm.as_deref(), || {
+                let asked = data.as_ref().and_then(|data| data.look_at_mirror(&found));
+                other_end(&found, asked, now().as_secs())
+            })?;
         }
         let promoted = session.act(action, &name, |meta| -> Result<Mirror, AdminError> {
             match (how.force, found.standing.handed) {
@@ -503,15 +546,73 @@ async fn resume(
     resumed.await.map(Json)
 }
 
-/// Removes a mirror at this end, the primary: its volumes go on, its snapshots are the operator's, and the other end's tokens are good for nothing.
+/// Removes a mirror at this end, the primary: its volumes go on, its points are snapshots of the operator's, which nothing protects any more, and the
+/// other end's tokens are good for nothing.
 #[utoipa::path(delete, path = "/mirrors/{name}", operation_id = "removeMirror", tag = "mirrors", params(Named),
     responses((status = 204, description = "There is no such mirror any more."),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 async fn remove(State(api): State<Api>, asker: Asker, Names(name): Names<String>) -> Result<StatusCode, Problem> {
     let removed = api.act(asker, Action::MirrorRemove, name.clone(), move |meta| {
-        let gone = admin::remove_mirror(meta, &name)?;
+        let gone = admin::remove_mirror(meta, &name, true)?;
         admin::revoke_mirror_tokens(meta, gone.id)?;
         Ok(())
     });
     removed.await.map(|()| StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const NOW: u64 = 1_800_000_000;
+
+    /// A secondary that has seen this of the other end, so many seconds ago.
+    fn far(role: &str, ago: i64) -> Mirror {
+        let at = NOW.saturating_add_signed(-ago);
+        let record = json!({
+            "id": "00000000-0000-0000-0000-000000000077", "name": "dr", "role": "secondary", "epoch": 0, "volumes": [], "peer": {},
+            "interval_s": 60, "keep": 3, "seen": { "role": role, "epoch": 0, "at": at, "clock": at },
+        });
+        serde_json::from_value(record).unwrap()
+    }
+
+    fn is_refused(found: &Mirror, asked: Option<Result<Standing, Problem>>) -> bool {
+        may_force(found, Some("dr"), || other_end(found, asked, NOW)).is_err()
+    }
+
+    #[test]
+    fn force_is_for_who_knows_that_the_other_end_is_no_primary() {
+        for (role, ago, refused) in [
+            ("primary", 5, true),
+            ("promoting", 5, true),
+            ("demoting", 5, false),
+            // It may have been promoted since.
+            ("primary", 60, true),
+            ("secondary", 60, true),
+            ("secondary", -60, true),
+            // It is told as unheard.
+            ("primary", 120, false),
+        ] {
+            assert_eq!(is_refused(&far(role, ago), None), refused, "{role} {ago}");
+        }
+        // What it says itself is what it is.
+        let is = |role| {
+            Some(Ok(Standing {
+                role,
+                ..Standing::default()
+            }))
+        };
+        assert!(is_refused(&far("secondary", 300), is(MirrorRole::Promoting)));
+        assert!(!is_refused(&far("primary", 5), is(MirrorRole::Deposed)));
+        assert!(!is_refused(
+            &far("primary", 5),
+            Some(Err(Problem::new(Code::NotInTime, "no answer")))
+        ));
+        assert!(may_force(&far("primary", 300), Some("other"), || Other::Silent).is_err());
+        // One that was deposed keeps what it has, whatever the other one is.
+        let mut deposed = far("primary", 5);
+        deposed.standing.role = MirrorRole::Deposed;
+        assert!(!is_refused(&deposed, None));
+    }
 }

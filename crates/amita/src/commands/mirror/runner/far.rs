@@ -1,6 +1,6 @@
 //! What a runner needs of the other end.
 
-use crate::commands::mirror::link::Link;
+use crate::commands::mirror::link::{Link, Renewed};
 use crate::commands::mirror::wire::Reader;
 use amita_api::mirror::MirrorLink;
 use amita_terminal::error::Result;
@@ -15,6 +15,9 @@ pub(super) trait Far {
 
     /// Has it cut a point of this epoch; none: it is being cut.
     fn cut(&self, epoch: MirrorEpoch) -> Result<Option<Point>>;
+
+    /// Another token in place of the one that it knows this end by.
+    fn renew(&self) -> Result<Renewed>;
 
     /// What a point of it has of a volume, or what differs from another point, behind so many bytes.
     fn data(
@@ -33,6 +36,10 @@ impl Far for Link {
 
     fn cut(&self, epoch: MirrorEpoch) -> Result<Option<Point>> {
         Link::cut(self, epoch)
+    }
+
+    fn renew(&self) -> Result<Renewed> {
+        Link::renew(self)
     }
 
     fn data(

@@ -4,6 +4,7 @@ mod back;
 mod pass;
 
 use super::far::Far;
+use super::renewal::Renewal;
 use super::wanted::Wanted;
 use crate::commands::volume::data::{Data, Way};
 use amita_client::Config;
@@ -29,8 +30,9 @@ pub(super) trait Hands {
     /// Is there room on this node for work at data? Where there is, it is for the work that comes next.
     fn may_work(&mut self) -> bool;
 
-    /// Makes the record's pass, all that is left of it: at its end this end is at the point.
-    fn bring(&mut self, record: &Mirror, far: &dyn Far) -> Result<()>;
+    /// Makes the record's pass, all that is left of it: at its end this end is at the point. `sizes`: what the volumes have at the other end, by its
+    /// last look; no point of them has more. It is looked at within as well.
+    fn bring(&mut self, record: &Mirror, far: &dyn Far, sizes: &[u64]) -> Result<()>;
 
     /// Makes the volume of that number what it was at the point; what it is now is kept, or not.
     fn revert(&mut self, record: &Mirror, volume: VolumeId, to: &Point, keep: bool) -> Result<()>;
@@ -62,6 +64,7 @@ pub(super) struct Gateway {
     name: String,
     claim: u64,
     wanted: Rc<Wanted>,
+    renewal: Rc<Renewal>,
     working: Arc<AtomicUsize>,
     most: usize,
     place: Option<Place>,
@@ -71,6 +74,8 @@ pub(super) struct Gateway {
     /// Which volumes of the mirror it owns.
     opened: BTreeSet<usize>,
     noted: Instant,
+    /// The other end is looked at again then.
+    looks: Instant,
 }
 
 pub(super) fn now() -> Duration {
@@ -82,7 +87,7 @@ impl Gateway {
     pub fn new(
         (client, config): (Client, Config),
         (name, claim): (&str, u64),
-        wanted: Rc<Wanted>,
+        (wanted, renewal): (Rc<Wanted>, Rc<Renewal>),
         (working, most): (Arc<AtomicUsize>, usize),
     ) -> Gateway {
         Gateway {
@@ -91,6 +96,7 @@ impl Gateway {
             name: name.to_owned(),
             claim,
             wanted,
+            renewal,
             working,
             most,
             place: None,
@@ -101,6 +107,7 @@ impl Gateway {
             target: None,
             opened: BTreeSet::new(),
             noted: Instant::now(),
+            looks: Instant::now(),
         }
     }
 
@@ -134,10 +141,10 @@ impl Hands for Gateway {
         self.place.is_some()
     }
 
-    fn bring(&mut self, record: &Mirror, far: &dyn Far) -> Result<()> {
+    fn bring(&mut self, record: &Mirror, far: &dyn Far, sizes: &[u64]) -> Result<()> {
         self.wanted.go_by(record);
         self.pace.limit = record.limit_bytes_per_s;
-        let done = self.pass(record, far);
+        let done = self.pass(record, far, sizes);
         self.close();
         done
     }

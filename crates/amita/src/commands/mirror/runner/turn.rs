@@ -47,7 +47,7 @@ pub(super) struct Turn {
     looked: Option<Duration>,
     link: Option<MirrorLink>,
     unheard: Option<Failure>,
-    /// The newest point that it has when it was asked for a newer one.
+    /// The newest point that it has said that it has, when it was asked for a newer one.
     answered: Option<PointName>,
     /// It is not asked for one before.
     asks: Duration,
@@ -70,8 +70,8 @@ enum Wish {
     Nothing,
 }
 
-/// By this end's record, and what it has seen: `there` is the other end's clock, and `answered` what that has said is its newest point.
-fn wish(record: &Mirror, other: &Standing, there: u64, answered: Option<PointName>) -> Wish {
+/// By this end's record, and what it has seen: `there` is the other end's clock.
+fn wish(record: &Mirror, other: &Standing, there: u64) -> Wish {
     if record.standing.handed || other.epoch != record.standing.epoch || !other.serves() {
         return Wish::Nothing;
     }
@@ -88,14 +88,15 @@ fn wish(record: &Mirror, other: &Standing, there: u64, answered: Option<PointNam
             _ => Wish::Nothing,
         };
     };
-    let is_new = Some(newest.name) != record.standing.point;
-    let is_young = there < newest.cut_at.saturating_add(record.interval_s);
+    // However old it is: points that nobody brings are not to become more.
+    if Some(newest.name) != record.standing.point {
+        return Wish::Begin;
+    }
     match other.role {
         // Its last one: there is no later one.
-        MirrorRole::Secondary if is_new => Wish::Begin,
         MirrorRole::Secondary => Wish::Nothing,
-        _ if is_new && (is_young || answered == Some(newest.name)) => Wish::Begin,
-        _ if is_young => Wish::Nothing,
+        // By the clock that it was cut by, as that goes on.
+        _ if newest.is_young(there, record.interval_s) => Wish::Nothing,
         _ => Wish::Cut,
     }
 }
@@ -148,11 +149,15 @@ impl Turn {
                         at: now.as_secs(),
                         clock: link.clock,
                     };
-                    match admin::see_mirror(meta, &self.name, self.claim, &seen).described()? {
-                        Some(after) => record = after,
-                        None => return Ok(Turned::Lost),
+                    match admin::see_mirror(meta, &self.name, self.claim, &seen).described() {
+                        Ok(Some(after)) => {
+                            record = after;
+                            (self.link, self.unheard) = (Some(link), None);
+                        }
+                        Ok(None) => return Ok(Turned::Lost),
+                        // What is to be done without the other end is done, whatever that says of itself.
+                        Err(why) => self.unheard = Some(why),
                     }
-                    (self.link, self.unheard) = (Some(link), None);
                 }
                 Err(why) => self.unheard = Some(why),
             }
@@ -327,24 +332,33 @@ impl Turn {
             return Err(why.clone());
         }
         let there = seen.clock.saturating_add(now.as_secs().saturating_sub(seen.at));
-        match wish(record, &seen.standing, there, self.answered) {
+        match wish(record, &seen.standing, there) {
             Wish::Nothing => {
                 self.tidy(meta, now)?;
                 Ok(rest)
             }
             Wish::Cut if now < self.asks => Ok(rest),
-            Wish::Cut => match far.cut(record.standing.epoch)? {
-                Some(point) => {
-                    (self.answered, self.cutting) = (Some(point.name), None);
-                    if Some(point.name) == record.standing.point {
-                        // Its interval is longer than ours.
+            // First: a point that is cut is brought, and what is begun is no point's until it is.
+            Wish::Cut | Wish::Begin | Wish::GoOn if !hands.may_work() => Ok(Turned::NoRoom(ROOM)),
+            Wish::Cut => match far.cut(record.standing.epoch) {
+                // It has as many points as can be, or is something else by now: what it is is looked at before that is believed.
+                Err(why) if why.kind == Kind::Conflict && self.looked != Some(now) => {
+                    self.look_at_once();
+                    Ok(Turned::Again)
+                }
+                Err(why) => Err(why),
+                Ok(Some(point)) => {
+                    let was_told = self.answered.replace(point.name) == Some(point.name);
+                    self.cutting = None;
+                    if was_told || Some(point.name) == record.standing.point {
+                        // Its interval is longer than ours; or it does not show what it says.
                         self.asks = now + every;
                         return Ok(rest);
                     }
                     self.look_at_once();
                     Ok(Turned::Again)
                 }
-                None => {
+                Ok(None) => {
                     // It may stand still there.
                     let since = *self.cutting.get_or_insert(now);
                     match now.saturating_sub(since) < PROMPT {
@@ -353,8 +367,6 @@ impl Turn {
                     }
                 }
             },
-            // First: what is begun is no point's until it is brought.
-            Wish::Begin | Wish::GoOn if !hands.may_work() => Ok(Turned::NoRoom(ROOM)),
             Wish::Begin => {
                 let sizes = self.sizes(record)?;
                 match admin::begin_pass(meta, &self.name, self.claim, &sizes).described()? {
@@ -374,7 +386,8 @@ impl Turn {
         hands: &mut dyn Hands,
         now: Duration,
     ) -> Result<Turned> {
-        hands.bring(record, far)?;
+        let sizes = self.sizes(record)?;
+        hands.bring(record, far, &sizes)?;
         // The other end lets go of what it hears of.
         self.look_at_once();
         self.tidy(meta, now)?;

@@ -2,17 +2,17 @@
 
 use super::far::Far;
 use super::hands::{Gateway, now};
+use super::renewal::Renewal;
 use super::turn::{Turn, Turned};
 use super::wanted::Wanted;
 use crate::admin::Described;
 use crate::commands::claim::Claim;
-use crate::commands::mirror::link::{Link, seal_token};
+use crate::commands::mirror::link::Link;
 use crate::commands::worker;
 use amita_client::Config;
 use amita_control::admin;
-use amita_keys::SealKey;
 use amita_metadata::{Call, Client};
-use amita_terminal::error::{Context as _, Failure, Result};
+use amita_terminal::error::{Failure, Result};
 use amita_types::map::{self, Mirror, MirrorPeer};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -20,10 +20,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A token is renewed from so many seconds before its end on.
-const RENEWED_BEFORE_S: u64 = 7 * 24 * 3600;
-/// Where that fails it is tried again after this.
-const RENEWED_AGAIN: Duration = Duration::from_secs(3600);
 /// Where there is no room for its data, a mirror is left to others after this.
 const NO_ROOM: Duration = Duration::from_secs(5);
 /// Where others wait, one that rests is left after this.
@@ -44,13 +40,11 @@ pub(super) struct Work {
     name: String,
     claim: u64,
     wanted: Rc<Wanted>,
-    seal_key: Option<PathBuf>,
+    renewal: Rc<Renewal>,
     working: (Arc<AtomicUsize>, usize),
     others_wait: Arc<AtomicBool>,
     /// The way to the other end, as the record said it.
     link: Option<(MirrorPeer, Link)>,
-    /// When its token may be renewed.
-    renews: Instant,
     began: Instant,
 }
 
@@ -69,11 +63,10 @@ impl Work {
             name: name.to_owned(),
             claim: claim.revision,
             wanted: Rc::new(wanted),
-            seal_key,
+            renewal: Rc::new(Renewal::new(name, claim.revision, seal_key)),
             working: (Arc::default(), 1),
             others_wait: Arc::default(),
             link: None,
-            renews: Instant::now(),
             began: Instant::now(),
         }
     }
@@ -90,7 +83,7 @@ impl Work {
         let mut hands = Gateway::new(
             (self.client.clone(), self.config.clone()),
             (self.name.as_str(), self.claim),
-            Rc::clone(&self.wanted),
+            (Rc::clone(&self.wanted), Rc::clone(&self.renewal)),
             self.working.clone(),
         );
         let mut without_room: Option<Instant> = None;
@@ -144,8 +137,10 @@ impl Work {
         if let (Some(why), Turned::Rest(_)) = (unreached, turned) {
             return Err(why);
         }
-        if turn.is_heard() {
-            self.renew(&record);
+        if turn.is_heard()
+            && let Some((peer, link)) = &self.link
+        {
+            self.renewal.look(&self.client, &record, (peer, link), now());
         }
         if record.ails.is_some() && matches!(turned, Turned::Again | Turned::Rest(_)) {
             self.note(&|record| record.ails = None)?;
@@ -164,49 +159,10 @@ impl Work {
         if peer.addresses.is_empty() || peer.token.is_empty() {
             return Ok(());
         }
-        let key = self.sealing()?;
+        let key = self.renewal.sealing()?;
         let link = Link::of(record, key.as_ref())?;
         self.link = Some((peer.clone(), link));
         Ok(())
-    }
-
-    /// The sealing key. It is read anew: the file may have been exchanged.
-    fn sealing(&self) -> Result<Option<SealKey>> {
-        let loaded = self.seal_key.as_deref().map(SealKey::load).transpose();
-        loaded.context(|| "the sealing key of this node".to_owned())
-    }
-
-    /// Renews the token by which the other end knows this one, where that ends soon, or it is not known when.
-    fn renew(&mut self, record: &Mirror) {
-        let ends_soon = record
-            .token_ends_at
-            .is_none_or(|ends| now().as_secs() + RENEWED_BEFORE_S >= ends);
-        if !ends_soon || Instant::now() < self.renews {
-            return;
-        }
-        self.renews = Instant::now() + RENEWED_AGAIN;
-        if let Err(why) = self.renew_now(record) {
-            log::warn!(
-                "mirror {}: the token for the other end is not renewed: {}",
-                self.name,
-                why.what
-            );
-        }
-    }
-
-    fn renew_now(&self, record: &Mirror) -> Result<()> {
-        let (Some((peer, link)), Some(key)) = (&self.link, self.sealing()?) else {
-            return Ok(());
-        };
-        let renewed = link.renew()?;
-        let sealed = seal_token(&key, record.id, &renewed.token)?;
-        self.note(&|record| {
-            // The other end has told of another one meanwhile.
-            if record.peer == *peer {
-                record.peer.token.clone_from(&sealed);
-                record.token_ends_at = Some(renewed.ends_at);
-            }
-        })
     }
 
     fn note(&self, by: &dyn Fn(&mut Mirror)) -> Result<()> {

@@ -3,10 +3,14 @@
 use super::*;
 
 const SIZE: u64 = 1 << 30;
+const BEGINS: Frame<'static> = Frame::Begin {
+    size_bytes: SIZE,
+    whole: false,
+};
 
 fn frames() -> Vec<Frame<'static>> {
     vec![
-        Frame::Begin { size_bytes: SIZE },
+        BEGINS,
         Frame::Data {
             offset: 4096,
             bytes: &[7; 8192],
@@ -26,7 +30,7 @@ fn frames() -> Vec<Frame<'static>> {
 
 fn owned(frame: &Frame<'_>) -> OwnedFrame {
     match *frame {
-        Frame::Begin { size_bytes } => OwnedFrame::Begin { size_bytes },
+        Frame::Begin { size_bytes, whole } => OwnedFrame::Begin { size_bytes, whole },
         Frame::Data { offset, bytes } => OwnedFrame::Data {
             offset,
             bytes: bytes.to_vec(),
@@ -73,8 +77,21 @@ fn each_kind_comes_back_as_it_was() {
     assert_eq!(why, None);
     assert_eq!(all, sent.iter().map(owned).collect::<Vec<_>>());
     // It is what decision 081 says.
-    let begin = text(&[Frame::Begin { size_bytes: 0x0102 }]);
+    let begins = |whole| {
+        text(&[Frame::Begin {
+            size_bytes: 0x0102,
+            whole,
+        }])
+    };
+    let (begin, whole) = (begins(false), begins(true));
     assert_eq!(begin[..17], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+    // Who knows of no flag finds another offset than 0, and refuses it: what it does not clear would stay.
+    assert_eq!(whole[..17], [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2]);
+    let told = OwnedFrame::Begin {
+        size_bytes: 0x0102,
+        whole: true,
+    };
+    assert_eq!(read(&whole), (vec![told], None));
     assert_eq!(begin[17..], crc32c(&begin[..17]).to_be_bytes());
     let data = text(&[Frame::Data {
         offset: 1,
@@ -107,7 +124,7 @@ fn cut_anywhere_it_has_no_end() {
 #[test]
 fn a_flipped_bit_is_seen() {
     let sent = [
-        Frame::Begin { size_bytes: SIZE },
+        BEGINS,
         Frame::Data {
             offset: 4096,
             bytes: &[5; 40],
@@ -126,7 +143,10 @@ fn a_flipped_bit_is_seen() {
 
 #[test]
 fn what_cannot_be_is_refused_with_where() {
-    let begin = Frame::Begin { size_bytes: 8192 };
+    let begin = Frame::Begin {
+        size_bytes: 8192,
+        whole: false,
+    };
     let zeros = |offset, length| Frame::Zeros { offset, length };
     for (frames, why) in [
         (vec![zeros(0, 1)], "the first one"),
@@ -136,6 +156,12 @@ fn what_cannot_be_is_refused_with_where() {
         (vec![begin, zeros(4096, 4096), zeros(0, 4096)], "is reached"),
         (vec![begin, Frame::Reached(4096), zeros(0, 1)], "is reached"),
         (vec![begin, Frame::End(4096)], "the end is at 4096"),
+        (vec![begin, zeros(4096, 0)], "no bytes"),
+        (vec![begin, Frame::Reached(0)], "said of 0 before"),
+        (
+            vec![begin, Frame::Reached(4096), Frame::Reached(4096)],
+            "said of 4096 before",
+        ),
         (
             vec![
                 begin,
@@ -163,7 +189,7 @@ fn what_cannot_be_is_refused_with_where() {
         // No room is made for it.
         (DATA, 0, u64::MAX, "can be"),
         (DATA, 0, MAX_DATA_BYTES + 1, "can be"),
-        (REACHED, 0, 1, "kind 3"),
+        (REACHED, 4096, 1, "kind 3"),
         (9, 0, 0, "kind 9"),
     ] {
         let (all, said) = read(&raw(kind, offset, length));
@@ -174,6 +200,7 @@ fn what_cannot_be_is_refused_with_where() {
     let (all, why) = read(&text(&[
         Frame::Begin {
             size_bytes: MAX_DATA_BYTES,
+            whole: false,
         },
         Frame::Data {
             offset: 0,

@@ -7,8 +7,8 @@ use super::super::subsystem::{put, unchanged};
 use super::super::volume::{believable, find_volume, make_volume_held};
 use super::super::{AdminError, RACES, Result, check_name, cluster, get};
 use super::none_closed;
-use super::record::{find_mirror, mirror_of, mirrors};
-use crate::mirror::{DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, Refused};
+use super::record::{change_free, find_mirror, mirror_of, mirrors, put_record};
+use crate::mirror::{DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MOST_KEPT};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{
     self, About, Closed, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MIRRORS_SINCE, Mirror, MirrorPeer, MirrorRole, MirrorVolume,
@@ -98,6 +98,12 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
             ),
         ));
     }
+    if wish.keep as usize > MOST_KEPT {
+        return Err(bad(
+            wish.name,
+            format!("{} points are to be kept; {MOST_KEPT} are the most", wish.keep),
+        ));
+    }
     Ok(Mirror {
         id: wish.id,
         name: wish.name.to_owned(),
@@ -113,6 +119,7 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
         pass: None,
         returning: None,
         fresh: role == MirrorRole::Secondary,
+        joining: role == MirrorRole::Secondary,
         split: false,
         volumes: Vec::new(),
         peer: wish.peer.clone(),
@@ -149,8 +156,9 @@ pub fn add_mirror(meta: &dyn Transact, wish: &MirrorWish<'_>, volumes: &[String]
     for _ in 0..RACES {
         believable(meta)?;
         let mut record = record(meta, wish, MirrorRole::Primary, MirrorEpoch(u64::from(wish.odd)))?;
+        let id_key = map::mirror_id_key(wish.id);
         let mut call = Call {
-            compares: vec![unchanged(&key, 0)],
+            compares: vec![unchanged(&key, 0), unchanged(&id_key, 0)],
             then: Vec::new(),
             otherwise: vec![Op::Get { key: key.clone() }],
         };
@@ -174,6 +182,7 @@ pub fn add_mirror(meta: &dyn Transact, wish: &MirrorWish<'_>, volumes: &[String]
             // As it is: whoever deletes it, or adds it to another mirror, and has not seen this one, compares its record.
             call.then.push(put(volume_key, &found));
         }
+        call.then.push(put(id_key, &wish.name));
         call.then.push(put(key.clone(), &record));
         let reply = meta.txn(&call)?;
         if reply.succeeded {
@@ -194,7 +203,7 @@ fn exists(name: &str) -> AdminError {
 }
 
 /// Another cluster's volumes are mirrored to this one: its end is a secondary, of this epoch, in which its volumes are made, closed from their first moment
-/// on. It stands still until all of them are there ([`complete_mirrored`]); where making them was cut short it is done again.
+/// on. It is joining, and stands still, until all of them are there ([`complete_mirrored`]); where making them was cut short it is done again.
 ///
 /// # Errors
 /// As [`add_mirror`]; a volume's name is taken, or cannot be; a quota.
@@ -210,6 +219,8 @@ pub fn add_mirrored(
     let standing = get::<Mirror>(meta, &key)?.map(|(found, _)| found);
     match standing {
         // It was cut short.
+        Some(found) if found.id == wish.id && found.joining => {}
+        // So was one of before there was that field.
         Some(found) if found.id == wish.id && found.volumes.len() < targets.len() && found.paused.is_some() => {}
         Some(_) => return Err(exists(wish.name)),
         None => {
@@ -219,7 +230,12 @@ pub fn add_mirrored(
                 by: by.to_owned(),
                 at: now.as_secs(),
             });
-            let call = Call::put_if(key.clone(), 0, super::super::json(&record));
+            let id_key = map::mirror_id_key(wish.id);
+            let call = Call {
+                compares: vec![unchanged(&key, 0), unchanged(&id_key, 0)],
+                then: vec![put(id_key, &wish.name), put(key.clone(), &record)],
+                otherwise: Vec::new(),
+            };
             if !meta.txn(&call)?.succeeded {
                 return Err(exists(wish.name));
             }
@@ -250,7 +266,7 @@ pub fn add_mirrored(
                 name: target.name.to_owned(),
                 id: volume.id,
             });
-            vec![put(key.clone(), &record)]
+            vec![put_record(&record)]
         };
         make_volume_held(
             meta,
@@ -266,41 +282,14 @@ pub fn add_mirrored(
     super::record::mirror(meta, wish.name)
 }
 
-/// All volumes of the far end are there: it goes on.
+/// All volumes of the far end are there, and the other end was told of it: it goes on. Nothing else says that it is joined.
 ///
 /// # Errors
 /// There is no such mirror; the metadata is away or refuses.
 pub fn complete_mirrored(meta: &dyn Transact, name: &str) -> Result<Mirror> {
-    super::pause_mirror(meta, name, None)
-}
-
-/// The primary is mirrored no more: it goes on serving. Its snapshots are the operator's from then on.
-///
-/// # Errors
-/// There is no such mirror, or this end is not its primary; the metadata is away or refuses.
-pub fn remove_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
-    let key = map::mirror_key(name);
-    for _ in 0..RACES {
-        let (record, revision) = find_mirror(meta, name)?;
-        // Volumes that stay closed for a mirror that is not there would be nobody's. One that never got any has none.
-        if record.standing.role != MirrorRole::Primary && !record.volumes.is_empty() {
-            return Err(AdminError::Mirror {
-                mirror: name.to_owned(),
-                why: Refused::Role {
-                    is: record.standing.role,
-                    handed: record.standing.handed,
-                    wanted: "a primary: promote it first, by force where the other end is to go on without it",
-                },
-            });
-        }
-        let call = Call {
-            compares: vec![unchanged(&key, revision)],
-            then: vec![Op::Delete { key: key.clone() }],
-            otherwise: Vec::new(),
-        };
-        if meta.txn(&call)?.succeeded {
-            return Ok(record);
-        }
-    }
-    Err(AdminError::TooManyRaces { key })
+    let joined = change_free(meta, name, &|record| {
+        (record.joining, record.paused) = (false, None);
+        Ok(())
+    });
+    joined.map(|(record, ())| record)
 }

@@ -2,13 +2,15 @@
 
 use super::super::quota::Tally;
 use super::super::set::place_set_for;
-use super::super::snapshot::{Held, Left, all_snapshots, delete_of, protect_of, taken};
+use super::super::snapshot::{Find, Held, Left, all_snapshots, delete_of, protect_of, taken};
 use super::super::volume::{find_volume, volumes};
 use super::super::{AdminError, RACES, Result, get, list};
 use super::record::{change, change_free, find_mirror, mirrors};
 use crate::mirror::{MIRROR_LABEL, Refused, Steps, label_of, snapshots_of};
 use amita_metadata::Transact;
-use amita_types::map::{self, Mirror, MirrorRole, Point, SetState, Snapshot, SnapshotSet, SnapshotState, Volume};
+use amita_types::map::{
+    self, Mirror, MirrorRole, PassPlace, Point, SetState, Snapshot, SnapshotSet, SnapshotState, Volume,
+};
 use amita_types::{MirrorEpoch, SetId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -79,7 +81,7 @@ pub fn cut_point(meta: &dyn Transact, name: &str, epoch: MirrorEpoch, now: Durat
         return Ok(Cutting::Cut(last.clone()));
     }
     if record.cutting.is_none() {
-        let is_young = |point: &&Point| point.name.epoch == epoch && now.as_secs() < point.cut_at + record.interval_s;
+        let is_young = |point: &&Point| point.name.epoch == epoch && point.is_young(now.as_secs(), record.interval_s);
         if let Some(newest) = record.standing.newest().filter(is_young).filter(|_| !is_last) {
             return Ok(Cutting::Cut(newest.clone()));
         }
@@ -104,8 +106,14 @@ pub fn cut_point(meta: &dyn Transact, name: &str, epoch: MirrorEpoch, now: Durat
         Some(cutting) if cutting.name.epoch == epoch => Ok(cutting.clone()),
         _ => record.begin_cut(epoch, now.as_secs()),
     });
-    let (record, point) = begun?;
-    let Some(snapshots) = take_set(meta, &record, &point.snapshots, &[], now)? else {
+    let (_, point) = begun?;
+    let (record, revision) = find_mirror(meta, name)?;
+    if record.cutting.as_ref() != Some(&point) {
+        return Ok(Cutting::Waiting);
+    }
+    // Who is late does nothing to what others cut.
+    let held = [(map::mirror_key(name), revision)];
+    let Some(snapshots) = take_set(meta, &record, &point.snapshots, &held, now)? else {
         return Ok(Cutting::Waiting);
     };
     let is_last = record.standing.role == MirrorRole::Demoting;
@@ -117,7 +125,9 @@ pub fn cut_point(meta: &dyn Transact, name: &str, epoch: MirrorEpoch, now: Durat
         })?;
         return Ok(Cutting::Waiting);
     }
-    protect_all(meta, &record, &point.snapshots)?;
+    if !protect_all(meta, &record, &point.snapshots, &held)? {
+        return Ok(Cutting::Waiting);
+    }
     change_free(meta, name, &|record| match is_last {
         true => record.hand(&point),
         false => record.end_cut(&point),
@@ -140,7 +150,8 @@ fn are_fenced(meta: &dyn Transact, mirror: &Mirror, snapshots: &[Snapshot]) -> R
     Ok(true)
 }
 
-/// Gets on with a set of snapshots of all volumes of a mirror: those, in the order of its volumes, when they are taken.
+/// Gets on with a set of snapshots of all volumes of a mirror, for as long as what is `held` is so, of which its record is a part: those, in the order of
+/// its volumes, when they are taken.
 fn take_set(
     meta: &dyn Transact,
     mirror: &Mirror,
@@ -164,7 +175,9 @@ fn take_set(
     // What is left of one that came to nothing has the name.
     for volume in &found {
         if let Some(left) = taken(meta, volume, name)? {
-            drop_snapshot(meta, mirror, volume, &left)?;
+            if !drop_snapshot(meta, mirror, volume, &left, held)? {
+                return Ok(None);
+            }
         }
     }
     let wanted = SnapshotSet {
@@ -175,13 +188,7 @@ fn take_set(
         volumes: Vec::new(),
         state: SetState::Taking,
     };
-    let (current, revision) = find_mirror(meta, &mirror.name)?;
-    if current.standing.role != mirror.standing.role || current.standing.epoch != mirror.standing.epoch {
-        return Ok(None);
-    }
-    let mut compared = vec![(map::mirror_key(&mirror.name), revision)];
-    compared.extend_from_slice(held);
-    place_set_for(meta, &found, &wanted, &compared, &mut Tally::default(), Some(mirror.id))?;
+    place_set_for(meta, &found, &wanted, held, &mut Tally::default(), Some(mirror.id))?;
     Ok(None)
 }
 
@@ -202,23 +209,43 @@ fn whole_set(meta: &dyn Transact, mirror: &Mirror, volumes: &[Volume], name: &st
     Ok(Some(all))
 }
 
-fn protect_all(meta: &dyn Transact, mirror: &Mirror, name: &str) -> Result<()> {
+/// `false`: what was held is so no more.
+fn protect_all(meta: &dyn Transact, mirror: &Mirror, name: &str, held: &Held) -> Result<bool> {
     for volume in mirrored_volumes(meta, mirror)? {
-        protect_of(meta, (&volume.name, find_volume), name, true)?;
+        if protect_of(meta, (&volume.name, find_volume), name, true, held)?.is_none() {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// What the other end is told of, and what goes, goes by the claim and the record as whoever does it has read it: one that is dead by then does nothing
+/// to what its successor has arrived at.
+fn held_by(name: &str, claim: u64, revision: u64) -> [(String, u64); 2] {
+    [(map::mirror_runner_key(name), claim), (map::mirror_key(name), revision)]
+}
+
+/// It is gone on with: none, the claim is lost.
+fn not_yet(meta: &dyn Transact, name: &str, claim: u64) -> Result<Option<bool>> {
+    let holds = get::<String>(meta, &map::mirror_runner_key(name))?.map(|(_, revision)| revision);
+    Ok((holds == Some(claim)).then_some(false))
 }
 
 /// The passes are done: gets on with the set of snapshots of the targets, by whoever holds the claim and has all of them open, and says when it is
 /// there that this end is at the point: `Some(true)`. None: the claim is lost.
 ///
-/// The snapshots count where all are of one set (T1), each of what the volume is now, and sealed under the generation that the pass was made by (T4).
+/// The snapshots count where all are of one set (T1), each of what the volume is now, and sealed under the generation that the pass was made by (T4). Else
+/// the set is taken anew, under those that were noted since; what was brought is there still, for whoever is at a pass notes a generation before it writes.
+/// A volume that somebody has under one that was not noted is brought anew.
 ///
 /// # Errors
-/// There is no such mirror, or no such pass, or a volume is not whole; what was taken was not taken by this runner, and the pass is to be made again; the
-/// metadata is away or refuses.
+/// There is no such mirror, or it is not joined yet, or no such pass, or a volume is not whole; somebody has a volume who has not noted it, and that is to
+/// be brought anew; the metadata is away or refuses.
 pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Result<Option<bool>> {
-    let (record, _) = find_mirror(meta, name)?;
+    let (record, revision) = find_mirror(meta, name)?;
+    if record.joining {
+        return Err(refused(&record, Refused::Joining));
+    }
     let Some(pass) = record.pass.clone() else {
         return Err(refused(&record, Refused::Nothing));
     };
@@ -227,10 +254,9 @@ pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Res
         return Err(refused(&record, Refused::NotWhole { to }));
     }
     let snapshots = snapshots_of(name, to);
-    let held = [(map::mirror_runner_key(name), claim)];
+    let held = held_by(name, claim, revision);
     let Some(found) = take_set(meta, &record, &snapshots, &held, now)? else {
-        let holds = get::<String>(meta, &map::mirror_runner_key(name))?.map(|(_, revision)| revision);
-        return Ok((holds == Some(claim)).then_some(false));
+        return not_yet(meta, name, claim);
     };
     let volumes = mirrored_volumes(meta, &record)?;
     let mut each = volumes.iter().zip(&found).zip(&pass.places);
@@ -240,18 +266,34 @@ pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Res
     if !is_made_so {
         // Others have had a volume, or it is of a pass of before.
         for (volume, snapshot) in volumes.iter().zip(&found) {
-            drop_snapshot(meta, &record, volume, snapshot)?;
+            if !drop_snapshot(meta, &record, volume, snapshot, &held)? {
+                return not_yet(meta, name, claim);
+            }
+        }
+        let is_noted = |(volume, place): (&Volume, &PassPlace)| volume.generation == place.generation;
+        let noted: Vec<bool> = volumes.iter().zip(&pass.places).map(is_noted).collect();
+        if noted.iter().all(|is_noted| *is_noted) {
+            return not_yet(meta, name, claim);
         }
         let again = change(meta, name, Some(claim), &|record| {
-            for place in record.pass.iter_mut().flat_map(|pass| &mut pass.places) {
-                (place.done_bytes, place.whole) = (0, false);
+            let own = record.pass.as_mut().filter(|own| own.to == to);
+            let places = own.into_iter().flat_map(|own| &mut own.places);
+            for ((place, before), is_noted) in places.zip(&pass.places).zip(&noted) {
+                // Where it was noted by now, what it says holds.
+                if !is_noted && place.generation == before.generation {
+                    (place.done_bytes, place.whole) = (0, false);
+                }
             }
             Ok(())
         })?;
         return again.map_or(Ok(None), |_| Err(refused(&record, Refused::NotWhole { to })));
     }
-    protect_all(meta, &record, &snapshots)?;
-    let said = change(meta, name, Some(claim), &|record| record.arrive(to, snapshots.clone()))?;
+    if !protect_all(meta, &record, &snapshots, &held)? {
+        return not_yet(meta, name, claim);
+    }
+    let said = change(meta, name, Some(claim), &|record| {
+        record.arrive(to, snapshots.clone(), now.as_secs())
+    })?;
     Ok(said.map(|_| true))
 }
 
@@ -261,7 +303,7 @@ pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Res
 /// # Errors
 /// There is no such mirror, or not all have gone back; the metadata is away or refuses.
 pub fn gone_back(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Result<Option<bool>> {
-    let (record, _) = find_mirror(meta, name)?;
+    let (record, revision) = find_mirror(meta, name)?;
     let standing = &record.standing;
     let (to, prefix) = match standing.role {
         MirrorRole::Promoting => (standing.point, "again"),
@@ -276,19 +318,22 @@ pub fn gone_back(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> 
     if to.is_some() && !record.volumes.iter().all(|volume| done.contains(&volume.id)) {
         return Err(refused(&record, Refused::Returning));
     }
-    let held = [(map::mirror_runner_key(name), claim)];
+    let held = held_by(name, claim, revision);
     let Some(found) = take_set(meta, &record, &snapshots, &held, now)? else {
-        let holds = get::<String>(meta, &map::mirror_runner_key(name))?.map(|(_, revision)| revision);
-        return Ok((holds == Some(claim)).then_some(false));
+        return not_yet(meta, name, claim);
     };
     // Of what they are, and sealed when nobody of before could write (T12).
     if !are_fenced(meta, &record, &found)? {
         for (volume, snapshot) in mirrored_volumes(meta, &record)?.iter().zip(&found) {
-            drop_snapshot(meta, &record, volume, snapshot)?;
+            if !drop_snapshot(meta, &record, volume, snapshot, &held)? {
+                break;
+            }
         }
-        return Ok(Some(false));
+        return not_yet(meta, name, claim);
     }
-    protect_all(meta, &record, &snapshots)?;
+    if !protect_all(meta, &record, &snapshots, &held)? {
+        return not_yet(meta, name, claim);
+    }
     let said = change(meta, name, Some(claim), &|record| match record.standing.role {
         MirrorRole::Promoting => record.gone_back(snapshots.clone()),
         _ => record.end_return(snapshots.clone()),
@@ -314,16 +359,17 @@ pub fn sweep_points(meta: &dyn Transact, name: &str) -> Result<usize> {
     let (first, _) = find_mirror(meta, name)?;
     for volume in mirrored_volumes(meta, &first)? {
         for snapshot in all_snapshots(meta, &volume.name)? {
-            if snapshot.hidden || snapshot.labels.get(MIRROR_LABEL) != Some(&first.id.to_string()) {
+            if snapshot.hidden || !is_of(&first, &snapshot) {
                 continue;
             }
-            // What is a point by now stays: it is looked at behind the snapshot.
-            let (record, _) = find_mirror(meta, name)?;
+            // What is a point by now stays: it is looked at behind the snapshot, and compared where that goes.
+            let (record, revision) = find_mirror(meta, name)?;
             if is_needed(&record, &snapshot.name) {
                 continue;
             }
-            match drop_snapshot(meta, &record, &volume, &snapshot) {
-                Ok(()) => gone += 1,
+            let held = [(map::mirror_key(name), revision)];
+            match drop_snapshot(meta, &record, &volume, &snapshot, &held) {
+                Ok(is_gone) => gone += usize::from(is_gone),
                 Err(AdminError::SnapshotAttached { .. } | AdminError::IsLun { .. }) => {}
                 Err(why) => return Err(why),
             }
@@ -342,27 +388,47 @@ fn is_needed(mirror: &Mirror, name: &str) -> bool {
             .is_some_and(|pass| snapshots_of(&mirror.name, pass.to) == name)
         || mirror.returning.is_some()
         || mirror.begun.is_some() && mirror.standing.role == MirrorRole::Promoting
-        || name.starts_with("before-mirror-")
+        || is_kept(name)
 }
 
-/// The mirror's own snapshot goes, though it is protected.
-fn drop_snapshot(meta: &dyn Transact, mirror: &Mirror, volume: &Volume, found: &Snapshot) -> Result<()> {
-    let of = (
-        volume.name.as_str(),
-        find_volume as fn(&dyn Transact, &str) -> Result<(Volume, u64)>,
-    );
-    let is_it = |other: &Snapshot| {
-        (other.volume, other.number) == (found.volume, found.number)
-            && other.labels.get(MIRROR_LABEL) == Some(&mirror.id.to_string())
-    };
+/// Is a snapshot of this name one that a resync without a common point has kept?
+pub(super) fn is_kept(name: &str) -> bool {
+    name.starts_with("before-mirror-")
+}
+
+/// Was it taken for this mirror?
+pub(super) fn is_of(mirror: &Mirror, snapshot: &Snapshot) -> bool {
+    snapshot.labels.get(MIRROR_LABEL) == Some(&mirror.id.to_string())
+}
+
+const BY_NAME: Find = find_volume;
+
+/// A snapshot is protected no more, or is gone. `false`: what was held is so no more.
+pub(super) fn let_unprotected(meta: &dyn Transact, volume: &Volume, found: &Snapshot, held: &Held) -> Result<bool> {
+    match protect_of(meta, (&volume.name, BY_NAME), &found.name, false, held) {
+        Ok(done) => Ok(done.is_some()),
+        Err(AdminError::NoSuch { .. } | AdminError::OnlyMark { .. }) => Ok(true),
+        Err(why) => Err(why),
+    }
+}
+
+/// The mirror's own snapshot goes, though it is protected, if what is `held` is so still. `false`: it is not.
+pub(super) fn drop_snapshot(
+    meta: &dyn Transact,
+    mirror: &Mirror,
+    volume: &Volume,
+    found: &Snapshot,
+    held: &Held,
+) -> Result<bool> {
+    let of = (volume.name.as_str(), BY_NAME);
+    let is_it = |other: &Snapshot| (other.volume, other.number) == (found.volume, found.number) && is_of(mirror, other);
     for _ in 0..RACES {
-        match protect_of(meta, of, &found.name, false) {
-            Ok(_) => {}
-            Err(AdminError::NoSuch { .. } | AdminError::OnlyMark { .. }) => return Ok(()),
-            Err(why) => return Err(why),
+        if !let_unprotected(meta, volume, found, held)? {
+            return Ok(false);
         }
-        match delete_of(meta, of, &found.name, &is_it, &[], Left::Nothing) {
-            Ok(_) | Err(AdminError::NoSuch { .. }) => return Ok(()),
+        match delete_of(meta, of, &found.name, &is_it, held, Left::Nothing) {
+            Ok(gone) => return Ok(gone.is_some()),
+            Err(AdminError::NoSuch { .. }) => return Ok(true),
             Err(AdminError::Protected { .. }) => {}
             Err(why) => return Err(why),
         }
@@ -382,7 +448,7 @@ pub fn unmirrored(meta: &dyn Transact, volume: &Volume, snapshot: &Snapshot) -> 
     };
     let all = mirrors(meta)?;
     let ids: BTreeSet<String> = all.iter().map(|mirror| mirror.id.to_string()).collect();
-    let is_kept = snapshot.name.starts_with("before-mirror-");
+    let is_kept = is_kept(&snapshot.name);
     match all
         .iter()
         .find(|mirror| ids.contains(label) && mirror.id.to_string() == *label)

@@ -1,23 +1,23 @@
 //! What the end becomes. Each of these is one transaction, and nothing but the record is changed by it: what follows from that for the volumes is
 //! done by whoever is at the mirror, or by the command, and done again where it was cut short.
 
-use super::super::{AdminError, Result};
+use super::super::revert::may_revert;
+use super::super::snapshot::snapshot;
+use super::super::{AdminError, RACES, Result};
+use super::peer::find_by_id;
 use super::point::mirrored_volume;
 use super::record::{change, change_free, find_mirror};
-use crate::mirror::{Begun, Steps};
+use crate::mirror::{Begun, Next, Refused, Steps, next};
 use amita_metadata::Transact;
-use amita_types::map::{Mirror, Paused, PointName, Seen};
-use amita_types::{MirrorEpoch, VolumeId};
+use amita_types::map::{self, Mirror, Paused, PointName, Seen, Volume};
+use amita_types::{MirrorEpoch, MirrorId, VolumeId};
 
 /// The other end was looked at, by whoever holds the claim: `seen` was asked for while it did. None: the claim is lost.
 ///
 /// # Errors
-/// There is no such mirror; the metadata is away or refuses.
+/// There is no such mirror; what it shows cannot be ([`crate::mirror::check`]), and nothing is noted; the metadata is away or refuses.
 pub fn see_mirror(meta: &dyn Transact, name: &str, claim: u64, seen: &Seen) -> Result<Option<Mirror>> {
-    let noted = change(meta, name, Some(claim), &|record| {
-        record.see(seen.clone());
-        Ok(())
-    })?;
+    let noted = change(meta, name, Some(claim), &|record| record.see(seen.clone()))?;
     Ok(noted.map(|(record, ())| record))
 }
 
@@ -32,17 +32,101 @@ pub fn demote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
 /// It is promoted in order (T6, T7, T9).
 ///
 /// # Errors
-/// There is no such mirror, or it may not be promoted so; the metadata is away or refuses.
+/// There is no such mirror, or it may not be promoted so; a pass was begun, and a volume cannot go back to the point; the metadata is away or refuses.
 pub fn promote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
+    let (record, _) = find_mirror(meta, name)?;
+    let tried = record.clone().promote();
+    tried.map_err(|why| refused(&record, why))?;
+    can_be_promoted(meta, &record)?;
     change_free(meta, name, &|record| record.promote()).map(|(record, ())| record)
 }
 
 /// It is promoted by an operator's word, at the point that it is at, or, where it was deposed, as it is.
 ///
 /// # Errors
-/// There is no such mirror, or it has no point (T13); the metadata is away or refuses.
+/// There is no such mirror, or it has no point (T13), or goes back to one already; a pass was begun, and a volume cannot go back to the point; the metadata
+/// is away or refuses.
 pub fn force_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
-    change_free(meta, name, &|record| record.force()).map(|(record, ())| record)
+    // What goes back stands still first: whoever reverts a volume compares the record.
+    let (record, is_given_up) = change_free(meta, name, &|record| Ok(record.give_up_return(true)))?;
+    let forced = forced(meta, &record, is_given_up);
+    if is_given_up && forced.is_err() {
+        change_free(meta, name, &|record| Ok(record.give_up_return(false)))?;
+    }
+    forced
+}
+
+fn forced(meta: &dyn Transact, record: &Mirror, is_given_up: bool) -> Result<Mirror> {
+    let tried = record.clone().force();
+    tried.map_err(|why| refused(record, why))?;
+    if is_given_up {
+        let were = record.returning.as_ref().map_or(&[][..], |returning| &returning.were);
+        if data_of(meta, record)? != were {
+            // One has gone back, and that is not noted yet: they are of two moments.
+            return Err(refused(record, Refused::Returning));
+        }
+    }
+    can_be_promoted(meta, record)?;
+    change_free(meta, &record.name, &|record| record.force()).map(|(record, ())| record)
+}
+
+fn refused(record: &Mirror, why: Refused) -> AdminError {
+    AdminError::Mirror {
+        mirror: record.name.clone(),
+        why,
+    }
+}
+
+/// What data each volume has, in their order.
+fn data_of(meta: &dyn Transact, record: &Mirror) -> Result<Vec<VolumeId>> {
+    let volumes = record.volumes.iter();
+    volumes
+        .map(|volume| mirrored_volume(meta, record, volume.id).map(|found| found.id))
+        .collect()
+}
+
+/// An end that has begun a pass goes back to its point before it is primary (T2): fails where it cannot, before it is no secondary any more, and both
+/// ends are closed.
+fn can_be_promoted(meta: &dyn Transact, record: &Mirror) -> Result<()> {
+    match (record.begun, record.standing.point) {
+        (Some(_), Some(to)) => can_go_back(meta, record, to),
+        _ => Ok(()),
+    }
+}
+
+/// Fails where a volume cannot be made what it was at this point.
+fn can_go_back(meta: &dyn Transact, record: &Mirror, to: PointName) -> Result<()> {
+    let point = record.standing.find(to);
+    let point = point.ok_or_else(|| refused(record, Refused::NoSuch(to)))?;
+    for volume in &record.volumes {
+        let found = mirrored_volume(meta, record, volume.id)?;
+        let then = snapshot(meta, &found.name, &point.snapshots)?;
+        // It is made as large as it was, where it is smaller.
+        let found = Volume {
+            size_bytes: found.size_bytes.max(then.size_bytes),
+            ..found
+        };
+        may_revert(meta, &found, &then, Some(record.id))?;
+    }
+    Ok(())
+}
+
+/// The mirror for which a closed volume is reverted, and the revision of its record: fails where nothing of it is to go back. Whoever reverts compares
+/// that, so that nothing has gone back where it was said that nothing will.
+///
+/// # Errors
+/// There is no such mirror, or its volumes do not go back; the metadata is away.
+pub(in super::super) fn goes_back(meta: &dyn Transact, id: MirrorId) -> Result<(Mirror, u64)> {
+    let (record, revision) = find_by_id(meta, id)?;
+    match next(&record) {
+        Next::Return => Ok((record, revision)),
+        Next::BecomePrimary if record.begun.is_some() => Ok((record, revision)),
+        _ => {
+            let (is, handed) = (record.standing.role, record.standing.handed);
+            let wanted = "one whose volumes go back to a point";
+            Err(refused(&record, Refused::Role { is, handed, wanted }))
+        }
+    }
 }
 
 /// The other end may take its demotion back (T8, T9).
@@ -88,9 +172,36 @@ pub fn begin_pass(meta: &dyn Transact, name: &str, claim: u64, sizes: &[u64]) ->
 /// By an operator's word a deposed end is to go back to the newest point that both have (T11): to which; none: there is no common one.
 ///
 /// # Errors
-/// There is no such mirror, or it was not deposed, or the other end cannot be followed; the metadata is away or refuses.
+/// There is no such mirror, or it was not deposed, or the other end cannot be followed; a volume cannot go back to that point, and nothing is begun; the
+/// metadata is away or refuses.
 pub fn begin_return(meta: &dyn Transact, name: &str) -> Result<Option<PointName>> {
-    change_free(meta, name, &|record| record.begin_return()).map(|(_, to)| to)
+    for _ in 0..RACES {
+        let (record, _) = find_mirror(meta, name)?;
+        let to = record.clone().begin_return();
+        let to = to.map_err(|why| refused(&record, why))?;
+        if let Some(to) = to {
+            can_go_back(meta, &record, to)?;
+        }
+        let were = data_of(meta, &record)?;
+        let (_, is_begun) = change_free(meta, name, &|record| {
+            let mut begun = record.clone();
+            // Another point is common by now: it is looked at as well.
+            if begun.begin_return()? != to {
+                return Ok(false);
+            }
+            if let Some(returning) = begun.returning.as_mut().filter(|returning| returning.were.is_empty()) {
+                returning.were.clone_from(&were);
+            }
+            *record = begun;
+            Ok(true)
+        })?;
+        if is_begun {
+            return Ok(to);
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::mirror_key(name),
+    })
 }
 
 /// A volume was reverted to the point, by whoever holds the claim. None: that is lost.
@@ -125,9 +236,12 @@ pub fn ready_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
 /// It stands still, or goes on.
 ///
 /// # Errors
-/// There is no such mirror; the metadata is away or refuses.
+/// There is no such mirror, or it is not joined yet, and is to go on; the metadata is away or refuses.
 pub fn pause_mirror(meta: &dyn Transact, name: &str, paused: Option<&Paused>) -> Result<Mirror> {
     let step = |record: &mut Mirror| {
+        if record.joining && paused.is_none() {
+            return Err(Refused::Joining);
+        }
         record.paused = paused.cloned();
         Ok(())
     };

@@ -3,9 +3,9 @@
 use super::super::copy::LEAST_LIMIT;
 use super::super::{AdminError, Result};
 use super::record::change_free;
-use crate::mirror::LEAST_INTERVAL_S;
+use crate::mirror::{LEAST_INTERVAL_S, MOST_KEPT};
 use amita_metadata::Transact;
-use amita_types::map::{MAX_POINTS, Mirror};
+use amita_types::map::Mirror;
 use std::time::Duration;
 
 /// What is to be another; none: it stays.
@@ -38,12 +38,8 @@ pub fn set_mirror(meta: &dyn Transact, name: &str, change: &MirrorChange) -> Res
         );
         return Err(bad(why));
     }
-    // The one that it is at, and one that comes, have room beside them.
-    if let Some(keep) = change.keep.filter(|keep| *keep as usize + 2 > MAX_POINTS) {
-        return Err(bad(format!(
-            "{keep} points are to be kept; {} are the most",
-            MAX_POINTS - 2
-        )));
+    if let Some(keep) = change.keep.filter(|keep| *keep as usize > MOST_KEPT) {
+        return Err(bad(format!("{keep} points are to be kept; {MOST_KEPT} are the most")));
     }
     if let Some(limit) = change
         .limit_bytes_per_s

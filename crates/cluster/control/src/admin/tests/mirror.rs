@@ -1,6 +1,7 @@
 //! Volumes that are mirrored to another cluster.
 
 mod closed;
+mod ends;
 mod points;
 mod steps;
 
@@ -102,6 +103,8 @@ fn record(meta: &dyn Transact) -> Mirror {
 fn change(meta: &dyn Transact, by: impl Fn(&mut Mirror)) {
     let mut record = record(meta);
     by(&mut record);
+    // That is under a key of its own.
+    record.seen = None;
     put(meta, map::mirror_key("dr"), &record);
 }
 
@@ -111,7 +114,7 @@ fn saw(meta: &dyn Transact, standing: Standing) {
         at: NOW.as_secs(),
         clock: NOW.as_secs(),
     };
-    change(meta, |record| record.seen = Some(seen.clone()));
+    put(meta, map::mirror_seen_key("dr"), &seen);
 }
 
 /// The owners of the volumes take the set that is asked for, each under the generation that its volume has; which.

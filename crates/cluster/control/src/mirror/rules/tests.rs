@@ -17,6 +17,7 @@ fn point(epoch: u64, number: u64) -> Point {
         name,
         cut_at: 1_000 + number,
         snapshots: snapshots_of("dr", name),
+        arrived_at: None,
     }
 }
 
@@ -61,6 +62,7 @@ fn end(odd: bool, own: Standing, other: Standing) -> Mirror {
         pass: None,
         returning: None,
         fresh: false,
+        joining: false,
         split: false,
         volumes: [("db", 1), ("log", 2)]
             .map(|(name, id)| MirrorVolume {
@@ -109,16 +111,16 @@ fn t1_it_is_at_a_point_when_all_volumes_have_it() {
     mirror.begin_pass(&[10, 20]).unwrap();
     mirror.pass.as_mut().unwrap().places[0].whole = true;
     let to = name(0, 3);
-    assert_eq!(mirror.arrive(to, "s".to_owned()), Err(Refused::NotWhole { to }));
+    assert_eq!(mirror.arrive(to, "s".to_owned(), 6_000), Err(Refused::NotWhole { to }));
     mirror.pass.as_mut().unwrap().places.truncate(1);
-    assert_eq!(mirror.arrive(to, "s".to_owned()), Err(Refused::NotWhole { to }));
+    assert_eq!(mirror.arrive(to, "s".to_owned(), 6_000), Err(Refused::NotWhole { to }));
     mirror.begin_pass(&[10, 20]).unwrap();
     bring(&mut mirror);
     assert_eq!(
-        mirror.arrive(name(0, 2), "s".to_owned()),
+        mirror.arrive(name(0, 2), "s".to_owned(), 6_000),
         Err(Refused::NoSuch(name(0, 2)))
     );
-    mirror.arrive(to, "s".to_owned()).unwrap();
+    mirror.arrive(to, "s".to_owned(), 6_000).unwrap();
     assert_eq!(
         (mirror.standing.point, mirror.begun, mirror.number),
         (Some(to), None, 3)
@@ -281,7 +283,7 @@ fn t9_who_has_declined_is_not_promoted_by_that_demotion() {
     let epoch = MirrorEpoch(0);
     assert_eq!(mirror.promote(), Err(Refused::Declined { epoch }));
     // By a later one it may be.
-    mirror.see(saw(handed_over(2, (2, 4), &[(2, 4)])).unwrap());
+    mirror.see(saw(handed_over(2, (2, 4), &[(2, 4)])).unwrap()).unwrap();
     (mirror.standing.epoch, mirror.standing.point) = (MirrorEpoch(2), Some(name(2, 4)));
     mirror.promote().unwrap();
 }
@@ -372,7 +374,7 @@ fn t13_without_a_common_point_it_has_none_until_all_was_copied() {
     mirror.seen = saw(handed_over(1, (1, 4), &[(1, 4)]));
     assert!(matches!(mirror.promote(), Err(Refused::NotAtLast { .. })));
     bring(&mut mirror);
-    mirror.arrive(name(1, 4), "s".to_owned()).unwrap();
+    mirror.arrive(name(1, 4), "s".to_owned(), 6_000).unwrap();
     mirror.promote().unwrap();
 }
 
@@ -430,7 +432,7 @@ fn a_primary_closes_when_it_hears_of_a_later_epoch_and_of_no_other() {
     mirror.force().unwrap();
     assert_eq!((mirror.standing.epoch, mirror.split), (MirrorEpoch(2), true));
     mirror.ready().unwrap();
-    mirror.see(saw(standing(Secondary, 2, None, &[])).unwrap());
+    mirror.see(saw(standing(Secondary, 2, None, &[])).unwrap()).unwrap();
     assert!(!mirror.split, "the ends agree");
 }
 
@@ -457,4 +459,155 @@ fn t16_the_newest_common_point_is_never_let_go() {
         standing(Secondary, 0, None, &[]),
     );
     assert!(mirror.let_go().is_empty() && deposed().let_go().is_empty());
+}
+
+/// What is kept of the other end is bounded, and leaves room for the next epoch and the next number.
+#[test]
+fn what_the_other_end_cannot_be_is_not_believed() {
+    let near = || end(false, standing(Primary, 2, None, &[(0, 1)]), Standing::default());
+    let far = |epoch, has: &[(u64, u64)]| standing(Secondary, epoch, has.first().copied(), has);
+    let many: Vec<(u64, u64)> = (0..400).map(|number| (0, number)).collect();
+    let declined = Standing {
+        declined: Some(MirrorEpoch(u64::MAX)),
+        ..far(2, &[])
+    };
+    let handed = handed_over(4, (0, 1), &[(0, 1)]);
+    for absurd in [
+        far(2, &many),
+        far(u64::MAX - 1, &[]),
+        far(2, &[(0, 1 << 50)]),
+        far(2, &[(3, 1)]),
+        // This end's own epochs are taken by this end.
+        standing(Primary, 4, None, &[]),
+        standing(Promoting, 4, None, &[]),
+        handed,
+        declined,
+    ] {
+        let mut mirror = near();
+        let before = mirror.clone();
+        let refused = mirror.see(saw(absurd.clone()).unwrap());
+        assert!(matches!(refused, Err(Refused::Absurd(_))), "{absurd:?}");
+        assert_eq!(mirror, before, "nothing is noted");
+    }
+    for good in [
+        far(2, &many[..MAX_POINTS]),
+        standing(Primary, 3, None, &[(0, 1), (3, 2)]),
+        standing(Deposed, 1, None, &[(0, 1)]),
+        handed_over(3, (3, 4), &[(3, 4)]),
+    ] {
+        let mut mirror = near();
+        mirror.see(saw(good).unwrap()).unwrap();
+        let points = mirror.seen.unwrap().standing.points;
+        assert!(
+            points.iter().all(|point| point.snapshots.is_empty()),
+            "names there are nothing here"
+        );
+    }
+}
+
+/// Points that nobody has said they are at do not add up until none can be cut.
+#[test]
+fn a_primary_keeps_a_few_of_the_points_that_nobody_has_claimed() {
+    let has: Vec<(u64, u64)> = (1..=40).map(|number| (0, number)).collect();
+    let numbers =
+        |mirror: &Mirror| -> Vec<u64> { mirror.standing.points.iter().map(|point| point.name.number).collect() };
+    let near = |other| end(false, standing(Primary, 0, None, &has), other);
+    let mut mirror = near(standing(Secondary, 0, Some((0, 7)), &[(0, 5), (0, 7)]));
+    assert_eq!(mirror.let_go().len(), 31);
+    assert_eq!(numbers(&mirror), [7, 33, 34, 35, 36, 37, 38, 39, 40]);
+    // One that is at none, but has one that is common.
+    let mut mirror = near(standing(Deposed, 0, None, &[(0, 5)]));
+    mirror.let_go();
+    assert_eq!(numbers(&mirror), [5, 33, 34, 35, 36, 37, 38, 39, 40], "T16");
+    // So neither a pass nor a demotion waits for ever where it is full.
+    let full: Vec<(u64, u64)> = (1..=MAX_POINTS as u64).map(|number| (0, number)).collect();
+    for role in [Primary, Demoting] {
+        let mut mirror = end(false, standing(role, 0, None, &full), Standing::default());
+        mirror.seen = None;
+        let cut = mirror.begin_cut(MirrorEpoch(0), 9_000).unwrap();
+        assert_eq!(cut.name, name(0, MAX_POINTS as u64 + 1));
+        match role {
+            Primary => mirror.end_cut(&cut).unwrap(),
+            _ => mirror.hand(&cut).unwrap(),
+        }
+        assert_eq!(mirror.standing.newest(), Some(&cut));
+    }
+    // Nor does one that follows get more than there is room for.
+    let mut mirror = far();
+    mirror.standing.points = points(&full);
+    mirror.standing.point = Some(name(0, MAX_POINTS as u64));
+    mirror.seen = saw(standing(Primary, 0, None, &[(0, 300)]));
+    mirror.begin_pass(&[1, 1]).unwrap();
+    bring(&mut mirror);
+    mirror.arrive(name(0, 300), "s".to_owned(), 6_000).unwrap();
+    assert!(mirror.standing.points.len() < 8);
+}
+
+/// The near end's clock was ahead when the point was cut, and was set back.
+#[test]
+fn a_point_of_later_is_not_young_and_its_age_counts_from_when_it_arrived() {
+    let of_later = point(0, 3);
+    assert!(of_later.is_young(1_003, 60) && of_later.is_young(1_062, 60));
+    assert!(!of_later.is_young(1_063, 60) && !of_later.is_young(1_002, 60));
+    let mut mirror = far();
+    mirror.begin_pass(&[10, 20]).unwrap();
+    bring(&mut mirror);
+    mirror.arrive(name(0, 3), "s".to_owned(), 6_000).unwrap();
+    mirror.seen.as_mut().unwrap().clock = 900;
+    assert_eq!(
+        lag(&mirror, 6_500),
+        Some(500),
+        "else it were of no age, however long nothing comes"
+    );
+    mirror.seen.as_mut().unwrap().clock = 1_003;
+    assert_eq!(lag(&mirror, 5_000), Some(0));
+    // A point of before there was such a field has none.
+    let old: Point = serde_json::from_str(r#"{"epoch":0,"number":3,"cut_at":5,"snapshots":"x"}"#).unwrap();
+    assert_eq!(old.arrived_at, None);
+}
+
+#[test]
+fn nothing_is_brought_before_it_is_joined() {
+    let mut mirror = far();
+    mirror.joining = true;
+    assert_eq!(mirror.begin_pass(&[10, 20]), Err(Refused::Joining));
+    mirror.joining = false;
+    mirror.begin_pass(&[10, 20]).unwrap();
+    bring(&mut mirror);
+    mirror.joining = true;
+    assert_eq!(mirror.arrive(name(0, 3), "s".to_owned(), 6_000), Err(Refused::Joining));
+}
+
+/// It is deposed while it goes back to be promoted: an operator's resync begins anew, and force is not refused by what nobody goes on with.
+#[test]
+fn who_is_deposed_goes_back_to_nothing_by_itself() {
+    let mut mirror = far();
+    mirror.begin_pass(&[10, 20]).unwrap();
+    mirror.force().unwrap();
+    mirror.returned(VolumeId(1)).unwrap();
+    mirror.seen = saw(standing(Primary, 2, None, &[(0, 1), (2, 4)]));
+    mirror.depose(MirrorEpoch(2)).unwrap();
+    assert_eq!((&mirror.returning, mirror.next()), (&None, Next::Wait));
+    assert_eq!(mirror.begun, Some(name(0, 3)), "and it is no moment's still");
+    assert_eq!(mirror.clone().begin_return(), Ok(Some(name(0, 1))));
+    mirror.force().unwrap();
+    assert!(mirror.ready().is_err());
+}
+
+#[test]
+fn a_resync_that_has_done_nothing_yet_is_given_up_by_force() {
+    let mut mirror = deposed();
+    mirror.begin_return().unwrap();
+    assert_eq!(mirror.force(), Err(Refused::Returning), "somebody may be at it");
+    assert!(mirror.give_up_return(true));
+    assert_eq!(mirror.next(), Next::Wait);
+    assert!(mirror.returned(VolumeId(1)).is_err());
+    // It goes on where it is not promoted.
+    let mut again = mirror.clone();
+    assert_eq!(again.begin_return(), Ok(Some(name(0, 2))));
+    assert_eq!(again.next(), Next::Return);
+    again.returned(VolumeId(1)).unwrap();
+    assert!(!again.give_up_return(true), "a volume has gone back");
+    mirror.force().unwrap();
+    assert_eq!((mirror.standing.role, mirror.returning), (Promoting, None));
 }

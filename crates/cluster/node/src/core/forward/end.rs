@@ -45,7 +45,7 @@ pub(super) fn of_the_volume(cx: &mut Context, forwarder: &mut Forwarder, volume:
         pending.origin.snapshot != SnapshotId::HEAD || matches!(pending.work, Work::Lend | Work::GiveBack)
     };
     for pending in forwarder.take_others(volume, stays) {
-        tell(cx, pending, Err(IoError::Unavailable), Payload::None);
+        tell(cx, pending, Err(IoError::Closed), Payload::None);
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn is_deleted(cx: &Context, volume: VolumeId) -> bool {
 }
 
 /// Is it closed to the hosts of this node, as far as is known here? Who has it open says it for certain.
-pub(super) fn is_closed(cx: &Context, volume: VolumeId) -> bool {
+pub(in crate::core) fn is_closed(cx: &Context, volume: VolumeId) -> bool {
     let record = cx.view.volume_of(volume);
     record.is_some_and(|record| record.closed_to(cx.config.opener.mirror).is_some())
 }

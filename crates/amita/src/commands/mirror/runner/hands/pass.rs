@@ -8,33 +8,37 @@ use super::{Gateway, TAKING_EVERY, TAKING_FOR, now};
 use crate::admin::Described;
 use crate::commands::mirror::wire::{OwnedFrame, Reader};
 use crate::commands::volume::data::{BLOCK_BYTES, Data, is_alone, not_alone};
-use amita_control::admin;
+use amita_control::admin::{self, MAX_VOLUME_BYTES};
 use amita_control::mirror::snapshots_of;
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
 use amita_terminal::size;
-use amita_types::map::{Mirror, MirrorPass, PassPlace, SnapshotState};
+use amita_types::map::{Mirror, MirrorPass, PassPlace, Seen, SnapshotState};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+/// The other end is looked at so often, as between passes: who asks here whether it lives goes by that.
+const LOOK: Duration = Duration::from_secs(5);
+/// Where it has not answered, a pass that goes on is not held up by that again before this.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How often the place is noted: what a pass loses when its runner dies.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
 
 impl Gateway {
-    pub(super) fn pass(&mut self, record: &Mirror, far: &dyn Far) -> Result<()> {
+    pub(super) fn pass(&mut self, record: &Mirror, far: &dyn Far, sizes: &[u64]) -> Result<()> {
         let Some(mut pass) = record.pass.clone() else {
             return Ok(());
         };
-        if pass.places.len() != record.volumes.len() {
+        if pass.places.len() != record.volumes.len() || pass.places.len() != sizes.len() {
             return Err(Failure::new("the pass is not of the mirror's volumes").kind(Kind::Conflict));
         }
         if self.is_sealed(record, &pass) {
             // By whoever was at it before: an opening now would be later than what was sealed.
             return self.arrive();
         }
-        self.noted = Instant::now();
+        (self.noted, self.looks) = (Instant::now(), Instant::now() + LOOK);
         for at in 0..pass.places.len() {
             if !pass.places[at].whole {
-                self.bring_volume(record, &mut pass, at, far)?;
+                self.bring_volume((record, far), &mut pass, at, sizes[at])?;
             }
         }
         for at in 0..pass.places.len() {
@@ -74,25 +78,35 @@ impl Gateway {
         }
     }
 
-    fn bring_volume(&mut self, record: &Mirror, pass: &mut MirrorPass, at: usize, far: &dyn Far) -> Result<()> {
+    /// `most`: no point of it has more at the other end.
+    fn bring_volume(
+        &mut self,
+        (record, far): (&Mirror, &dyn Far),
+        pass: &mut MirrorPass,
+        at: usize,
+        most: u64,
+    ) -> Result<()> {
         let name = record.volumes[at].name.as_str();
         let after = pass.places[at].done_bytes;
         let mut from = far.data(pass.to, name, pass.base, after)?;
-        let size_bytes = match next(&mut from, name)? {
-            OwnedFrame::Begin { size_bytes } => size_bytes,
+        let (size_bytes, whole) = match next(&mut from, name)? {
+            OwnedFrame::Begin { size_bytes, whole } => (size_bytes, whole),
             _ => {
                 return Err(Failure::new(format!(
                     "volume {name}: what comes of it does not begin with its size"
                 )));
             }
         };
+        can_be(name, size_bytes, most)?;
         self.fit(record, at, size_bytes)?;
         pass.places[at].total_bytes = size_bytes;
         self.open(record, pass, at)?;
         let Some(mut target) = self.target.take() else {
             return Err(Failure::new(format!("volume {name} is not open any more")));
         };
-        let brought = self.write(&mut target, &mut from, pass, (at, name));
+        // Of what was never written nothing has to be cleared.
+        let clears = whole || pass.base.is_some() || pass.clears;
+        let brought = self.write(&mut target, &mut from, pass, (at, clears), (record, far));
         if brought.is_err() {
             let place = &mut pass.places[at];
             place.done_bytes = target.place().unwrap_or(place.done_bytes).min(place.done_bytes);
@@ -169,13 +183,14 @@ impl Gateway {
         target: &mut Data,
         from: &mut Reader<R>,
         pass: &mut MirrorPass,
-        (at, name): (usize, &str),
+        (at, clears): (usize, bool),
+        (record, far): (&Mirror, &dyn Far),
     ) -> Result<()> {
-        // Of what was never written nothing has to be cleared.
-        let zeros = pass.base.is_some() || pass.clears;
+        let name = record.volumes[at].name.as_str();
         let size_bytes = pass.places[at].total_bytes;
         loop {
             self.wanted.check()?;
+            self.look(record, far)?;
             match next(from, name)? {
                 OwnedFrame::Begin { .. } => {
                     return Err(Failure::new(format!("volume {name}: what comes of it begins twice")));
@@ -189,7 +204,7 @@ impl Gateway {
                 }
                 OwnedFrame::Zeros { offset, length } => {
                     within(name, (offset, length), size_bytes)?;
-                    if zeros && length > 0 {
+                    if clears {
                         target.write_zeroes(offset, length)?;
                     }
                 }
@@ -208,6 +223,42 @@ impl Gateway {
                     (place.done_bytes, place.whole) = (size_bytes, true);
                     return self.note(pass, at, true);
                 }
+            }
+        }
+    }
+
+    /// Looks at the other end where it is time, and notes what it is; and the token by which it knows this one is renewed.
+    fn look(&mut self, record: &Mirror, far: &dyn Far) -> Result<()> {
+        if Instant::now() < self.looks {
+            return Ok(());
+        }
+        let looked = far.look();
+        self.looks = Instant::now() + if looked.is_ok() { LOOK } else { LOOK_AGAIN };
+        let link = match looked {
+            Ok(link) => link,
+            // What is read of it comes, or does not: that is told.
+            Err(why) => {
+                log::debug!("mirror {}: {}", self.name, why.what);
+                return Ok(());
+            }
+        };
+        let seen = Seen {
+            standing: link.standing,
+            at: now().as_secs(),
+            clock: link.clock,
+        };
+        match admin::see_mirror(&self.client, &self.name, self.claim, &seen) {
+            Ok(Some(after)) => {
+                self.renewal.look(&self.client, &after, (&record.peer, far), now());
+                Ok(())
+            }
+            Ok(None) => Err(self.wanted.lose()),
+            Err(why) => {
+                log::debug!(
+                    "mirror {}: what is seen of the other end is not noted: {why}",
+                    self.name
+                );
+                Ok(())
             }
         }
     }
@@ -232,6 +283,18 @@ fn next<R: Read>(from: &mut Reader<R>, name: &str) -> Result<OwnedFrame> {
     next.ok_or_else(|| Failure::new(format!("volume {name}: what comes of it was cut short")).kind(Kind::Unreachable))
 }
 
+/// Can a volume have that size at a point, where its other end has `most` of it?
+fn can_be(name: &str, size_bytes: u64, most: u64) -> Result<()> {
+    let is_size = size_bytes > 0 && size_bytes <= MAX_VOLUME_BYTES && size_bytes.is_multiple_of(BLOCK_BYTES as u64);
+    match is_size && size_bytes <= most {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "volume {name}: the other end says that its point has {size_bytes} bytes of it, and that the volume has {most}"
+        ))
+        .kind(Kind::Conflict)),
+    }
+}
+
 /// Whole blocks, within the volume.
 fn within(name: &str, (offset, length): (u64, u64), size_bytes: u64) -> Result<()> {
     let block = BLOCK_BYTES as u64;
@@ -247,6 +310,23 @@ fn within(name: &str, (offset, length): (u64, u64), size_bytes: u64) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_point_has_more_than_the_volume_has_or_than_one_can_have() {
+        let most = 1 << 30;
+        for good in [4096, most] {
+            assert!(can_be("db", good, most).is_ok(), "{good}");
+        }
+        for bad in [0, 4097, most + 4096, u64::MAX] {
+            assert!(
+                can_be("db", bad, most).is_err_and(|why| why.kind == Kind::Conflict),
+                "{bad}"
+            );
+        }
+        let beyond = MAX_VOLUME_BYTES + 4096;
+        assert!(can_be("db", beyond, u64::MAX).is_err(), "whatever it says that it has");
+        assert!(can_be("db", MAX_VOLUME_BYTES, u64::MAX).is_ok());
+    }
 
     #[test]
     fn what_is_no_block_of_the_volume_is_not_written() {

@@ -2,6 +2,7 @@
 //! is tried: all of them are closed, open and sealed then, as the record wants.
 
 use super::*;
+use crate::commands::mirror::link::Renewed;
 use crate::commands::mirror::wire::Reader;
 use amita_api::mirror::LinkVolume;
 use amita_metadata::Call;
@@ -27,6 +28,7 @@ fn point(of: PointName, ago: u64) -> Point {
         name: of,
         cut_at: NOW.as_secs() - ago,
         snapshots: format!("mirror-dr-{of}"),
+        arrived_at: None,
     }
 }
 
@@ -43,7 +45,8 @@ fn record(own: Standing) -> Mirror {
     Mirror {
         id: MirrorId(77),
         name: "dr".to_owned(),
-        odd: true,
+        // Whoever follows has not taken the epoch that it is in.
+        odd: own.role == MirrorRole::Secondary || own.epoch.0 % 2 == 1,
         standing: own,
         number: 0,
         cutting: None,
@@ -51,6 +54,7 @@ fn record(own: Standing) -> Mirror {
         pass: None,
         returning: None,
         fresh: false,
+        joining: false,
         split: false,
         volumes: Vec::new(),
         peer: MirrorPeer::default(),
@@ -84,6 +88,8 @@ struct There {
     /// None: it does not answer.
     standing: Option<Standing>,
     cut: Option<Point>,
+    /// It cuts none: it has as many as can be.
+    is_full: bool,
     looks: Cell<u32>,
     cuts: Cell<u32>,
 }
@@ -117,7 +123,14 @@ impl Far for There {
 
     fn cut(&self, _: MirrorEpoch) -> Result<Option<Point>> {
         self.cuts.set(self.cuts.get() + 1);
-        Ok(self.cut.clone())
+        match self.is_full {
+            true => Err(Failure::new("it has 256 points").kind(Kind::Conflict)),
+            false => Ok(self.cut.clone()),
+        }
+    }
+
+    fn renew(&self) -> Result<Renewed> {
+        Err(Failure::new("no token is renewed in these tests"))
     }
 
     fn data(&self, _: PointName, _: &str, _: Option<PointName>, _: u64) -> Result<Reader<Box<dyn Read>>> {
@@ -144,7 +157,8 @@ impl Hands for Did {
         self.has_room
     }
 
-    fn bring(&mut self, record: &Mirror, _: &dyn Far) -> Result<()> {
+    fn bring(&mut self, record: &Mirror, _: &dyn Far, sizes: &[u64]) -> Result<()> {
+        assert_eq!(sizes.len(), record.volumes.len());
         let pass = record.pass.as_ref().expect("a pass");
         let base = pass.base.map_or_else(|| "all".to_owned(), |base| base.to_string());
         self.done.borrow_mut().push(format!("bring {} since {base}", pass.to));
@@ -261,6 +275,8 @@ fn one_that_goes_back_by_an_operators_word_keeps_what_it_is() {
         returning: Some(Returning {
             to: Some(name(2, 1)),
             done: vec![VolumeId(5)],
+            were: Vec::new(),
+            given_up: false,
         }),
         ..record(standing(
             MirrorRole::Deposed,
@@ -315,21 +331,109 @@ fn a_secondary_has_a_point_cut_when_its_interval_is_over_and_brings_it() {
     assert_eq!(did, ["bring 2-3 since 2-1"]);
 }
 
+/// Where nobody brings them, points are not to become more until there is no room for one.
 #[test]
-fn an_old_point_that_is_the_newest_there_is_brought_when_it_was_asked_for_a_newer_one() {
+fn a_point_that_is_newer_is_brought_however_old_it_is_before_another_one_is_cut() {
     let own = far_end();
     let (old, other) = (point(name(2, 1), 300), point(name(2, 2), 200));
     let there = There {
-        cut: Some(other.clone()),
+        cut: Some(point(name(2, 3), 0)),
         ..There::is(standing(MirrorRole::Primary, 2, &[old, other]))
     };
-    let (meta, claim) = meta(&own);
+    let (done, _, did) = turned(&own, &there);
+    assert_eq!((done, did), (Ok(Turned::Again), vec!["bring 2-2 since 2-1".to_owned()]));
+    assert_eq!(there.cuts.get(), 0);
+}
+
+#[test]
+fn a_point_is_cut_by_who_has_room_to_bring_it() {
+    let there = There::is(standing(MirrorRole::Primary, 2, &[point(name(2, 1), 90)]));
+    let (meta, claim) = meta(&far_end());
+    let mut hands = Did {
+        has_room: false,
+        ..Did::new()
+    };
+    let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut hands, NOW);
+    assert_eq!((done, there.cuts.get()), (Ok(Turned::NoRoom(ROOM)), 0));
+}
+
+#[test]
+fn where_no_more_can_be_cut_what_is_there_is_looked_at_and_brought() {
+    let (meta, claim) = meta(&far_end());
     let (mut turn, mut hands) = (Turn::new("dr", claim), Did::new());
-    for _ in 0..2 {
-        let done = turn.turn(&meta, Some(&there), &mut hands, NOW);
-        assert_eq!(done, Ok(Turned::Again));
+    let (old, new) = (point(name(2, 1), 90), point(name(2, 2), 80));
+    let alone = There::is(standing(MirrorRole::Primary, 2, std::slice::from_ref(&old)));
+    assert_eq!(turn.turn(&meta, Some(&alone), &mut hands, NOW), Ok(Turned::Rest(SOON)));
+    // What was seen is a second old: others are there by now.
+    let full = There {
+        is_full: true,
+        ..There::is(standing(MirrorRole::Primary, 2, &[old.clone(), new]))
+    };
+    let later = NOW + Duration::from_secs(1);
+    assert_eq!(turn.turn(&meta, Some(&full), &mut hands, later), Ok(Turned::Again));
+    assert_eq!((full.cuts.get(), full.looks.get()), (1, 0));
+    assert_eq!(turn.turn(&meta, Some(&full), &mut hands, later), Ok(Turned::Again));
+    assert_eq!(hands.done.into_inner(), ["bring 2-2 since 2-1"]);
+    // Where there is nothing newer, it says so.
+    let full = There {
+        is_full: true,
+        ..There::is(standing(MirrorRole::Primary, 2, &[old]))
+    };
+    let (done, _, _) = turned(&far_end(), &full);
+    assert!(done.is_err_and(|why| why.what.contains("256")));
+}
+
+#[test]
+fn who_does_not_show_the_point_that_it_says_it_has_cut_is_not_asked_again_and_again() {
+    let there = There {
+        cut: Some(point(name(2, 2), 0)),
+        ..There::is(standing(MirrorRole::Primary, 2, &[point(name(2, 1), 90)]))
+    };
+    let (meta, claim) = meta(&far_end());
+    let mut turn = Turn::new("dr", claim);
+    let mut done = Vec::new();
+    for _ in 0..4 {
+        done.push(turn.turn(&meta, Some(&there), &mut Did::new(), NOW));
     }
-    assert_eq!((there.cuts.get(), hands.done.into_inner().len()), (1, 1));
+    assert_eq!(done, [Ok(Turned::Again), Ok(EVERY), Ok(EVERY), Ok(EVERY)]);
+    assert_eq!(there.cuts.get(), 2);
+}
+
+/// Its clock was set back by hours: the newest point is of the future, and no reason to have none for as long.
+#[test]
+fn a_point_of_the_future_is_not_young() {
+    let future = Point {
+        cut_at: NOW.as_secs() + 7200,
+        ..point(name(2, 1), 0)
+    };
+    let there = There::is(standing(MirrorRole::Primary, 2, &[future]));
+    let (done, _, _) = turned(&far_end(), &there);
+    assert_eq!((done, there.cuts.get()), (Ok(Turned::Rest(SOON)), 1));
+}
+
+/// What the other end shows cannot be noted: what this end has to do by itself is done all the same.
+#[test]
+fn what_is_seen_and_cannot_be_noted_is_as_unheard() {
+    struct Refusing(Mutex<State>);
+    impl Transact for Refusing {
+        fn txn(&self, call: &Call) -> std::result::Result<amita_metadata::Reply, amita_metadata::Error> {
+            let notes = |op: &amita_metadata::Op| matches!(op, amita_metadata::Op::Put { key, .. } if *key == map::mirror_seen_key("dr"));
+            match call.then.iter().any(notes) {
+                true => Err(amita_metadata::Error::Unavailable {
+                    what: "as planned".to_owned(),
+                    endpoints: "none".to_owned(),
+                }),
+                false => self.0.txn(call),
+            }
+        }
+    }
+    let (meta, claim) = meta(&record(standing(MirrorRole::Demoting, 2, &[])));
+    let meta = Refusing(meta);
+    let there = There::is(standing(MirrorRole::Secondary, 2, &[]));
+    let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut Did::new(), NOW);
+    assert_eq!(done, Ok(Turned::Again));
+    let after = now_is(&meta);
+    assert!(after.standing.handed && after.seen.is_none(), "{after:?}");
 }
 
 #[test]

@@ -118,7 +118,11 @@ fn it_is_at_the_point_when_a_set_of_its_own_says_so() {
         (record.standing.point, record.begun, record.pass),
         (Some(first.name), None, None)
     );
-    assert_eq!(record.standing.points, [first]);
+    let arrived = Point {
+        arrived_at: Some(NOW.as_secs()),
+        ..first
+    };
+    assert_eq!(record.standing.points, [arrived]);
     assert!(snapshot(&far, "db", "mirror-dr-0-1").unwrap().protected);
 }
 
@@ -135,7 +139,84 @@ fn t4_snapshots_of_another_opening_are_no_point() {
     assert_eq!(record(&far).standing.point, None);
     assert!(snapshot(&far, "db", "mirror-dr-0-1").is_err(), "they are gone");
     let places = record(&far).pass.unwrap().places;
-    assert!(places.iter().all(|place| !place.whole), "and the pass is made again");
+    let whole: Vec<bool> = places.iter().map(|place| place.whole).collect();
+    assert_eq!(
+        whole,
+        [true, false],
+        "what somebody has had who noted nothing is brought again"
+    );
+}
+
+/// Who is at a pass notes a generation before it writes: the set is taken under that, and nothing is brought again.
+#[test]
+fn t4_where_the_generation_was_noted_only_the_set_is_taken_anew() {
+    let (_, far, first, claim) = with_point();
+    pass(&far, claim);
+    assert_eq!(arrive(&far, "dr", claim, NOW).unwrap(), Some(false));
+    take_sets(&far);
+    // It was taken, and its runner died: the next one has opened a volume before it looked.
+    let generation = open(&far, "log");
+    note_mirror(&far, "dr", claim, &|record| {
+        record.pass.as_mut().unwrap().places[1].generation = generation;
+    })
+    .unwrap();
+    assert_eq!(arrive(&far, "dr", claim, NOW).unwrap(), Some(false));
+    assert!(snapshot(&far, "db", "mirror-dr-0-1").is_err(), "they are gone");
+    assert!(record(&far).pass.unwrap().places.iter().all(|place| place.whole));
+    assert_eq!(arrive(&far, "dr", claim, NOW).unwrap(), Some(false));
+    assert_eq!(take_sets(&far), 1);
+    assert_eq!(arrive(&far, "dr", claim, NOW).unwrap(), Some(true));
+    assert_eq!(record(&far).standing.point, Some(first.name));
+}
+
+/// Loses the claim before the first change goes through.
+struct Superseded<'a> {
+    meta: &'a Mutex<State>,
+    left: AtomicUsize,
+}
+
+impl Transact for Superseded<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        let changes = call
+            .then
+            .iter()
+            .any(|op| !matches!(op, Op::Get { .. } | Op::Prefix { .. }));
+        if changes && self.left.swap(0, Ordering::Relaxed) == 1 {
+            claim(self.meta);
+        }
+        self.meta.txn(call)
+    }
+}
+
+/// Who is late deletes nothing that its successor has arrived at.
+#[test]
+fn a_dead_runner_deletes_no_snapshots() {
+    let (_, far, _, claim) = with_point();
+    pass(&far, claim);
+    arrive(&far, "dr", claim, NOW).unwrap();
+    open(&far, "log");
+    take_sets(&far);
+    let late = Superseded {
+        meta: &far,
+        left: AtomicUsize::new(1),
+    };
+    assert_eq!(arrive(&late, "dr", claim, NOW).unwrap(), None);
+    for name in ["db", "log"] {
+        assert!(snapshot(&far, name, "mirror-dr-0-1").is_ok(), "{name}");
+    }
+    assert!(record(&far).pass.unwrap().places.iter().all(|place| place.whole));
+}
+
+#[test]
+fn a_point_of_a_clock_that_was_set_back_is_followed_by_another() {
+    let meta = near();
+    let ahead = cut(&meta, 0, 10_000);
+    let next = cut(&meta, 0, 0);
+    assert_eq!(
+        (ahead.name.number, next.name.number),
+        (1, 2),
+        "not ten thousand seconds later"
+    );
 }
 
 /// What a runner notes compares its claim (P1).
@@ -214,7 +295,7 @@ fn t16_points_are_nobodys_to_delete() {
         (0, 0)
     );
     // When the mirror is removed they are the operator's.
-    remove_mirror(&meta, "dr").unwrap();
+    remove_mirror(&meta, "dr", true).unwrap();
     protect_snapshot(&meta, "db", &second.snapshots, false).unwrap();
     delete_snapshot(&meta, "db", &second.snapshots).unwrap();
 }

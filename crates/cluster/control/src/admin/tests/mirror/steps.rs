@@ -16,6 +16,7 @@ fn point(epoch: u64, number: u64) -> Point {
         name: name(epoch, number),
         cut_at: 1,
         snapshots: format!("mirror-dr-{epoch}-{number}"),
+        arrived_at: None,
     }
 }
 
@@ -101,8 +102,16 @@ fn the_far_end_makes_its_volumes_closed_and_ends_what_was_cut_short() {
         )
     };
     assert!(matches!(add(["db", "log"]), Err(AdminError::Exists { .. })));
-    assert!(record(&meta).paused.is_some(), "nobody is at it before all are there");
+    assert!(record(&meta).joining, "nobody is at it before all are there");
     assert_eq!(add(["db", "log2"]).unwrap().volumes.len(), 2);
+    // The node that makes them dies behind the last one: neither that all are there nor an operator's word says that it is joined.
+    assert_eq!(add(["db", "log2"]).unwrap().volumes.len(), 2);
+    assert_eq!(why(pause_mirror(&meta, "dr", None)), Refused::Joining);
+    let claim = claim(&meta);
+    assert_eq!(why(begin_pass(&meta, "dr", claim, &[1, 1])), Refused::Joining);
+    assert_eq!(why(arrive(&meta, "dr", claim, NOW)), Refused::Joining);
+    let joined = complete_mirrored(&meta, "dr").unwrap();
+    assert!(!joined.joining && joined.paused.is_none());
     assert!(matches!(
         add(["db", "log2"]),
         Err(AdminError::Exists { what: "mirror", .. })
@@ -326,7 +335,7 @@ fn t12_nothing_goes_back_that_hosts_may_write() {
 #[test]
 fn a_primary_alone_is_removed_and_it_stands_still_when_it_is_told_to() {
     let meta = far();
-    assert!(matches!(why(remove_mirror(&meta, "dr")), Refused::Role { .. }));
+    assert!(matches!(why(remove_mirror(&meta, "dr", true)), Refused::Role { .. }));
     let paused = map::Paused {
         by: "somebody".to_owned(),
         at: 1,
@@ -334,7 +343,7 @@ fn a_primary_alone_is_removed_and_it_stands_still_when_it_is_told_to() {
     assert_eq!(pause_mirror(&meta, "dr", Some(&paused)).unwrap().paused, Some(paused));
     assert_eq!(pause_mirror(&meta, "dr", None).unwrap().paused, None);
     let meta = near();
-    remove_mirror(&meta, "dr").unwrap();
+    remove_mirror(&meta, "dr", true).unwrap();
     assert!(mirrors(&meta).unwrap().is_empty());
     assert!(matches!(mirror(&meta, "dr"), Err(AdminError::NoSuch { .. })));
 }
