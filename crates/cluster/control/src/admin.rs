@@ -54,9 +54,9 @@ mod volume;
 
 pub use about::{about, label_volume, note_import, protect_volume};
 pub use backup::{
-    BackupChange, RepositoryChange, add_backup_repository, backup_policies, backup_policy, backup_repositories,
-    backup_repository, backup_volumes, create_backup_policy, delete_backup_policy, note_backup,
-    remove_backup_repository, set_backup_policy, set_backup_repository,
+    BackupChange, BackupVolumes, RepositoryChange, add_backup_repository, backup_policies, backup_policy,
+    backup_repositories, backup_repository, backup_volumes, create_backup_policy, delete_backup_policy, note_backup,
+    note_backup_by_rules, remove_backup_repository, set_backup_policy, set_backup_repository,
 };
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
@@ -88,7 +88,7 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, copy_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
-pub use keys::{DataKeys, KeyStatus, Rewrap, Rewrapped, rewrap_keys, volume_keys, wrapping_key};
+pub use keys::{DataKeys, KeyStatus, KeyTrouble, Rewrap, Rewrapped, opens_by, rewrap_keys, volume_keys, wrapping_key};
 pub use limit::{Jointly, joint_limits, limits, set_joint_limits, set_limits, set_tenant, tenancies};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{
