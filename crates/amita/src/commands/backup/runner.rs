@@ -194,11 +194,11 @@ impl Found {
 
 /// In the order in which they have their turn: who waits longest is the first, since it was due, or since this node was at it last. `ago`: how long
 /// ago that was.
-fn in_turn<'a>(
-    due: Vec<(u64, &'a BackupPolicy)>,
+fn in_turn(
+    due: Vec<(u64, &BackupPolicy)>,
     now: Duration,
     ago: impl Fn(PolicyId) -> Option<Duration>,
-) -> Vec<&'a BackupPolicy> {
+) -> Vec<&BackupPolicy> {
     let since = |(since, policy): &(u64, &BackupPolicy)| {
         let last = ago(policy.id).map_or(Duration::ZERO, |ago| now.saturating_sub(ago));
         (Duration::from_secs(*since).max(last), policy.id)

@@ -650,7 +650,9 @@ fn what_nobody_waits_for_is_not_asked() {
     let ask = |asking: &Asking| {
         let (tell, told) = channel();
         let (request, _) = place.provider().unwrap().probe().into_parts();
-        let answered: Told = Box::new(move |answer| drop(tell.send(answer.is_ok())));
+        let answered: Told = Box::new(move |answer| {
+            let _ = tell.send(answer.is_ok());
+        });
         vault.ask(Arc::new(request), asking.wanted(), answered);
         told
     };
