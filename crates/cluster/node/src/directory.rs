@@ -421,8 +421,10 @@ impl Directory {
                 && info.id == volume
             {
                 *users = users.saturating_sub(1);
+                return;
             }
         }
+        self.migrations.left(volume);
     }
 
     /// The end of a metadata call of an opener.

@@ -30,6 +30,13 @@ impl Migrations {
         self.holds.contains(&volume)
     }
 
+    /// One of those who have used what it was leaves, before it is open.
+    pub fn left(&mut self, volume: VolumeId) {
+        if let Some(users) = self.users.get_mut(&volume) {
+            *users = users.saturating_sub(1);
+        }
+    }
+
     /// How many have used what it was; they are counted by who asks from now on.
     pub fn users_of(&mut self, volume: VolumeId) -> u64 {
         self.users.remove(&volume).unwrap_or_default()
