@@ -64,8 +64,8 @@ pub use clone::{MAX_CLONES, clone_volume, clone_volume_with, clones};
 pub use code::Code;
 pub use copy::{
     COPY_LABEL, Completion, CopyWish, LEAST_LIMIT, POINT_LABEL, Pass, cancel_copy, complete_copy, copies, copy_of,
-    copy_source, copy_target, copy_volume, drop_point_wish, drop_points, end_copy, fit_copy, next_pass, none_copies,
-    note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_last_snapshot, take_point,
+    copy_source, copy_target, copy_volume, drop_point_wish, drop_points, end_copy, fit_copy, has_point, next_pass,
+    none_copies, note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_last_snapshot, take_point,
 };
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
@@ -95,8 +95,9 @@ pub use lun::{
     LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
 };
 pub use migrate::{
-    Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_number_free,
-    may_switch, migrate_volume, next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
+    Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_last_pass_due,
+    is_number_free, may_switch, migrate_volume, move_hold, next_move_pass, none_moves, points_ahead, stay_in_pool,
+    switch_volume,
 };
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{

@@ -38,6 +38,27 @@ pub struct MigrateWish<'a> {
     pub now: Duration,
 }
 
+/// Where a pass has brought no more than this, the next one is a last one: what hosts write during a pass of that size is less.
+const LITTLE: u64 = 8 << 20;
+/// After so many passes a last one is tried, however much is left: hosts write as fast as the target takes it.
+const PATIENT_PASSES: u32 = 8;
+/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long.
+const HOLD: Duration = Duration::from_millis(30);
+/// And so often: for a second at the longest, as long as a planned takeover may take.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// How long its owner is to hold for a last pass (M4).
+#[must_use]
+pub fn move_hold(moving: Moving) -> Duration {
+    HOLD * (1 << (moving.late / 2).min(MOST_DOUBLINGS))
+}
+
+/// Is what is left little enough for a last pass? `lap_bytes`: what the pass before has brought; none: it was another runner's.
+#[must_use]
+pub fn is_last_pass_due(lap_bytes: Option<u64>, moving: Moving) -> bool {
+    lap_bytes.is_some_and(|bytes| bytes <= LITTLE || moving.taken.is_multiple_of(PATIENT_PASSES))
+}
+
 pub(super) fn bad(volume: &str, why: impl Into<String>) -> AdminError {
     AdminError::BadSetting {
         what: "volume",
@@ -306,4 +327,34 @@ pub fn stay_in_pool(meta: &dyn Transact, copying: &Copying, claim: u64) -> Resul
     Err(AdminError::TooManyRaces {
         key: map::copying_key(copying.volume),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moving(taken: u32, late: u32) -> Moving {
+        Moving {
+            data: VolumeId(1),
+            taken,
+            late,
+        }
+    }
+
+    #[test]
+    fn who_comes_late_holds_for_longer_but_never_for_long() {
+        let of = |late| move_hold(moving(1, late)).as_millis();
+        assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
+        assert_eq!(of(u32::MAX), 960);
+    }
+
+    #[test]
+    fn a_last_pass_is_begun_when_little_is_left_or_it_never_gets_less() {
+        assert!(
+            !is_last_pass_due(None, moving(8, 0)),
+            "what another runner has done is not known"
+        );
+        assert!(is_last_pass_due(Some(LITTLE), moving(2, 0)) && !is_last_pass_due(Some(LITTLE + 1), moving(2, 0)));
+        assert!(is_last_pass_due(Some(1 << 40), moving(8, 0)));
+    }
 }
