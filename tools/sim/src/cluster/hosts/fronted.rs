@@ -687,14 +687,6 @@ impl Ended {
             status::CAPACITY_EXCEEDED => Err(IoError::NoSpace),
             status::LBA_OUT_OF_RANGE => Err(IoError::OutOfRange),
             status::RESERVATION_CONFLICT => Err(IoError::Reserved),
-            other
-                if {
-                    eprintln!("STATUS {other:x}");
-                    false
-                } =>
-            {
-                Ok(())
-            }
             _ => Err(IoError::Invalid),
         };
         result.into()
