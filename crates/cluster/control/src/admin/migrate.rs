@@ -19,7 +19,7 @@ use super::subsystem::{put, unchanged};
 use super::volume::{find_volume, make_target};
 use super::{AdminError, RACES, Result, cluster, copy_of, copy_source, get, note_copy};
 use amita_metadata::{Call, Transact};
-use amita_types::map::{self, About, CopyPlace, Copying, Moving, SNAPSHOTS_SINCE, Snapshot, Volume};
+use amita_types::map::{self, About, CopyPlace, Copying, Moving, Pool, SNAPSHOTS_SINCE, Snapshot, Volume};
 use amita_types::{SnapshotId, VolumeId};
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ pub(super) fn end_is_allowed(meta: &dyn Transact, volume: &Volume) -> Result<()>
 /// Makes the volume that it is to be there, and says that it moves: a node moves it.
 ///
 /// # Errors
-/// No such volume or pool, or it is in that pool; it is to be a copy and is none yet, or moves already; an image is copied into it, or it is made
+/// No such volume or pool, or it is in that pool, or that has smaller chunks; it is to be a copy and is none yet, or moves already; an image is copied into it, or it is made
 /// smaller; a snapshot of it is a namespace or a LUN; it became smaller between its snapshots; a limit that cannot be; more than the quotas
 /// have left; a cluster whose version does not know snapshots; no key can be made; the metadata is suspected, away or refuses.
 pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Copying> {
@@ -182,6 +182,21 @@ fn may_move(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
     none_moves_still(meta, source)?;
     if source.pool == pool {
         return Err(bad(name, format!("it is in pool {pool} already")));
+    }
+    let chunk_bytes = |pool: &str| -> Result<Option<u32>> {
+        Ok(get::<Pool>(meta, &map::pool_key(pool))?.map(|(pool, _)| pool.chunk_bytes))
+    };
+    // What hosts have under way, and will have by what they have open, is cut at the borders of its chunks as they are.
+    if let (Some(now), Some(then)) = (chunk_bytes(&source.pool)?, chunk_bytes(pool)?)
+        && then < now
+    {
+        return Err(bad(
+            name,
+            format!(
+                "its pool has chunks of {now} bytes, and pool {pool} has smaller ones, of {then}: what hosts have open would be cut at other \
+                 borders. Copy it there (`amita volume copy`), and have hosts open the copy"
+            ),
+        ));
     }
     fits(meta, source)?;
     has_room(meta, source, "")
