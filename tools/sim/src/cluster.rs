@@ -18,6 +18,7 @@ mod imposter;
 mod inject;
 mod liar;
 mod limits;
+mod moves;
 mod networks;
 pub mod node;
 pub mod operator;
@@ -32,6 +33,7 @@ mod wires;
 
 pub use clones::Cloning;
 pub use deletion::Passers;
+pub use moves::Migrating;
 pub use networks::Measured;
 pub use sealed::Sealed;
 pub use settings::Settings;
@@ -146,6 +148,8 @@ pub struct Cluster {
     limits: limits::Watch,
     /// A node that lies, if there is one.
     liar: Option<Liar>,
+    /// Volumes that move to another pool.
+    migrations: moves::Migrations,
     coverage: Coverage,
     random: Random,
     deliveries: Vec<Delivery<Caller>>,
@@ -223,6 +227,7 @@ impl Cluster {
             shrinks: shrink::Shrinks::new(random.fork(17)),
             limits: limits::Watch::new(&setup),
             liar,
+            migrations: moves::Migrations::new(&setup.migrating, setup.volumes, random.fork(19)),
             coverage: Coverage::new(),
             random: random.fork(14),
             deliveries: Vec::new(),
@@ -268,6 +273,7 @@ impl Cluster {
         self.end_chores()?;
         self.end_shrinks()?;
         self.end_reverts()?;
+        self.end_migrations()?;
         self.settle()?;
         self.end_limits()?;
         self.recover()?;
@@ -276,6 +282,7 @@ impl Cluster {
         self.end_snapshots()?;
         self.end_clones()?;
         self.close()?;
+        self.judge_holds()?;
         if self.blocked.is_empty() {
             self.judge_space()?;
         }
@@ -381,9 +388,9 @@ impl Cluster {
     fn step(&mut self, limit: Time) -> Result<(), String> {
         let now = self.world.now();
         self.inject(now);
-        self.do_chores(now);
+        self.do_chores(now)?;
         self.look_at_snapshots(now)?;
-        self.deliver(now);
+        self.deliver(now)?;
         self.coordinate(now);
         self.hear_verdicts(now)?;
         self.measure(now)?;
@@ -391,6 +398,7 @@ impl Cluster {
         self.use_clones(now)?;
         self.shrink_volumes(now)?;
         self.revert_clones(now)?;
+        self.play_migrations(now)?;
         self.let_lie(now)?;
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
@@ -424,6 +432,7 @@ impl Cluster {
             // What waits for something else is looked at now and then, and does not stop the time.
             self.clones.next().map(|at| at.max(now.plus(LOOK_AT_CLONES))),
             self.shrinks.next(),
+            self.migrations.next().map(|at| at.max(now.plus(LOOK_AT_CLONES / 4))),
             self.workload.next(),
             self.liar.as_ref().map(Liar::next),
         ];
@@ -454,9 +463,9 @@ impl Cluster {
     }
 
     /// Hands over what the metadata service has.
-    fn deliver(&mut self, now: Time) {
+    fn deliver(&mut self, now: Time) -> Result<(), String> {
         if self.metadata.next().is_none_or(|at| at > now) {
-            return;
+            return Ok(());
         }
         let mut deliveries = std::mem::take(&mut self.deliveries);
         let frozen: Vec<bool> = self.nodes.iter().map(|node| node.frozen_until > now).collect();
@@ -474,6 +483,17 @@ impl Cluster {
                     self.note(u64::from(result.is_ok()));
                     if self.nodes[member].process == process {
                         self.answer_coordinator(member, result);
+                    }
+                }
+                Delivery::Answer {
+                    node,
+                    process,
+                    tag: Caller::Mover(serial),
+                    result,
+                } => {
+                    self.note(u64::from(result.is_ok()));
+                    if self.nodes[node.0 as usize - 1].process == process {
+                        self.mover_was_told(now, serial, result)?;
                     }
                 }
                 Delivery::Answer {
@@ -546,6 +566,7 @@ impl Cluster {
             }
         }
         self.deliveries = deliveries;
+        Ok(())
     }
 
     fn note(&mut self, what: u64) {
@@ -833,7 +854,7 @@ impl Cluster {
         for volume in 0..self.setup.volumes {
             // Where nodes stay apart, not every gateway reaches what it needs.
             if self.setup.apart.is_empty() && self.random.percent(60) {
-                let gateway = self.random.below(self.nodes.len() as u64) as usize;
+                let gateway = self.random.below(self.setup.gateways() as u64) as usize;
                 self.tell(|| format!("closing {} at node {}", volume_name(volume), gateway + 1));
                 let now = self.world.now();
                 self.hosts.move_to(now, volume, gateway);
@@ -879,7 +900,7 @@ impl Cluster {
             if let Some(member) = self.hosts.closing_at(volume) {
                 let generations = self.nodes[member]
                     .each_core()
-                    .filter_map(|core| core.shards().generation(volume_id(volume)));
+                    .filter_map(|core| core.shards().generation(self.data_of(volume)));
                 self.closed_under[volume as usize] = generations.max().unwrap_or_default();
             }
         }

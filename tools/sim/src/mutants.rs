@@ -24,6 +24,8 @@ pub enum Simulation {
     Cluster,
     /// A cluster whose volumes are limited.
     Limits,
+    /// A cluster whose volumes move to other pools.
+    Moves,
 }
 
 impl Simulation {
@@ -34,6 +36,7 @@ impl Simulation {
             Simulation::Store => "store",
             Simulation::Cluster => "cluster",
             Simulation::Limits => "limits",
+            Simulation::Moves => "moves",
         }
     }
 }
@@ -78,6 +81,13 @@ impl Mutant {
                 Setup {
                     plants,
                     ..Setup::limited(seed)
+                },
+                trace,
+            ),
+            Simulation::Moves => run_setup(
+                Setup {
+                    plants,
+                    ..Setup::migrating(seed)
                 },
                 trace,
             ),

@@ -323,3 +323,30 @@ pub const STORE: &[&str] = &[
     "store.records_verified",
     "store.resends",
 ];
+
+/// Of a cluster whose volumes move to other pools.
+pub const MOVES: &[&str] = &[
+    "operator.migrate",
+    "operator.migrate_refused",
+    "operator.migrate_cancelled",
+    "operator.migrate_paused",
+    "operator.migrate_resumed",
+    "migrate.runner",
+    "migrate.pass",
+    "migrate.last_pass",
+    "migrate.let_go",
+    "migrate.anew",
+    "migrate.switched",
+    "migrate.snapshots",
+    "migrate.ended",
+    "migrate.removed",
+    "migrate.former_gone",
+    "migrate.written_anew",
+    "migrate.claim_lapsed",
+    "migrate.mover_died",
+    "migrate.unanswered",
+    "migrate.trouble",
+    "migrate.left",
+    "migrate.all_ended",
+    "space.emptied",
+];

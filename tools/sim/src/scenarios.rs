@@ -9,6 +9,7 @@ mod clones;
 mod cluster;
 mod initiators;
 mod machines;
+mod moves;
 mod networks;
 mod resync;
 mod sealed;
@@ -139,6 +140,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(resync::all());
     all.extend(snapshots::all());
     all.extend(clones::all());
+    all.extend(moves::all());
     all.extend(sealed::all());
     all.sort_by_key(|scenario| scenario.name);
     all

@@ -261,7 +261,30 @@ fn errors() -> impl Iterator<Item = Explained> {
         "Whoever was asked whether to go on did not write the name: nothing was done.",
         "Give the command again and write the name, or give `--yes`.",
     );
-    own.chain(kinds).chain([asked])
+    let of_backups = [
+        (
+            "repository-full",
+            "The backup repository has no room.",
+            "Make room, or have old points given up, and do it again: what was put is not sent once more.",
+        ),
+        (
+            "repository-failed",
+            "The backup repository refuses what it is asked, or its journal is damaged.",
+            "The message says what of it; `amita backup verify` says what else is damaged.",
+        ),
+        (
+            "repository-replaced",
+            "The vault is not what it was at the last backup: it was set back, or another one is in its place.",
+            "Look at the repository before anything is put there: `amita backup run --full` goes on in what is there now.",
+        ),
+        (
+            "session-over",
+            "Somebody took this process for dead while it was at work in the backup repository.",
+            "Do it again: what was put is not sent once more.",
+        ),
+    ];
+    let of_backups = of_backups.map(|(code, meaning, advice)| error(code, meaning, advice));
+    own.chain(kinds).chain([asked]).chain(of_backups)
 }
 
 #[cfg(test)]

@@ -55,9 +55,9 @@ mod volume;
 
 pub use about::{about, label_volume, note_import, protect_volume};
 pub use backup::{
-    BackupChange, RepositoryChange, add_backup_repository, backup_policies, backup_policy, backup_repositories,
-    backup_repository, backup_volumes, create_backup_policy, delete_backup_policy, note_backup,
-    remove_backup_repository, set_backup_policy, set_backup_repository,
+    BackupChange, BackupVolumes, RepositoryChange, add_backup_repository, backup_policies, backup_policy,
+    backup_repositories, backup_repository, backup_volumes, create_backup_policy, delete_backup_policy, note_backup,
+    note_backup_by_rules, remove_backup_repository, set_backup_policy, set_backup_repository,
 };
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
@@ -65,8 +65,8 @@ pub use clone::{MAX_CLONES, clone_volume, clone_volume_with, clones};
 pub use code::Code;
 pub use copy::{
     COPY_LABEL, Completion, CopyWish, LEAST_LIMIT, POINT_LABEL, Pass, cancel_copy, complete_copy, copies, copy_of,
-    copy_source, copy_target, copy_volume, drop_point_wish, drop_points, end_copy, fit_copy, next_pass, none_copies,
-    note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_last_snapshot, take_point,
+    copy_source, copy_target, copy_volume, drop_point_wish, drop_points, end_copy, fit_copy, has_point, next_pass,
+    none_copies, note_copy, pause_copy, remove_copy_snapshot, take_copy_snapshot, take_last_snapshot, take_point,
 };
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
@@ -89,15 +89,16 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, copy_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
-pub use keys::{DataKeys, KeyStatus, Rewrap, Rewrapped, rewrap_keys, volume_keys, wrapping_key};
+pub use keys::{DataKeys, KeyStatus, KeyTrouble, Rewrap, Rewrapped, opens_by, rewrap_keys, volume_keys, wrapping_key};
 pub use limit::{Jointly, joint_limits, limits, set_joint_limits, set_limits, set_tenant, tenancies};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{
     LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
 };
 pub use migrate::{
-    Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_number_free,
-    may_switch, migrate_volume, next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
+    Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_last_pass_due,
+    is_number_free, may_switch, migrate_volume, move_hold, next_move_pass, none_moves, points_ahead, stay_in_pool,
+    switch_volume,
 };
 pub use mirror::{
     Cutting, MirrorChange, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return,

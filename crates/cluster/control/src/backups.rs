@@ -1,5 +1,6 @@
 //! Policies of backups: what nodes back up by themselves, and which of it is kept.
 //!
+//! * [`clocks`]: whether those of nodes agree.
 //! * [`plan`]: what is to be done about a policy now, and what is written of it.
 //! * [`retention`]: which of its points are given up.
 //! * [`standing`]: how policies are, for whoever asks.
@@ -16,6 +17,7 @@
 //!
 //! Schedules, time zones and rules are those of snapshot policies ([`crate::policy`]); clocks that jump are dealt with as there.
 
+pub mod clocks;
 pub mod plan;
 pub mod retention;
 pub mod standing;

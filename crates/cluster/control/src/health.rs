@@ -351,6 +351,10 @@ impl Picture<'_> {
                 };
                 let text = format!("Backup policy {name} fails: {}.{more}", first.trim_end_matches('.'));
                 facts.push(Fact::new(Kind::BackupFailing, [name], text, &show));
+            } else if let Some(why) = &found.clock {
+                let text = format!("Backup policy {name} goes by clocks that do not agree: {why}.");
+                let advice = format!("Set the clocks of the nodes right. {show}");
+                facts.push(Fact::new(Kind::BackupFailing, [name], text, &advice));
             }
             if found.is_late() {
                 let what = match found.runs.as_ref().and_then(|runs| runs.run.as_ref()) {

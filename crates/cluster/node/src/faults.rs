@@ -57,6 +57,8 @@ amita_reactor::fault_switches! {
     OneRound,
     /// M2: an owner that holds for the last pass of a move begins hosts' I/O all the same.
     NoHold,
+    /// M3: an owner that holds for the last pass of a move begins hosts' reads all the same.
+    ReadOnHold,
     /// M4: an owner lets go of what it holds when its time is up, without the metadata's word that it may.
     LetGoUnasked,
     /// A reservation's record that cannot be read counts as none.

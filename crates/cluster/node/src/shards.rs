@@ -428,7 +428,8 @@ impl Shards {
             return Err(Declined::Elsewhere(payload));
         };
         let is_head = is_held(&origin);
-        if shard.on_hold && is_head && !self.faults.has(Fault::NoHold) {
+        let is_let = self.faults.has(Fault::NoHold) || self.faults.has(Fault::ReadOnHold) && !op.is_write();
+        if shard.on_hold && is_head && !is_let {
             return Err(Declined::Elsewhere(payload));
         }
         if !origin.may_act_under(shard.generation) {

@@ -44,7 +44,21 @@ impl Vault {
         let bytes = self.keys.seal(Kind::Checkpoint, &object, &writer.0)?;
         // Another one of this number says the same.
         self.put(&object, &bytes)?;
+        self.saved = self.head.number;
         Ok(true)
+    }
+
+    /// Puts a checkpoint where more than so many entries stand behind the newest one that is known: whoever opens the vault reads all of them.
+    /// Those that later ones stand for go. Was one put?
+    ///
+    /// # Errors
+    /// When it cannot be put, or an old one cannot be deleted.
+    pub fn checkpoint_behind(&mut self, most: u64) -> Result<bool, Error> {
+        let is_put = self.head.number.saturating_sub(self.saved) > most && self.checkpoint()?;
+        if is_put {
+            self.drop_checkpoints()?;
+        }
+        Ok(is_put)
     }
 
     /// Begins with the newest checkpoint that is whole.
@@ -66,6 +80,7 @@ impl Vault {
                         number: state.number(),
                         hash,
                     };
+                    self.saved = self.head.number;
                     #[cfg(test)]
                     let switches = self.state.switches;
                     self.state = state;

@@ -128,12 +128,29 @@ pub enum Error {
     /// Where it is restored to could not be written.
     #[error("what is restored cannot be written: {0}")]
     Sink(io::Error),
+    /// Whoever has asked for it wants it to end.
+    #[error("it was told to end before it had come to its end")]
+    Ended,
+    /// Whoever has asked for it does not want it any more, as the vault is now.
+    #[error("{0}")]
+    Unwanted(io::Error),
     /// The machine has no random numbers, or no memory for a passphrase.
     #[error("cryptography fails: {0}")]
     Cryptography(&'static str),
 }
 
 impl Error {
+    /// Is it the journal itself that cannot be gone on with, or read?
+    #[must_use]
+    pub fn is_of_journal(&self) -> bool {
+        match self {
+            Error::Damaged { object, .. } | Error::Missing { object } | Error::NewerFormat { object, .. } => {
+                object.starts_with("journal/")
+            }
+            _ => false,
+        }
+    }
+
     /// Is the repository not what was put there, as against a target that is away or full?
     #[must_use]
     pub fn is_damage(&self) -> bool {

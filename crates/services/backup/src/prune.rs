@@ -15,7 +15,7 @@ use crate::error::{Error, of};
 use crate::pack::PackName;
 use crate::piece::{Class, PieceId};
 use crate::session::Session;
-use crate::state::{Refusal, SessionId};
+use crate::state::{Refusal, SessionId, State};
 use crate::store::{Retention, StoreError, list_all};
 use crate::vault::Vault;
 use crate::walk::Walk;
@@ -23,6 +23,9 @@ use std::collections::BTreeSet;
 
 /// A pack of which less than so many percent are needed is written anew, with what is needed, by [`run`].
 const WORTH_PERCENT: u64 = 50;
+
+/// What the session of a pruning is called where whoever prunes has no name of their own.
+const LABEL: &str = "pruning: packs are written anew";
 
 /// What a sweep came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,15 @@ impl Vault {
         self.append(&Entry::Forget(points.to_vec())).map(drop)
     }
 
+    /// The same, as long as `guard` allows it: it is asked of the state that this goes behind, just before it is put, and once more for each that
+    /// another one's entry was quicker.
+    ///
+    /// # Errors
+    /// As [`Vault::forget`]; and what `guard` says.
+    pub fn forget_if(&mut self, points: &[u64], guard: &dyn Fn(&State) -> Result<(), Error>) -> Result<(), Error> {
+        self.append_if(&Entry::Forget(points.to_vec()), guard).map(drop)
+    }
+
     /// Takes a session for dead. Nothing that it says from now on counts, and no sweep waits for it.
     ///
     /// # Errors
@@ -91,8 +103,21 @@ impl Vault {
 /// # Errors
 /// When others are condemned already; when a point's tree cannot be read.
 pub fn condemn(vault: &mut Vault, evacuated: &BTreeSet<PackName>) -> Result<usize, Error> {
-    let mut walk = Walk::default();
+    condemn_until(vault, evacuated, &never)
+}
+
+fn never() -> bool {
+    false
+}
+
+fn goes_on(ends: &dyn Fn() -> bool) -> Result<(), Error> {
+    if ends() { Err(Error::Ended) } else { Ok(()) }
+}
+
+fn condemn_until(vault: &mut Vault, evacuated: &BTreeSet<PackName>, ends: &dyn Fn() -> bool) -> Result<usize, Error> {
+    let mut walk = Walk::until(ends);
     loop {
+        goes_on(ends)?;
         vault.refresh()?;
         walk.all(vault)?;
         let needed = walk.needed(&vault.state, evacuated)?;
@@ -115,8 +140,13 @@ pub fn condemn(vault: &mut Vault, evacuated: &BTreeSet<PackName>) -> Result<usiz
 /// # Errors
 /// [`Error::Waiting`] while sessions are open that began before; when a point's tree cannot be read.
 pub fn sweep(vault: &mut Vault) -> Result<Swept, Error> {
-    let mut walk = Walk::default();
+    sweep_until(vault, &never)
+}
+
+fn sweep_until(vault: &mut Vault, ends: &dyn Fn() -> bool) -> Result<Swept, Error> {
+    let mut walk = Walk::until(ends);
     loop {
+        goes_on(ends)?;
         vault.refresh()?;
         let waiting = vault.state.held_up_by();
         if !waiting.is_empty() {
@@ -149,10 +179,19 @@ pub fn sweep(vault: &mut Vault) -> Result<Swept, Error> {
 /// # Errors
 /// When something cannot be listed or deleted for another reason than a lock.
 pub fn collect(vault: &mut Vault) -> Result<Collected, Error> {
+    collect_until(vault, &never)
+}
+
+fn collect_until(vault: &mut Vault, ends: &dyn Fn() -> bool) -> Result<Collected, Error> {
     vault.refresh()?;
     let mut collected = Collected::default();
     let mut deleted = Vec::new();
+    let mut is_ended = false;
     for pack in vault.state.garbage.clone() {
+        is_ended = ends();
+        if is_ended {
+            break;
+        }
         if delete(vault, pack, &mut collected)? {
             deleted.push(pack);
         }
@@ -160,8 +199,15 @@ pub fn collect(vault: &mut Vault) -> Result<Collected, Error> {
     collected.deleted = deleted.len();
     // An old list cannot do harm: what a session that is over has not told of by now, it never will.
     let prefix = vault.id.packs();
-    let listed = list_all(&*vault.store, &prefix).map_err(of(&prefix, "list it"))?;
+    let listed = match is_ended {
+        false => list_all(&*vault.store, &prefix).map_err(of(&prefix, "list it"))?,
+        true => Vec::new(),
+    };
     for object in listed {
+        is_ended = ends();
+        if is_ended {
+            break;
+        }
         let Some(pack) = object.name.strip_prefix(&prefix).and_then(PackName::parse) else {
             continue;
         };
@@ -180,6 +226,10 @@ pub fn collect(vault: &mut Vault) -> Result<Collected, Error> {
             Ok(_) | Err(Error::Refused(Refusal::NoPack(_))) => {}
             Err(error) => return Err(error),
         }
+    }
+    // What was deleted until then is said all the same.
+    if is_ended {
+        return Err(Error::Ended);
     }
     vault.drop_checkpoints()?;
     Ok(collected)
@@ -224,31 +274,32 @@ fn sparse(vault: &Vault, walk: &Walk, percent: u64) -> Result<Vec<(PackName, BTr
 }
 
 /// Writes anew what is needed of packs of which less than `percent` is, and condemns them with all that is needed by nobody. Returns how many
-/// were written anew, and how many are condemned.
+/// were written anew, and how many are condemned. `label`: what the session is called by which they are written.
 ///
 /// # Errors
-/// As for [`condemn`]; when one of these packs is damaged.
-pub fn rewrite(vault: &mut Vault, percent: u64) -> Result<(usize, usize), Error> {
+/// As for [`condemn`]; when one of these packs is damaged; [`Error::Ended`] where `ends` says so.
+pub fn rewrite(vault: &mut Vault, percent: u64, label: &str, ends: &dyn Fn() -> bool) -> Result<(usize, usize), Error> {
     vault.refresh()?;
-    let mut walk = Walk::default();
+    let mut walk = Walk::until(ends);
     walk.all(vault)?;
     let sparse = sparse(vault, &walk, percent)?;
     // One alone would only become another one alone.
     if sparse.len() < 2 {
-        return Ok((0, condemn(vault, &BTreeSet::new())?));
+        return Ok((0, condemn_until(vault, &BTreeSet::new(), ends)?));
     }
     let evacuated: BTreeSet<PackName> = sparse.iter().map(|(name, _)| *name).collect();
-    let mut session = vault.begin("pruning: packs are written anew")?;
+    let mut session = vault.begin(label)?;
     // While the session is open nobody takes the copies for the ones that are too many.
-    let condemned = copy(&mut session, &sparse).and_then(|()| condemn(session.vault, &evacuated));
+    let condemned = copy(&mut session, &sparse, ends).and_then(|()| condemn_until(session.vault, &evacuated, ends));
     let ended = session.end();
     let condemned = condemned?;
     ended?;
     Ok((evacuated.len(), condemned))
 }
 
-fn copy(session: &mut Session, sparse: &[(PackName, BTreeSet<PieceId>)]) -> Result<(), Error> {
+fn copy(session: &mut Session, sparse: &[(PackName, BTreeSet<PieceId>)], ends: &dyn Fn() -> bool) -> Result<(), Error> {
     for (name, pieces) in sparse {
+        goes_on(ends)?;
         let object = session.vault.id.pack(*name);
         let read = session.vault.store.get(&object).map_err(of(&object, "read it"))?;
         let bytes = read.ok_or_else(|| Error::Missing { object: object.clone() })?;
@@ -275,9 +326,18 @@ fn copy(session: &mut Session, sparse: &[(PackName, BTreeSet<PieceId>)]) -> Resu
 /// # Errors
 /// When something cannot be read, put or deleted.
 pub fn run(vault: &mut Vault) -> Result<Pruned, Error> {
+    run_as(vault, LABEL, &never)
+}
+
+/// The same. `label`: what the session is called by which packs are written anew, so that whoever may take that for dead finds it. `ends` is asked
+/// before each object whether it is to end: another one goes on from there.
+///
+/// # Errors
+/// As [`run`]; [`Error::Ended`].
+pub fn run_as(vault: &mut Vault, label: &str, ends: &dyn Fn() -> bool) -> Result<Pruned, Error> {
     let mut pruned = Pruned::default();
     vault.refresh()?;
-    let sweep_now = |vault: &mut Vault, pruned: &mut Pruned| match sweep(vault) {
+    let sweep_now = |vault: &mut Vault, pruned: &mut Pruned| match sweep_until(vault, ends) {
         Ok(swept) => {
             pruned.swept.swept += swept.swept;
             pruned.swept.kept += swept.kept;
@@ -290,12 +350,12 @@ pub fn run(vault: &mut Vault) -> Result<Pruned, Error> {
         Err(error) => Err(error),
     };
     if vault.state.condemned.is_none() || sweep_now(vault, &mut pruned)? {
-        (pruned.rewritten, pruned.condemned) = rewrite(vault, WORTH_PERCENT)?;
+        (pruned.rewritten, pruned.condemned) = rewrite(vault, WORTH_PERCENT, label, ends)?;
         if pruned.condemned > 0 {
             sweep_now(vault, &mut pruned)?;
         }
     }
-    pruned.collected = collect(vault)?;
+    pruned.collected = collect_until(vault, ends)?;
     vault.checkpoint()?;
     Ok(pruned)
 }

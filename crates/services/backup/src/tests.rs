@@ -1,6 +1,7 @@
 //! What is checked of a vault as a whole; each room has its own question.
 
 mod damage;
+mod ends;
 mod faults;
 mod folder;
 mod parts;

@@ -110,6 +110,8 @@ pub struct Vault {
     pub(crate) head: Head,
     pub(crate) options: Options,
     pub(crate) passed_over: Vec<Error>,
+    /// The entry of the newest checkpoint that is known.
+    pub(crate) saved: u64,
     /// Who works with it.
     pub(crate) whence: String,
     master: MasterKey,
@@ -155,6 +157,7 @@ impl Vault {
             },
             options,
             passed_over: Vec::new(),
+            saved: 0,
             whence: String::new(),
             master,
         })
@@ -279,14 +282,15 @@ impl Vault {
     }
 
     /// Locks all that the points need, and all that the vault's order needs, at least until then: for a store with object lock, once for
-    /// each point and whenever the lock is to be longer. What is put from now on is locked as well.
+    /// each point and whenever the lock is to be longer. What is put from now on is locked as well. `ends` is asked before each object whether
+    /// it is to end: then not all is locked.
     ///
     /// # Errors
-    /// When something cannot be locked, or a point is damaged.
-    pub fn retain(&mut self, until: Retention) -> Result<(), Error> {
+    /// When something cannot be locked, or a point is damaged; [`Error::Ended`].
+    pub fn retain(&mut self, until: Retention, ends: &dyn Fn() -> bool) -> Result<(), Error> {
         self.refresh()?;
         self.options.retain = Some(until);
-        let mut walk = crate::walk::Walk::default();
+        let mut walk = crate::walk::Walk::until(ends);
         walk.all(self)?;
         let packs = walk.needed(&self.state, &BTreeSet::new())?;
         let packs = packs.iter().map(|pack| self.id.pack(*pack));
@@ -298,6 +302,9 @@ impl Vault {
             }
         }
         for object in &objects {
+            if ends() {
+                return Err(Error::Ended);
+            }
             self.store.retain(object, until).map_err(of(object, "lock it"))?;
         }
         Ok(())

@@ -34,7 +34,7 @@ impl Cluster {
     /// Asks for a volume at a node that does not own it; the volume's record as it was before. None: it cannot be asked for now.
     pub(super) fn open_alone(&mut self, name: &str) -> Option<(Seat, map::Volume)> {
         let before = self.record_of(name)?;
-        let others = (0..self.nodes.len()).filter(|member| Some(node_id(*member)) != before.owner);
+        let others = (0..self.setup.gateways()).filter(|member| Some(node_id(*member)) != before.owner);
         let others: Vec<Member> = others.filter(|member| self.nodes[*member].is_up()).collect();
         if others.is_empty() {
             return None;

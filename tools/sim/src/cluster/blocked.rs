@@ -6,7 +6,7 @@
 
 use super::hosts::Refused;
 use super::node::home;
-use super::{Cluster, Excuse, Node, Plea, SETTLE, pool_of, volume_id, volume_name};
+use super::{Cluster, Excuse, Node, Plea, SETTLE, volume_name};
 use crate::faults::Member;
 use crate::history::OperationId;
 use amita_reactor::Time;
@@ -33,11 +33,11 @@ impl Cluster {
     /// The group of a chunk.
     pub(super) fn group_of(&self, (volume, chunk): (u64, u64)) -> GroupId {
         let id = ChunkId {
-            volume: volume_id(volume),
+            volume: self.data_of(volume),
             index: ChunkIndex(chunk),
         };
         GroupId {
-            pool: pool_of(&self.setup, volume),
+            pool: self.pool_of(volume),
             index: id.group(self.setup.groups),
         }
     }
@@ -63,7 +63,7 @@ impl Cluster {
 
     /// May some group of the volume's pool?
     pub(super) fn may_block_in(&self, volume: u64) -> bool {
-        let pool = pool_of(&self.setup, volume);
+        let pool = self.pool_of(volume);
         let mut groups = self.groups().filter(|group| group.pool == pool);
         groups.any(|group| self.may_block(group).is_some())
     }
@@ -79,7 +79,8 @@ impl Cluster {
         let sequencers = cores.flat_map(|core| core.shards().each());
         let chunks = sequencers.flat_map(|(volume, sequencer)| {
             let chunks = sequencer.waiting_chunks();
-            chunks.map(move |chunk| (volume.0 - 1, chunk.0))
+            let number = self.number_of(volume).unwrap_or(volume.0 - 1);
+            chunks.map(move |chunk| (number, chunk.0))
         });
         chunks.filter(|chunk| !self.blocked.contains(chunk)).count()
     }
@@ -91,7 +92,8 @@ impl Cluster {
         let mut chunks: BTreeSet<(u64, u64)> = pending.iter().map(of_operation).collect();
         for core in self.nodes.iter().flat_map(Node::each_core) {
             for (volume, sequencer) in core.shards().each() {
-                chunks.extend(sequencer.waiting_chunks().map(|chunk| (volume.0 - 1, chunk.0)));
+                let number = self.number_of(volume).unwrap_or(volume.0 - 1);
+                chunks.extend(sequencer.waiting_chunks().map(|chunk| (number, chunk.0)));
             }
         }
         let is_right = |chunk: &(u64, u64)| self.may_block(self.group_of(*chunk)).is_some();
@@ -138,7 +140,7 @@ impl Cluster {
         let cores = self.nodes[owner].each_core();
         let sequencers = cores.flat_map(|core| core.shards().each());
         let mut waits = sequencers
-            .filter(|(of, _)| *of == volume_id(volume))
+            .filter(|(of, _)| *of == self.data_of(volume))
             .flat_map(|(_, sequencer)| sequencer.waiting_chunks());
         let is_kept = waits.any(|chunk| self.blocked.contains(&(volume, chunk.0)));
         if !is_elsewhere || !is_kept || !self.sent_home.insert((volume, record.generation)) {
@@ -192,7 +194,7 @@ impl Cluster {
 
     /// The nodes whose troubles are those of a volume, as bits: who has owned it, and who holds its groups.
     fn concerned(&self, volume: u64) -> u64 {
-        let pool = pool_of(&self.setup, volume);
+        let pool = self.pool_of(volume);
         let groups = self.groups().filter(|group| group.pool == pool);
         let stores = groups.filter_map(|group| self.group(group).ok()).flat_map(|group| {
             let syncing = group.syncing.into_iter().map(|syncing| syncing.store);
@@ -264,6 +266,7 @@ impl Cluster {
         if std::mem::replace(&mut self.told, revision) == revision {
             return Ok(());
         }
+        self.hear_switches()?;
         let mut pleas = Vec::new();
         for volume in 0..self.setup.volumes {
             let key = map::volume_key(&volume_name(volume));
@@ -281,6 +284,9 @@ impl Cluster {
             if known.is_none_or(|(generation, _)| generation < record.generation) {
                 self.owned.insert(volume, (record.generation, by));
                 if known.is_some() && self.snapshots.unused.remove(&volume) {
+                    before = None;
+                }
+                if self.migrations.fresh.remove(&volume) && before == Some(by) {
                     before = None;
                 }
                 pleas.extend(self.ledger.raised(at, volume, by, before));

@@ -11,7 +11,7 @@ mod revert;
 
 use super::operator::Desk;
 use super::session::Heard;
-use super::{Cluster, SETTLE, volume_id, volume_name};
+use super::{Cluster, SETTLE, volume_name};
 use crate::faults::Member;
 use crate::random::Random;
 use crate::stamp::Stamp;
@@ -20,7 +20,7 @@ use amita_frontend::FrontId;
 use amita_metadata::Call;
 use amita_reactor::Time;
 use amita_types::map::{self, About, SnapshotWish};
-use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
+use amita_types::{BLOCK_BYTES, PoolId, SnapshotId, VolumeId};
 use revert::{Reverts, Turns};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +92,9 @@ impl Cloning {
 /// What a snapshot of a volume has, as its clones show it.
 struct Root {
     volume: u64,
+    /// The data that it is of, and in which pool.
+    data: VolumeId,
+    pool: PoolId,
     number: SnapshotId,
     between: (u64, u64),
     /// By the block in the volume.
@@ -223,8 +226,11 @@ impl Cluster {
     /// A snapshot of a volume is taken: the operator may clone it.
     pub(super) fn clone_taken(&mut self, now: Time, index: usize) -> Result<(), String> {
         let taken = &self.snapshots.taken[index];
+        let record = self.volume(taken.volume)?;
         let root = Root {
             volume: taken.volume,
+            data: record.id,
+            pool: self.pool_of(taken.volume),
             number: taken.number,
             between: taken.between,
             base: BTreeMap::new(),
@@ -291,7 +297,7 @@ impl Cluster {
         };
         let percent = if is_idle { 0 } else { setup.reverted_percent };
         let turns = Turns::draw(self.clones.reverts.random(), now, percent);
-        let gateway = self.clones.random.below(self.nodes.len() as u64) as usize;
+        let gateway = self.clones.random.below(self.setup.gateways() as u64) as usize;
         self.clones.guests.push(Guest {
             name,
             id: made.id,
@@ -407,12 +413,13 @@ impl Cluster {
         self.clones.has_waited
     }
 
-    /// A clone that was not deleted: its record, the volume at its root, and how many blocks it has.
-    pub(super) fn clone_there(&self, index: usize) -> Option<(map::Volume, u64, u64)> {
+    /// A clone that was not deleted: its record, the volume at its root, its pool, and how many blocks it has.
+    pub(super) fn clone_there(&self, index: usize) -> Option<(map::Volume, u64, PoolId, u64)> {
         let guest = self.clones.guests.get(index).filter(|guest| !guest.deleted)?;
         let record = self.metadata.state().get(&map::volume_key(&guest.name))?;
         let record: map::Volume = record.json().ok()?;
-        Some((record, self.clones.roots[guest.root].volume, guest.blocks))
+        let root = &self.clones.roots[guest.root];
+        Some((record, root.volume, root.pool, guest.blocks))
     }
 
     /// Has a block of a clone data, by what its guest knows? None: he does not know.
@@ -517,7 +524,7 @@ impl Cluster {
     pub(super) fn place_of(&self, volume: VolumeId) -> VolumeId {
         let mut guests = self.clones.guests.iter();
         let clone = guests.find(|guest| guest.data.contains(&volume));
-        clone.map_or(volume, |guest| volume_id(self.clones.roots[guest.root].volume))
+        clone.map_or(volume, |guest| self.clones.roots[guest.root].data)
     }
 
     /// Is it there under a hidden name?

@@ -33,6 +33,8 @@ pub enum Caller {
     Coordinator,
     /// What measures its links; likewise.
     Links,
+    /// Who moves a volume, by its number.
+    Mover(u64),
 }
 
 /// The election key's value.

@@ -143,6 +143,8 @@ pub struct Hosts {
     pub damaged: BTreeSet<OperationId>,
     /// Operations that nobody waits for any more, because they may rightly wait for ever.
     abandoned: BTreeSet<OperationId>,
+    /// Nodes that they use, the first ones.
+    reach: usize,
     /// Since somebody looked, hosts have gone to another gateway, or will.
     pub has_moved: bool,
     /// Who fences off whom, where hosts do.
@@ -186,6 +188,7 @@ impl Hosts {
             refused: Vec::new(),
             damaged: BTreeSet::new(),
             abandoned: BTreeSet::new(),
+            reach: setup.gateways(),
             has_moved: false,
             fencing: Fencing::new(setup),
         }
@@ -631,7 +634,7 @@ impl Hosts {
     /// Another gateway, one that has a process, if there is one.
     fn choose(&mut self, now: Time, volume: u64, nodes: &[Node]) {
         let gateway = self.gateways[volume as usize];
-        let others: Vec<Member> = (0..nodes.len())
+        let others: Vec<Member> = (0..self.reach)
             .filter(|member| *member != gateway && nodes[*member].is_up())
             .collect();
         if !others.is_empty() {

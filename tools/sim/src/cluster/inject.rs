@@ -3,7 +3,7 @@
 use super::node::{at_place, disk, host_at, host_place, node_id, place, store_id};
 use super::records::json;
 use super::wires::{network_of, second};
-use super::{Cluster, volume_id, volume_name};
+use super::{Cluster, volume_name};
 use crate::faults::{Bad, Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
@@ -106,7 +106,7 @@ impl Cluster {
         self.injector.push(Time(now.0 + after_ns), Due::End(end))
     }
 
-    fn inject_one(&mut self, now: Time, fault: Fault) {
+    pub(super) fn inject_one(&mut self, now: Time, fault: Fault) {
         self.tell(|| format!("injected: {fault:?}"));
         self.injected.push((now, fault.clone()));
         self.ledger.injected(now, &fault);
@@ -318,10 +318,12 @@ impl Cluster {
             }
             Fault::PlannedMove { gateway } => {
                 let volume = self.random.below(self.setup.volumes);
-                self.plan_move(now, (volume_id(volume), volume_name(volume)), gateway);
+                let (id, gateway) = (self.data_of(volume), gateway % self.setup.gateways());
+                self.plan_move(now, (id, volume_name(volume)), gateway);
                 self.moves_since.insert(volume, now);
             }
             Fault::Move { gateway } => {
+                let gateway = gateway % self.setup.gateways();
                 if self.nodes[gateway].is_up() {
                     let only = self.random.below(2 * self.setup.volumes);
                     // All volumes, or one.
@@ -483,8 +485,9 @@ impl Cluster {
     /// The operator's wishes that have not come true.
     pub(super) fn moves_left(&mut self) -> usize {
         let state = self.metadata.state();
+        let data = |volume: u64| self.migrations.last_of(volume);
         self.moves_since.retain(|volume, _| {
-            let is_there = state.get(&map::move_key(volume_id(*volume))).is_some();
+            let is_there = state.get(&map::move_key(data(*volume))).is_some();
             if !is_there {
                 self.coverage.hit("move.came_true");
             }

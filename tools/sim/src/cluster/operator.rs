@@ -36,6 +36,11 @@ pub enum Chore {
     Limit(u64),
     /// It is limited no more.
     Unlimit(u64),
+    /// A volume moves to another pool.
+    Migrate(u64),
+    /// That is taken back, or stands still, or goes on, where it is not at its end.
+    CancelMigration(u64),
+    PauseMigration(u64),
 }
 
 /// What is to be done in a run: when so many operations have been asked for.
@@ -110,6 +115,33 @@ impl Chores {
         self.steps.sort_by_key(|(at, _)| *at);
     }
 
+    /// Volumes move to another pool, and back; some of that is taken back, or stands still. There are snapshots to be moved.
+    pub fn add_migrations(&mut self, random: &mut Random, volumes: u64, operations: u32) {
+        let begun = self.steps.len();
+        for volume in 0..volumes {
+            for _ in 0..random.within(1, 4) {
+                let at = random.below(u64::from(operations)) as u32;
+                self.steps.push((at, Chore::Migrate(volume)));
+                if random.percent(15) {
+                    let later = at + random.below(u64::from(operations) / 4) as u32;
+                    self.steps.push((later, Chore::CancelMigration(volume)));
+                }
+                if random.percent(15) {
+                    for _ in 0..2 {
+                        let later = at + random.below(u64::from(operations) / 4) as u32;
+                        self.steps.push((later, Chore::PauseMigration(volume)));
+                    }
+                }
+            }
+            for _ in 0..random.below(4) {
+                let at = random.below(u64::from(operations)) as u32;
+                self.steps.push((at, Chore::Snapshot(volume)));
+            }
+        }
+        debug_assert!(self.steps.len() > begun);
+        self.steps.sort_by_key(|(at, _)| *at);
+    }
+
     /// Volumes are made smaller, in half of the runs in which their hosts can let go of them and they do not grow by themselves.
     pub fn add_shrinks(&mut self, random: &mut Random, volumes: u64, operations: u32) {
         if self.first_blocks.is_none() && random.percent(50) {
@@ -152,15 +184,25 @@ impl Cluster {
     }
 
     /// Does what is due.
-    pub(super) fn do_chores(&mut self, now: Time) {
+    pub(super) fn do_chores(&mut self, now: Time) -> Result<(), String> {
         let asked = self.workload.asked();
         while self.setup.chores.steps.first().is_some_and(|(at, _)| *at <= asked) {
             let (_, chore) = self.setup.chores.steps.remove(0);
-            self.do_chore(now, chore);
+            self.do_chore(now, chore)?;
         }
+        Ok(())
     }
 
-    fn do_chore(&mut self, now: Time, chore: Chore) {
+    fn do_chore(&mut self, now: Time, chore: Chore) -> Result<(), String> {
+        match chore {
+            Chore::CancelMigration(volume) => return self.cancel_migration(now, volume),
+            Chore::PauseMigration(volume) => return self.pause_migration(now, volume),
+            _ => self.do_plain_chore(now, chore),
+        }
+        Ok(())
+    }
+
+    fn do_plain_chore(&mut self, now: Time, chore: Chore) {
         self.tell(|| format!("the operator: {chore:?}"));
         match chore {
             Chore::Limit(volume) => return self.limit(now, volume),
@@ -174,7 +216,8 @@ impl Cluster {
                 let (whose, name) = shrink::of_hosts(volume);
                 return self.begin_shrink(now, whose, name, self.setup.blocks);
             }
-            Chore::Scrub(_) | Chore::Grow(_) => {}
+            Chore::Migrate(volume) => return self.begin_migration(now, volume),
+            Chore::Scrub(_) | Chore::Grow(_) | Chore::CancelMigration(_) | Chore::PauseMigration(_) => {}
         }
         let desk = Desk::new(&mut self.metadata, now);
         match chore {
@@ -183,7 +226,10 @@ impl Cluster {
             | Chore::Unsnapshot(_)
             | Chore::Shrink(_)
             | Chore::Limit(_)
-            | Chore::Unlimit(_) => {}
+            | Chore::Unlimit(_)
+            | Chore::Migrate(_)
+            | Chore::CancelMigration(_)
+            | Chore::PauseMigration(_) => {}
             Chore::Scrub(volume) => {
                 // One that was never opened has nothing to look at.
                 let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));
@@ -212,7 +258,9 @@ impl Cluster {
         if left.is_empty() {
             return Ok(());
         }
-        left.into_iter().for_each(|(_, chore)| self.do_chore(now, chore));
+        for (_, chore) in left {
+            self.do_chore(now, chore)?;
+        }
         let until = now.plus(HEARD);
         while self.world.now() < until {
             self.step(until)?;
@@ -236,7 +284,7 @@ impl Cluster {
     pub(super) fn end_scrubs(&mut self) -> Result<(), String> {
         let limit = self.world.now().plus(SETTLE);
         for volume in 0..self.setup.volumes {
-            let key = map::scrub_key(super::volume_id(volume));
+            let key = map::scrub_key(self.data_of(volume));
             let scrub = |cluster: &Cluster| cluster.metadata.state().get(&key)?.json::<map::Scrub>().ok();
             let Some(mut found) = scrub(self) else { continue };
             while found.finished < found.requested {

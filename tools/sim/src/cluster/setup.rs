@@ -2,6 +2,7 @@
 
 use super::clones::Cloning;
 use super::deletion::Passers;
+use super::moves::Migrating;
 use super::networks::Measured;
 use super::operator::Chores;
 use super::sealed::Sealed;
@@ -218,6 +219,8 @@ const COPIES: u64 = 76;
 const INITIATORS: u64 = 73;
 /// And of limits: two.
 const LIMITS: u64 = 80;
+/// Of moves.
+const MOVES: u64 = 90;
 
 /// One run of so many has encrypted volumes.
 const SEALED_ONE_IN: u64 = 6;
@@ -242,9 +245,29 @@ pub struct Careless {
     pub blind_coordinator: bool,
     /// R2: a promotion does not compare that no generation was raised since.
     pub blind_promotion: bool,
+    /// M1: the switch of a move does not compare the volume's record.
+    pub blind_switch: bool,
+    /// P1: what a mover notes does not compare that he is it.
+    pub blind_claim: bool,
 }
 
 impl Careless {
+    /// Takes the compares out of a mover's call.
+    pub fn strip_of_mover(self, call: &mut amita_metadata::Call) {
+        use amita_metadata::{Compare, Op};
+        let target = amita_types::map::volume_key("~");
+        let switches = |op: &Op| matches!(op, Op::Delete { key } if key.starts_with(&target));
+        let blind_switch = self.blind_switch && call.then.iter().any(switches);
+        let takes = call.then.len() == 1 && call.otherwise.is_empty();
+        call.compares.retain(|compare| match compare {
+            Compare::ModRevision { key, .. } if blind_switch => {
+                !key.contains("/volumes/") && !key.contains("/snapshots/")
+            }
+            Compare::ModRevision { key, .. } if self.blind_claim && !takes => !key.contains("/copies/by/"),
+            _ => true,
+        });
+    }
+
     /// Takes the compares out of a call.
     pub fn strip(self, by_coordinator: bool, call: &mut amita_metadata::Call) {
         if by_coordinator && self.blind_promotion {
@@ -379,9 +402,17 @@ pub struct Setup {
     pub limited: bool,
     /// So are a tenant and the pool.
     pub jointly: bool,
+    /// Volumes move to other pools.
+    pub migrating: Migrating,
 }
 
 impl Setup {
+    /// Nodes that hosts use: the first ones.
+    #[must_use]
+    pub fn gateways(&self) -> usize {
+        self.nodes - self.migrating.movers
+    }
+
     /// Have nodes two networks?
     #[must_use]
     pub fn has_second(&self) -> bool {
@@ -443,6 +474,45 @@ impl Setup {
             jointly: true,
             ..Setup::limited(seed)
         }
+    }
+
+    /// Volumes move to the other pool, and back, while everything goes wrong that is drawn, and more in single moments of a move.
+    #[must_use]
+    pub fn migrating(seed: u64) -> Setup {
+        // Chunks of a size that few have, and lives of hours, take too long here.
+        let is_plain = |setup: &Setup| setup.work == WORK && setup.chunk_bytes < 64 * BLOCK_BYTES;
+        let mut setups = (0..64).map(|turn| Setup::draw_roomy(seed + (turn << 40)));
+        let setup = setups.find(is_plain).expect("most are");
+        let mut random = Random::new(seed).fork(MOVES);
+        let mut setup = Setup {
+            seed,
+            nodes: 5,
+            pools: 2,
+            shared_hosts: 0,
+            passers: Passers::default(),
+            liar: false,
+            migrating: Migrating {
+                movers: 2,
+                trouble_per_mille: *random.pick(&[0, 2, 5, 15]),
+                slow_calls: Duration::from_millis(*random.pick(&[0, 0, 0, 4, 20])),
+                hosts_go: random.percent(20),
+            },
+            ..setup
+        };
+        setup.cores.resize(setup.nodes, 1);
+        setup.clocks.resize(setup.nodes, 1_000_000);
+        setup.store_bytes = STORE_BYTES * 2 * (3 * setup.volumes + u64::from(setup.cloning.most));
+        match &mut setup.fronted {
+            Some(fronted) => fronted.iscsi.copies = false,
+            None => setup.profile.compare_percent = 0,
+        }
+        let profile = &mut setup.profile;
+        // For as long as moves take.
+        profile.operations = profile.operations.max(1200);
+        profile.pause_ns = *random.pick(&[3_000_000, 12_000_000, 30_000_000]);
+        let (volumes, operations) = (setup.volumes, profile.operations);
+        setup.chores.add_migrations(&mut random, volumes, operations);
+        setup
     }
 
     /// Disks that are smaller than the volume.
@@ -684,6 +754,7 @@ impl Setup {
             chores,
             limited: false,
             jointly: false,
+            migrating: Migrating::default(),
         };
         setup.settings.confirm_reads = confirm_reads;
         // Apart from the rest of the plan.
@@ -755,6 +826,7 @@ impl Setup {
             chores: Chores::default(),
             limited: false,
             jointly: false,
+            migrating: Migrating::default(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! seen by a read, and nothing that was asked for later.
 
 use super::operator::Desk;
-use super::{Cluster, SETTLE, node_id, volume_id, volume_name};
+use super::{Cluster, SETTLE, node_id, volume_name};
 use crate::faults::Member;
 use crate::stamp::Stamp;
 use amita_control::admin::{self, SetTaking, TakingState};
@@ -46,6 +46,8 @@ pub struct Snapshots {
 
 struct Wished {
     wish: SnapshotWish,
+    /// The data that the volume had then.
+    data: VolumeId,
     /// The last event of the history before it was asked for.
     asked: u64,
 }
@@ -63,8 +65,8 @@ pub struct Taken {
 
 impl Snapshots {
     /// One is deleted.
-    pub(super) fn forget(&mut self, volume: VolumeId, number: SnapshotId) {
-        let is_another = |taken: &Taken| (volume_id(taken.volume), taken.number) != (volume, number);
+    pub(super) fn forget(&mut self, volume: Option<u64>, number: SnapshotId) {
+        let is_another = |taken: &Taken| (Some(taken.volume), taken.number) != (volume, number);
         self.taken.retain(is_another);
         self.marked.retain(is_another);
     }
@@ -86,8 +88,10 @@ impl Cluster {
         match wished {
             Ok(wish) => {
                 let asked = self.history.events();
-                self.snapshots.wished.insert(volume, Wished { wish, asked });
-                let never_opened = self.volume(volume).is_ok_and(|record| record.owner.is_none());
+                let record = self.volume(volume);
+                let data = record.as_ref().map_or(self.data_of(volume), |record| record.id);
+                self.snapshots.wished.insert(volume, Wished { wish, data, asked });
+                let never_opened = record.is_ok_and(|record| record.owner.is_none());
                 if never_opened {
                     self.snapshots.unused.insert(volume);
                 }
@@ -133,7 +137,9 @@ impl Cluster {
                 let between = (asked, self.history.events());
                 let numbers: Vec<(u64, SnapshotId)> = (0..self.setup.volumes)
                     .filter_map(|volume| {
-                        let own = snapshots.iter().find(|found| found.volume == volume_id(volume))?;
+                        let own = snapshots
+                            .iter()
+                            .find(|found| self.number_of(found.volume) == Some(volume))?;
                         Some((volume, own.number))
                     })
                     .collect();
@@ -260,7 +266,7 @@ impl Cluster {
         let volumes: Vec<u64> = self.snapshots.wished.keys().copied().collect();
         for volume in volumes {
             let wished = &self.snapshots.wished[&volume];
-            let key = map::snapshot_wish_key(volume_id(volume));
+            let key = map::snapshot_wish_key(wished.data);
             let record = self.metadata.state().get(&key);
             let waits = record.and_then(|found| found.json::<SnapshotWish>().ok());
             if waits.is_some_and(|wish| wish.refused.is_none()) {

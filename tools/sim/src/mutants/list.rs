@@ -36,6 +36,16 @@ const fn limits(name: &'static str, rule: &'static str, plant: fn(&mut Plants), 
     }
 }
 
+const fn moves(name: &'static str, rule: &'static str, plant: fn(&mut Plants), known: &'static [u64]) -> Mutant {
+    Mutant {
+        name,
+        rule,
+        simulation: Simulation::Moves,
+        plant,
+        known,
+    }
+}
+
 /// Switches a rule of the leases off.
 macro_rules! of_leases {
     ($plant:ident) => {
@@ -192,6 +202,16 @@ fn of_clusters() -> Vec<Mutant> {
         // has heard of the limits and what passes is counted. The crate's own tests find both (`lease/tests/sim.rs`, `bucket/tests.rs`).
         limits("hold-for-gone-hosts", "S16", of_gateway!(HoldForGoneHosts), &[1]),
         limits("overtake-at-gate", "S16", of_gateway!(OvertakeAtGate), &[1]),
+        // `ReadOnHold` and `blind_claim` of moves are found by no seed that is known: the model has the one, and the tests of
+        // `amita_control::admin` the other.
+        moves("no-hold-of-moves", "M2", of_gateway!(NoHold), &[]),
+        moves("let-go-unasked", "M4", of_gateway!(LetGoUnasked), &[]),
+        moves(
+            "blind-switch",
+            "M1",
+            plant!(plants => plants.metadata.blind_switch = true),
+            &[],
+        ),
         limits("lent-takes-no-room", "077", of_leases!(LentTakesNoRoom), &[3]),
         limits("spend-lapsed", "077", of_leases!(SpendLapsed), &[24]),
         cluster("keep-for-gone-hosts", "R9", of_gateway!(KeepForGoneHosts), &[]),

@@ -9,7 +9,7 @@ fn names_are_different_and_start_with_a_rule() {
     for name in names {
         let rule = name.split([':', ' ']).next().unwrap_or_default();
         assert!(
-            rule.starts_with(['R', 'D', 'I', 'S']) && rule[1..].parse::<u32>().is_ok(),
+            rule.starts_with(['R', 'D', 'I', 'S', 'M', 'P']) && rule[1..].parse::<u32>().is_ok(),
             "{name}"
         );
     }

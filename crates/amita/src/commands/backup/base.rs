@@ -13,6 +13,7 @@ use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, SetTaking};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
+use amita_types::VolumeId;
 use amita_types::map::{Namespace, Snapshot, SnapshotState, Volume};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const LABEL: &str = "amita-backup";
 /// The pause before a set is tried anew, whose owners have changed or were slow.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a volume is looked at anew that has changed between two looks, as one that has just moved to another pool.
+const LOOKS: usize = 3;
 
 /// What a snapshot's label says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,52 @@ impl Subject {
             name: name.to_owned(),
         };
         Ok(Subject { volume, identity })
+    }
+
+    /// The volume of this number, whose name was this one a moment ago.
+    ///
+    /// # Errors
+    /// The metadata is away; there is none of that name; or it is another volume by now.
+    pub fn numbered(by: &By<'_>, id: VolumeId, name: &str) -> Result<Subject> {
+        let subject = Subject::find(by, name)?;
+        match subject.volume.host() == id {
+            true => Ok(subject),
+            false => Err(renamed(name)),
+        }
+    }
+
+    /// The snapshot of this name, which a backup has taken of the volume that was known by this name: if it is the same volume, and the snapshot is
+    /// its own.
+    ///
+    /// # Errors
+    /// The metadata is away; or the volume is not known by its name any more.
+    pub fn own_snapshot(&self, by: &By<'_>, name: &str) -> Result<Snapshot> {
+        for _ in 0..LOOKS {
+            let snapshots = self.snapshots(by)?;
+            let now = by.read(|meta| admin::volume(meta, &self.volume.name)).described()?;
+            if now.host() != self.volume.host() {
+                break;
+            }
+            // Of which data it is that record says that was read behind it: numbers of data are never given again.
+            let is_it = |snapshot: &Snapshot| snapshot.name == name && now.has_data(snapshot.volume);
+            if let Some(own) = snapshots.into_iter().find(is_it) {
+                return Ok(own);
+            }
+        }
+        Err(renamed(&self.volume.name))
+    }
+
+    /// Is the vault what it was when this volume was backed up into it before? The journal was read behind these snapshots of the volume.
+    ///
+    /// # Errors
+    /// It is another one; or that cannot be known.
+    pub fn remembers(&self, snapshots: &[Snapshot], vault: &Vault) -> Result<()> {
+        let name = vault.id().to_string();
+        for Origin { session, hash } in snapshots.iter().filter_map(|snapshot| origin(snapshot, &name)) {
+            let number = session.0;
+            vault.check_head(Head { number, hash }).described()?;
+        }
+        Ok(())
     }
 
     /// Its snapshots. Whoever compares them with a vault reads its journal afterwards: a session has begun before its snapshots are there.
@@ -153,13 +202,20 @@ impl Subject {
     }
 
     /// Deletes of these snapshots what backups into this vault have left whose sessions are over, but for one snapshot. `is_full`: also what is
-    /// of another journal than the vault has, which was set back.
-    ///
-    /// # Errors
-    /// The metadata or the repository is away or refuses.
-    pub fn clean(&self, by: &By<'_>, snapshots: &[Snapshot], vault: &Vault, but: &str, is_full: bool) -> Result<()> {
-        let (name, state) = (vault.id().to_string(), vault.state());
-        for snapshot in snapshots.iter().filter(|snapshot| snapshot.name != but) {
+    /// of another journal than the vault has, which was set back. What of that could not be deleted, in sentences: the rest is.
+    pub fn clean(
+        &self,
+        by: &By<'_>,
+        snapshots: &[Snapshot],
+        vault: &Vault,
+        but: Option<&str>,
+        is_full: bool,
+    ) -> Vec<String> {
+        let (name, state, mut left) = (vault.id().to_string(), vault.state(), Vec::new());
+        for snapshot in snapshots {
+            if but == Some(snapshot.name.as_str()) {
+                continue;
+            }
             let Some(Origin { session, hash }) = origin(snapshot, &name) else {
                 continue;
             };
@@ -172,12 +228,36 @@ impl Subject {
             };
             // One that began since the journal was read is not over.
             let is_over = session.0 <= state.number() && !state.sessions().contains_key(&session);
-            if is_over || (is_full && of_another()) {
-                delete(by, &self.volume.name, &snapshot.name)?;
+            if (is_over || (is_full && of_another()))
+                && let Err(why) = delete(by, &self.volume.name, &snapshot.name)
+            {
+                let (volume, snapshot) = (&self.volume.name, &snapshot.name);
+                let what = format!("snapshot {volume}@{snapshot} of an earlier backup stays: {}", why.what);
+                left.push(what);
             }
         }
-        Ok(())
+        left
     }
+
+    /// Which of these snapshots the next backup is not to do without: the one from which changes can be told; where there is none the newest mark,
+    /// for it remembers what the vault was.
+    pub fn spared(&self, snapshots: &[Snapshot], vault: &Vault) -> Option<String> {
+        let base = self.before(snapshots, vault).base;
+        let name = vault.id().to_string();
+        let session = |snapshot: &&Snapshot| origin(snapshot, &name).map(|origin| origin.session);
+        let marks = snapshots.iter().filter(|snapshot| snapshot.mark);
+        let newest = || {
+            let own = marks.filter(|snapshot| session(snapshot).is_some());
+            own.max_by_key(session).map(|snapshot| snapshot.name.clone())
+        };
+        base.map(|(_, name)| name).or_else(newest)
+    }
+}
+
+/// By its name another volume is known by now.
+fn renamed(name: &str) -> Failure {
+    let what = format!("volume {name} was renamed meanwhile, or another one has its name: nothing is made of it");
+    Failure::new(what).kind(Kind::Conflict).advice("Do it again.")
 }
 
 /// What there is of a volume already.
@@ -205,7 +285,7 @@ pub fn name_of(vault: &Vault, session: SessionId) -> String {
 /// Takes the snapshots, at one moment; in the order of the volumes.
 ///
 /// # Errors
-/// They cannot be taken within the time.
+/// They cannot be taken within the time; or a volume was renamed meanwhile, and they may be another one's.
 pub fn take(by: &By<'_>, subjects: &[Subject], name: &str, label: &str, patience: Duration) -> Result<Vec<Snapshot>> {
     let labels = BTreeMap::from([(LABEL.to_owned(), label.to_owned())]);
     let until = interrupt::deadline(patience);
@@ -217,7 +297,8 @@ pub fn take(by: &By<'_>, subjects: &[Subject], name: &str, label: &str, patience
             let wish = admin::ask_snapshot(meta, volume, name, labels.clone(), now())?;
             await_taken(meta, &wish, until)
         });
-        return taken(&object, state.described()?, patience).map(|snapshot| vec![snapshot]);
+        taken(&object, state.described()?, patience)?;
+        return own(by, subjects, name);
     }
     let objects: Vec<String> = names.iter().map(|volume| format!("{volume}@{name}")).collect();
     let why = "a backup waits for it no longer";
@@ -236,15 +317,7 @@ pub fn take(by: &By<'_>, subjects: &[Subject], name: &str, label: &str, patience
     });
     let (set, state) = state.described()?;
     match state {
-        SetTaking::Taken(mut snapshots) => {
-            // They come in the order of the set, which is that of the numbers.
-            let place = |found: &Snapshot| {
-                let is_it = |subject: &Subject| subject.volume.id == found.volume;
-                subjects.iter().position(is_it).unwrap_or(usize::MAX)
-            };
-            snapshots.sort_by_key(place);
-            Ok(snapshots)
-        }
+        SetTaking::Taken(_) => own(by, subjects, name),
         SetTaking::Void(voided) => Err(Failure::new(format!(
             "the volumes' snapshots cannot be taken at one moment: {}",
             voided.why
@@ -254,18 +327,21 @@ pub fn take(by: &By<'_>, subjects: &[Subject], name: &str, label: &str, patience
     }
 }
 
-/// Deletes a snapshot but for its mark, from which the next backup goes on. Where it cannot be a mark it stays as it is.
-///
-/// # Errors
-/// None: what it costs not to have a mark is told.
-pub fn keep_mark(by: &By<'_>, volume: &str, name: &str) {
+/// The snapshots of this name, each its volume's own; in the order of the volumes. They were taken by the volumes' names.
+fn own(by: &By<'_>, subjects: &[Subject], name: &str) -> Result<Vec<Snapshot>> {
+    subjects.iter().map(|subject| subject.own_snapshot(by, name)).collect()
+}
+
+/// Deletes a snapshot but for its mark, from which the next backup goes on. Where it cannot be a mark it stays as it is: what that costs.
+pub fn keep_mark(by: &By<'_>, volume: &str, name: &str) -> Option<String> {
     let object = format!("{volume}@{name}");
     let marked = by.act(Action::SnapshotDelete, &object, |meta| {
         admin::mark_snapshot(meta, volume, name)
     });
-    if let Err(why) = marked {
-        log::warn!("snapshot {object} stays for the next backup, and takes space until then: {why}");
-    }
+    let why = marked.err()?;
+    Some(format!(
+        "snapshot {object} stays for the next backup, and takes space until then: {why}"
+    ))
 }
 
 /// Deletes a snapshot, or a mark; one that is not there is none.

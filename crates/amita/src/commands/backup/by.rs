@@ -3,7 +3,7 @@
 use crate::admin::Admin;
 use amita_control::access::Action;
 use amita_control::admin::AdminError;
-use amita_metadata::{Client, Transact};
+use amita_metadata::Transact;
 use std::fmt;
 
 /// As who.
@@ -11,7 +11,7 @@ pub enum By<'a> {
     /// As an operator: what may be is looked at, and what is done is in the audit log.
     Operator(&'a Admin),
     /// As a node, for a policy that an operator has made: that is in the audit log.
-    Node(&'a Client),
+    Node(&'a dyn Transact),
 }
 
 impl By<'_> {
@@ -27,7 +27,7 @@ impl By<'_> {
     ) -> Result<T, E> {
         match self {
             By::Operator(admin) => admin.act(action, object, work),
-            By::Node(client) => work(*client),
+            By::Node(meta) => work(*meta),
         }
     }
 
@@ -35,7 +35,7 @@ impl By<'_> {
     pub fn read<T>(&self, work: impl FnOnce(&dyn Transact) -> T) -> T {
         match self {
             By::Operator(admin) => work(&admin.reader()),
-            By::Node(client) => work(*client),
+            By::Node(meta) => work(*meta),
         }
     }
 }

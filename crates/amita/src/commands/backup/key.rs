@@ -35,7 +35,7 @@ impl Key {
     /// # Errors
     /// As [`Key::load`].
     pub fn find(path: &Path) -> Result<Option<Key>> {
-        match File::open(path) {
+        match open(path) {
             Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
             _ => {}
         }
@@ -97,6 +97,21 @@ impl Key {
     }
 }
 
+/// Opens a file to read it, and nothing else: a pipe that nobody writes, or a device, would keep a node waiting for ever.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::other("it is no regular file")),
+    }
+}
+
 /// What a file of a secret has, which must be of this user alone. `what` it is to people.
 ///
 /// # Errors
@@ -105,7 +120,7 @@ pub fn read(path: &Path, what: &str) -> Result<Zeroizing<String>> {
     let shown = path.display();
     let refused = |why: String| Failure::new(format!("the {what} {shown} {why}")).kind(Kind::Unreadable);
     let cannot = |why: std::io::Error| refused(format!("cannot be read: {why}"));
-    let file = File::open(path).map_err(cannot)?;
+    let file = open(path).map_err(cannot)?;
     // Of the open file, not of the name: they cannot be exchanged in between.
     let facts = file.metadata().map_err(cannot)?;
     if facts.mode() & OTHERS != 0 {

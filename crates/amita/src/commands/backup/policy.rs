@@ -168,6 +168,9 @@ struct Shown<'a> {
     next: Vec<u64>,
     /// The volumes that it is for now.
     volumes: Vec<String>,
+    /// What keeps volumes that it is for from being backed up, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lacks: Vec<String>,
 }
 
 /// Does it.
@@ -320,7 +323,7 @@ fn how(found: &BackupStatus) -> String {
 fn show(name: &str, as_json: bool, metadata: &Admin) -> Result<()> {
     let reader = metadata.reader();
     let found = admin::backup_policy(&reader, name, now()).described()?;
-    let (volumes, _) = admin::backup_volumes(&reader, &found.policy).described()?;
+    let admin::BackupVolumes { volumes, lacks } = admin::backup_volumes(&reader, &found.policy).described()?;
     let after = found.runs.as_ref().map_or(0, |runs| runs.after);
     let policy = &found.policy;
     let shown = Shown {
@@ -329,6 +332,7 @@ fn show(name: &str, as_json: bool, metadata: &Admin) -> Result<()> {
             false => times_of(&policy.schedule, &policy.zone, after.max(now().as_secs()), NEXT),
         },
         volumes: volumes.into_iter().map(|(_, name)| name).collect(),
+        lacks,
         status: &found,
     };
     print(as_json, &shown, || text(&found, &shown))
@@ -349,6 +353,9 @@ fn text(found: &BackupStatus, shown: &Shown<'_>) -> String {
     );
     if let Some(why) = &found.fault {
         out.push_str(&format!("FAULT     {why}\n"));
+    }
+    for why in shown.lacks.iter().chain(&found.clock) {
+        out.push_str(&format!("FAILS     {}\n", amita_audit::plain(why)));
     }
     if policy.together {
         out.push_str("together  all volumes of a run are one point, of one moment\n");

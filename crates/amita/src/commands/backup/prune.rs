@@ -9,6 +9,7 @@ use amita_control::admin::KeepChange;
 use amita_control::backups::retention::{self, Point};
 use amita_control::policy::schedule::Zone;
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
 use amita_terminal::table::print;
 use amita_types::map::Keep;
 use serde::Serialize;
@@ -66,15 +67,15 @@ pub struct Pruned {
     pub waiting: Vec<String>,
 }
 
-/// Gives up points, and removes what no other one needs. Backups may run meanwhile.
+/// What the session of the command is called.
+const SESSION: &str = "a pruning";
+
+/// Removes what no point needs. Backups may run meanwhile. `session`: what its session is called, by which packs are written anew.
 ///
 /// # Errors
-/// The repository is away, refuses, or is damaged: then nothing is removed that may be needed.
-pub fn prune_vault(vault: &mut Vault, points: &[u64]) -> Result<Pruned> {
-    if !points.is_empty() {
-        vault.forget(points).described()?;
-    }
-    let pruned = prune::run(vault).described()?;
+/// The repository is away, refuses, or is damaged: then nothing is removed that may be needed. Or it was to end: it may be done again.
+pub fn prune_vault(vault: &mut Vault, session: &str) -> Result<Pruned> {
+    let pruned = prune::run_as(vault, session, &interrupt::caught).described()?;
     Ok(Pruned {
         rewritten: pruned.rewritten,
         swept: pruned.swept.swept,
@@ -131,7 +132,11 @@ pub fn run(arguments: &Arguments, plain: bool) -> Result<()> {
     };
     if !arguments.dry_run {
         sessions::fence(&mut vault, &arguments.fence)?;
-        let pruned = prune_vault(&mut vault, &summary.forgotten)?;
+        interrupt::catch();
+        if !summary.forgotten.is_empty() {
+            vault.forget(&summary.forgotten).described()?;
+        }
+        let pruned = prune_vault(&mut vault, SESSION)?;
         summary.rewritten_packs = pruned.rewritten;
         summary.swept_packs = pruned.swept;
         summary.deleted_packs = pruned.deleted;

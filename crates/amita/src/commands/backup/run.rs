@@ -3,7 +3,7 @@
 use super::base::Subject;
 use super::by::By;
 use super::sessions;
-use super::target::Target;
+use super::target::{self, Target};
 use super::task::{self, How, Task, VolumeSummary};
 use crate::admin::Admin;
 use crate::cli::Endpoints;
@@ -98,7 +98,11 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
         shows: true,
     };
     let made = task.back_up(&mut vault)?;
-    task::lock(&mut vault, &arguments.target, made.point)?;
+    for note in &made.notes {
+        log::warn!("{note}");
+    }
+    task::lock(&mut vault, &arguments.target, Some(made.point))?;
+    target::checkpoint(&mut vault);
     let summary = Summary {
         vault: vault.id().to_string(),
         point: made.point,

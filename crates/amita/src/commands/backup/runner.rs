@@ -8,11 +8,12 @@ mod ends;
 
 use crate::commands::claim::Claim;
 use crate::commands::volume::Gateways;
-use crate::commands::worker::{self, AGAIN, Worker, spread};
+use crate::commands::worker::{self, AGAIN, LOOK, Worker, spread};
 use amita_api::panics::Unwinding;
 use amita_client::Config;
+use amita_control::backups::clocks::{Clocks, Time};
 use amita_control::backups::plan::{self, Step};
-use amita_metadata::{Call, Client, Error, KeyValue};
+use amita_metadata::{Batch, Call, Client, Error, KeyValue, Waited};
 use amita_node::serve::ServeConfig;
 use amita_terminal::interrupt;
 use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns, PolicyId};
@@ -30,6 +31,9 @@ use std::time::{Duration, Instant};
 const MOST: usize = 2;
 /// Attempts that were given up and whose threads do not end, beyond which a node begins no other.
 const MOST_STUCK: usize = 4;
+/// What has changed is read no sooner than so long after: whatever else changes until then is read with it, and not all nodes
+/// read at once.
+const SETTLE: Duration = Duration::from_secs(1);
 /// A node is at one policy no oftener than that.
 const RETRY: Duration = Duration::from_secs(5);
 /// What is due is left so long to nodes that have the key file by one that has none and is named by the repository all the same. Then it tries, and
@@ -84,6 +88,8 @@ struct Found {
     repositories: BTreeMap<String, BackupRepository>,
     /// None: it cannot be read, and is not guessed.
     runs: BTreeMap<PolicyId, Option<BackupRuns>>,
+    /// The revisions of these records.
+    noted: BTreeMap<PolicyId, u64>,
     /// Those that somebody is at.
     held: BTreeSet<PolicyId>,
     revision: u64,
@@ -106,14 +112,16 @@ impl Found {
         }
         let runs = policies.keys().filter_map(|id| {
             let found = keys.get(map::backup_runs_key(*id).as_str())?;
-            Some((*id, found.json::<BackupRuns>().ok()))
+            Some((*id, *found))
         });
+        let runs: BTreeMap<PolicyId, &KeyValue> = runs.collect();
         let held = policies.keys().copied();
         let held = held.filter(|id| keys.contains_key(map::backup_runner_key(*id).as_str()));
         let repositories = under(map::backup_repositories_prefix()).filter_map(|found| found.json().ok());
         let named = |repository: BackupRepository| (repository.name.clone(), repository);
         Found {
-            runs: runs.collect(),
+            noted: runs.iter().map(|(id, found)| (*id, found.mod_revision)).collect(),
+            runs: runs.iter().map(|(id, found)| (*id, found.json().ok())).collect(),
             held: held.collect(),
             repositories: repositories.map(named).collect(),
             policies,
@@ -125,8 +133,14 @@ impl Found {
         self.repositories.get(&policy.repository)
     }
 
-    /// What is free and to be done now at this node, and how soon something is, by the wall clock.
-    fn due(&self, node: &str, now: Duration) -> (Vec<&BackupPolicy>, Duration) {
+    /// The records of runs that can be read, and their revisions.
+    fn readable_runs(&self) -> impl Iterator<Item = (PolicyId, u64, &BackupRuns)> {
+        let all = self.runs.iter();
+        all.filter_map(|(id, runs)| Some((*id, *self.noted.get(id)?, runs.as_ref()?)))
+    }
+
+    /// What is free and to be done now at this node, since when it waits, and how soon something is, by the wall clock.
+    fn due(&self, node: &str, now: Duration) -> (Vec<(u64, &BackupPolicy)>, Duration) {
         let (mut due, mut waits) = (Vec::new(), LONGEST_REST);
         for policy in self.policies.values().filter(|policy| !self.held.contains(&policy.id)) {
             if self
@@ -144,11 +158,33 @@ impl Found {
             match plan::step(policy, runs, now.as_secs()) {
                 Step::Rest(None) => {}
                 Step::Rest(Some(at)) => waits = waits.min(Duration::from_secs(at).saturating_sub(now)),
-                Step::Note(_) | Step::Work(_) => due.push(policy),
+                next @ (Step::Note(_) | Step::Work(_)) => due.push((plan::due_since(runs, &next), policy)),
             }
         }
         (due, waits)
     }
+
+    /// Is something of it to be looked at? What whoever is at a policy notes of it is nobody else's: the end of that is a change of another key.
+    fn is_changed_by(&self, batch: &Batch) -> bool {
+        let held: BTreeSet<String> = self.held.iter().map(|id| map::backup_runs_key(*id)).collect();
+        batch.events.iter().any(|event| !held.contains(event.key()))
+    }
+}
+
+/// In the order in which they have their turn: who waits longest is the first, since it was due, or since this node was at it last. `ago`: how long
+/// ago that was.
+fn in_turn(
+    due: Vec<(u64, &BackupPolicy)>,
+    now: Duration,
+    ago: impl Fn(PolicyId) -> Option<Duration>,
+) -> Vec<&BackupPolicy> {
+    let since = |(since, policy): &(u64, &BackupPolicy)| {
+        let last = ago(policy.id).map_or(Duration::ZERO, |ago| now.saturating_sub(ago));
+        (Duration::from_secs(*since).max(last), policy.id)
+    };
+    let mut due = due;
+    due.sort_by_key(since);
+    due.into_iter().map(|(_, policy)| policy).collect()
 }
 
 /// An attempt that is made here.
@@ -170,9 +206,11 @@ impl Node {
     fn run(&self) {
         let mut at: BTreeMap<PolicyId, At> = BTreeMap::new();
         let mut stuck: Vec<At> = Vec::new();
-        // Since when what is due is seen to be nobody's, and when this node was at it last.
+        // Since when what is due is seen to be nobody's, and when this node began with it and was at it last.
         let mut free: BTreeMap<PolicyId, Instant> = BTreeMap::new();
         let mut tried: BTreeMap<PolicyId, Instant> = BTreeMap::new();
+        let mut over: BTreeMap<PolicyId, Instant> = BTreeMap::new();
+        let (began, mut clocks) = (Instant::now(), Clocks::default());
         while !self.stops() {
             stuck.retain(|attempt| !attempt.thread.is_finished());
             let found = match self.client.txn(&Call::prefix(map::backups_prefix())) {
@@ -183,10 +221,26 @@ impl Node {
                     continue;
                 }
             };
-            self.look_after(&found, &mut at, &mut stuck);
-            let (due, mut waits) = found.due(&self.name, now());
+            for ended in self.look_after(&found, &mut at, &mut stuck) {
+                over.insert(ended, Instant::now());
+            }
+            let time = Time {
+                clock: now(),
+                passed: began.elapsed(),
+            };
+            if let Some((other, ahead)) = clocks.look(&self.name, found.readable_runs(), time) {
+                log::warn!(
+                    "this node's clock is {ahead} s ahead of node {other}'s: it begins no backups of policies until they agree; set the clocks right"
+                );
+            }
+            let (mut due, mut waits) = found.due(&self.name, time.clock);
+            if clocks.rests(time.passed) {
+                due.clear();
+            }
+            let due = in_turn(due, time.clock, |id| over.get(&id).map(Instant::elapsed));
             free.retain(|id, _| due.iter().any(|policy| policy.id == *id));
             tried.retain(|id, _| found.policies.contains_key(id));
+            over.retain(|id, _| found.policies.contains_key(id));
             for policy in due {
                 let since = free.entry(policy.id).or_insert_with(Instant::now).elapsed();
                 let rests = tried
@@ -207,8 +261,7 @@ impl Node {
                     at.insert(policy.id, begun);
                 }
             }
-            let ends = || self.stops() || at.values().any(|attempt| attempt.thread.is_finished());
-            worker::wait(&self.client, &map::backups_prefix(), found.revision, waits, &ends);
+            self.wait(&found, waits, &at);
         }
         for (_, attempt) in at {
             if attempt.thread.join().is_err() {
@@ -217,9 +270,11 @@ impl Node {
         }
     }
 
-    /// Ends attempts by what is not so any more, and gives up those that do not end.
-    fn look_after(&self, found: &Found, at: &mut BTreeMap<PolicyId, At>, stuck: &mut Vec<At>) {
-        at.retain(|_, attempt| !attempt.thread.is_finished());
+    /// Ends attempts by what is not so any more, and gives up those that do not end. Which policies this node is at no longer.
+    fn look_after(&self, found: &Found, at: &mut BTreeMap<PolicyId, At>, stuck: &mut Vec<At>) -> Vec<PolicyId> {
+        let over = at.iter().filter(|(_, attempt)| attempt.thread.is_finished());
+        let mut over: Vec<PolicyId> = over.map(|(id, _)| *id).collect();
+        at.retain(|id, _| !over.contains(id));
         for (id, attempt) in at.iter_mut() {
             let policy = found.policies.get(id).filter(|policy| policy.name == attempt.name);
             let repository = policy.and_then(|policy| found.repository(policy));
@@ -235,6 +290,8 @@ impl Node {
             .map(|(id, _)| *id)
             .collect();
         stuck.extend(ended.iter().filter_map(|id| at.remove(id)));
+        over.extend(ended);
+        over
     }
 
     fn give_up(&self, attempt: &At) {
@@ -319,6 +376,26 @@ impl Node {
                 if let Err(why) = attempt.panicked() {
                     log::debug!("why {what} does not go on is not noted: {why}");
                 }
+            }
+        }
+    }
+
+    /// Waits for a change, for the end of an attempt that is made here, or for so long. Behind a change it waits for a while, so that many of them are
+    /// read at once: the next watch begins behind what is read then.
+    fn wait(&self, found: &Found, longest: Duration, at: &BTreeMap<PolicyId, At>) {
+        let mut watch = self.client.watch(&map::backups_prefix(), found.revision + 1);
+        let began = Instant::now();
+        let has_ended = || at.values().any(|attempt| attempt.thread.is_finished());
+        while !self.stops() && !has_ended() && began.elapsed() < longest {
+            let left = longest.saturating_sub(began.elapsed());
+            match watch.wait(LOOK.min(left)) {
+                Waited::Nothing => {}
+                Waited::Item(Ok(batch)) if !found.is_changed_by(&batch) => {}
+                Waited::Item(Ok(_)) => {
+                    drop(watch);
+                    return worker::rest(SETTLE + spread(), &|| self.stops());
+                }
+                Waited::Item(Err(_)) | Waited::Ended => return worker::rest(AGAIN, &|| self.stops()),
             }
         }
     }

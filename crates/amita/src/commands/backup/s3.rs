@@ -4,6 +4,7 @@ use amita_backup::store::{Credentials, ObjectStore, S3, S3Address, S3Settings};
 use amita_keys::Zeroizing;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::interrupt;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use url::{Host, Url};
@@ -86,14 +87,16 @@ fn check(endpoint: &Url, plain: bool) -> Result<()> {
     }
 }
 
-fn pem(file: &Path) -> Result<Vec<u8>> {
-    let shown = file.display();
-    let long = || Failure::new(format!("{shown} is longer than any file of authorities")).kind(Kind::Unreadable);
-    let facts = std::fs::metadata(file).context(|| format!("cannot read {shown}"))?;
-    if facts.len() > MAX_PEM_BYTES {
-        return Err(long());
+fn pem(path: &Path) -> Result<Vec<u8>> {
+    let shown = path.display();
+    let cannot = || format!("cannot read {shown}");
+    let file = super::key::open(path).context(cannot)?;
+    let mut text = Vec::new();
+    file.take(MAX_PEM_BYTES + 1).read_to_end(&mut text).context(cannot)?;
+    match text.len() as u64 > MAX_PEM_BYTES {
+        true => Err(Failure::new(format!("{shown} is longer than any file of authorities")).kind(Kind::Unreadable)),
+        false => Ok(text),
     }
-    std::fs::read(file).context(|| format!("cannot read {shown}"))
 }
 
 const NAMES: [&str; 3] = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"];
@@ -159,6 +162,17 @@ mod tests {
                 .advice
                 .contains("--s3-credentials")
         );
+    }
+
+    #[test]
+    fn authorities_are_of_a_regular_file_that_is_not_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        std::fs::write(&path, "-----BEGIN").unwrap();
+        assert_eq!(pem(&path).unwrap(), b"-----BEGIN");
+        std::fs::write(&path, vec![b'x'; MAX_PEM_BYTES as usize + 1]).unwrap();
+        assert!(pem(&path).is_err());
+        assert!(pem(Path::new("/dev/zero")).is_err());
     }
 
     #[test]

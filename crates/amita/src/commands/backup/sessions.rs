@@ -6,6 +6,8 @@
 use super::failure::Described as _;
 use amita_backup::{OpenSession, SessionId, Vault};
 use amita_terminal::error::Result;
+use amita_types::ClusterId;
+use amita_types::map::PolicyId;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -117,15 +119,7 @@ pub fn fence(vault: &mut Vault, given: &[u64]) -> Result<()> {
     let sessions = vault.state().sessions().iter();
     let gone = |open: &OpenSession| Process::parse(&open.label).is_some_and(|process| process.is_gone());
     let gone: Vec<SessionId> = sessions.filter(|(_, open)| gone(open)).map(|(id, _)| *id).collect();
-    for session in gone {
-        match vault.fence(session) {
-            Ok(()) => log::info!("session {session} of the repository is over: its process is gone"),
-            // Somebody else was quicker.
-            Err(amita_backup::Error::Refused(_)) => {}
-            Err(why) => return Err(why).described(),
-        }
-    }
-    Ok(())
+    fence_all(vault, gone, "its process is gone")
 }
 
 /// Takes the sessions of this name for dead that others have begun: whoever calls has the key that they had to have.
@@ -139,10 +133,37 @@ pub fn fence_named(vault: &mut Vault, name: &str) -> Result<()> {
     };
     let sessions = vault.state().sessions().iter();
     let named: Vec<SessionId> = sessions.filter(|(_, open)| is_named(open)).map(|(id, _)| *id).collect();
-    for session in named {
+    fence_all(vault, named, "another node is at its policy")
+}
+
+/// Of which policy of this cluster a session is by its label: its name and its number.
+fn policy_of(label: &str, cluster: ClusterId) -> Option<(&str, PolicyId)> {
+    let (mark, rest) = label.strip_prefix("backup policy ")?.split_once(" of cluster ")?;
+    let own = rest.split_once(" at ").map_or(rest, |(own, _)| own);
+    let (name, id) = mark.rsplit_once('/')?;
+    let id = PolicyId(id.parse().ok()?);
+    (own == cluster.to_string()).then_some((name, id))
+}
+
+/// The sessions of policies of this cluster that are open as far as the journal was read, with names and numbers of the policies.
+pub fn of_policies(vault: &Vault, cluster: ClusterId) -> Vec<(SessionId, String, PolicyId)> {
+    let sessions = vault.state().sessions().iter();
+    let of = |(id, open): (&SessionId, &OpenSession)| {
+        let (name, policy) = policy_of(&open.label, cluster)?;
+        Some((*id, name.to_owned(), policy))
+    };
+    sessions.filter_map(of).collect()
+}
+
+/// Takes these sessions for dead, and says why.
+///
+/// # Errors
+/// The journal cannot be written.
+pub fn fence_all(vault: &mut Vault, sessions: Vec<SessionId>, why: &str) -> Result<()> {
+    for session in sessions {
         match vault.fence(session) {
-            Ok(()) => log::info!("session {session} of the repository ({name}) is over: another node is at it"),
-            // It has ended meanwhile.
+            Ok(()) => log::info!("session {session} of the repository is over: {why}"),
+            // It has ended meanwhile, or somebody else was quicker.
             Err(amita_backup::Error::Refused(_)) => {}
             Err(why) => return Err(why).described(),
         }
@@ -173,6 +194,32 @@ mod tests {
         let open: Vec<SessionId> = vault.state().sessions().keys().copied().collect();
         assert!(own.iter().all(|id| !open.contains(id)), "{open:?}");
         assert_eq!(open, others);
+    }
+
+    #[test]
+    fn of_which_policy_a_session_is_stands_in_its_label() {
+        let cluster = ClusterId(9);
+        let policy = amita_types::map::BackupPolicy {
+            id: PolicyId(17),
+            name: "nightly-of.db".to_owned(),
+            target: amita_types::map::Target::Volumes(Vec::new()),
+            repository: "r".to_owned(),
+            schedule: "@hourly".to_owned(),
+            zone: "UTC".to_owned(),
+            keep: amita_types::map::Keep::default(),
+            together: false,
+            paused: false,
+            since: 0,
+            limit_s: 60,
+        };
+        let name = amita_control::backups::session_name(cluster, &policy);
+        let wanted = Some(("nightly-of.db", PolicyId(17)));
+        assert_eq!(policy_of(&name, cluster), wanted);
+        assert_eq!(policy_of(&format!("{name} at h w 1 2"), cluster), wanted);
+        assert_eq!(policy_of(&name, ClusterId(10)), None);
+        for other in ["a backup at h w 1 2", "a pruning", "backup policy a of cluster 9", ""] {
+            assert_eq!(policy_of(other, cluster), None, "{other}");
+        }
     }
 
     #[test]

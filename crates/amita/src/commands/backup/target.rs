@@ -20,6 +20,9 @@ const MIN_PACK_BYTES: u64 = 1 << 20;
 /// So many packs are told of in one entry: 64 MiB at most are put a second time when a run was killed.
 const PACKS_PER_ENTRY: usize = 4;
 
+/// So many entries of the journal are read behind a checkpoint whenever a vault is opened: each is an object.
+const MOST_ENTRIES: u64 = 1000;
+
 /// S3's own limit: a hundred years.
 const MAX_LOCK_DAYS: u64 = 36_500;
 const DAY_S: u64 = 86_400;
@@ -199,5 +202,16 @@ impl Target {
             .advice("Name the key file that the vault was made with: --key-file FILE. Nothing else opens it."),
             Some(error) => failure::failure(error),
         })
+    }
+}
+
+/// Puts a checkpoint where many entries are read behind the last one. Nothing is lost where it cannot be put: that is told.
+pub fn checkpoint(vault: &mut Vault) {
+    match vault.checkpoint_behind(MOST_ENTRIES) {
+        Ok(false) => {}
+        Ok(true) => {
+            log::info!("the repository: there is a checkpoint, so that its journal is not read from far behind")
+        }
+        Err(why) => log::warn!("the repository: {why}; so its journal is read from far behind whenever it is opened"),
     }
 }

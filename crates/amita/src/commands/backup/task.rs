@@ -13,6 +13,7 @@ use crate::commands::volume::diff;
 use amita_backup::{Sent, Session, SessionId, Vault, VolumePoint};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
 use amita_terminal::progress::{self, ProgressBar};
 use amita_types::map::Snapshot;
 use serde::Serialize;
@@ -44,32 +45,36 @@ pub struct Made {
     pub taken_at: u64,
     pub volumes: Vec<VolumeSummary>,
     pub sent: Sent,
+    /// What else is to be said: what of earlier backups could not be tidied up.
+    pub notes: Vec<String>,
 }
 
-/// What is to be said where something of a vault is lost: changes are counted from points that may need it.
+/// What is to be said where something of a vault is lost: no change is counted from a point that needs it.
 pub fn lost(vault: &Vault) -> Option<String> {
     let (_, _, lost) = vault.state().waiting();
     (lost > 0).then(|| {
         format!(
-            "{lost} packs of the repository were found damaged or missing, and what did not change is counted from points that may need them; \
-             --full puts again what the volumes still have of it"
+            "{lost} packs of the repository were found damaged or missing: of a volume whose last point needs them all is read, and put again \
+             what the volume still has of it. Older points may not be whole: see `amita backup verify`"
         )
     })
 }
 
-/// Locks all that the vault's points need, where that is wished: this one is made.
+/// Locks all that the vault's points need, where that is wished: this one is made, by this process or before.
 ///
 /// # Errors
-/// Not all of it could be locked.
-pub fn lock(vault: &mut Vault, target: &Target, point: u64) -> Result<()> {
+/// Not all of it could be locked; or it was to end.
+pub fn lock(vault: &mut Vault, target: &Target, point: Option<u64>) -> Result<()> {
     let Some(until) = target.locked_until() else {
         return Ok(());
     };
-    vault.retain(until).described().map(drop).map_err(|mut failure| {
-        failure.what = format!(
-            "point {point} is made, but not all that it needs is locked: {}",
-            failure.what
-        );
+    let locked = vault.retain(until, &interrupt::caught).described();
+    locked.map_err(|mut failure| {
+        let what = match point {
+            Some(point) => format!("point {point} is made, but not all that it needs is locked"),
+            None => "not all that the points need is locked".to_owned(),
+        };
+        failure.what = format!("{what}: {}", failure.what);
         failure
     })
 }
@@ -114,6 +119,12 @@ impl Task<'_> {
         for (subject, snapshots) in self.subjects.iter().zip(&listed) {
             subject.check(snapshots, vault, None, self.is_full)?;
         }
+        // A volume has room for only so many snapshots: what sessions that are dead have left goes before there are more.
+        let mut notes = Vec::new();
+        for (subject, snapshots) in self.subjects.iter().zip(&listed) {
+            let spared = subject.spared(snapshots, vault);
+            notes.extend(subject.clean(&self.by, snapshots, vault, spared.as_deref(), false));
+        }
         let mut session = vault.begin(self.session).described()?;
         let work = Work {
             task: self,
@@ -137,7 +148,11 @@ impl Task<'_> {
                 return Err(failure);
             }
         };
-        work.settle(&mut session, &listed);
+        for note in work.settle(&mut session, &listed) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
         // The point is there: a session that is open still is seen to by the next one.
         if let Err(why) = session.end() {
             log::warn!("session {id} could not say that it has ended: {why}");
@@ -148,8 +163,26 @@ impl Task<'_> {
             taken_at,
             volumes,
             sent,
+            notes,
         })
     }
+}
+
+/// What may be counted on of what there is of a volume: nothing, where that needs what is lost. All of the volume is read then, and what it still
+/// has of that is put again.
+fn countable(vault: &Vault, subject: &Subject, before: Before) -> Result<Before> {
+    let base = before.base.as_ref().map(|(point, _)| *point);
+    for point in base.into_iter().chain(before.newest) {
+        let is_lost = vault.is_lost(point, &subject.identity, &interrupt::caught);
+        if is_lost.described()? {
+            log::warn!(
+                "point {point} of volume {} needs what is lost; so all of the volume is read, and no earlier point counted on",
+                subject.volume.name
+            );
+            return Ok(Before::default());
+        }
+    }
+    Ok(before)
 }
 
 /// A task whose session has begun.
@@ -192,6 +225,17 @@ impl Work<'_> {
             made.push(volume);
             volumes.push(summary);
         }
+        // What was read is the volume's own: another one may have got its name meanwhile.
+        for (subject, snapshot) in subjects.iter().zip(&snapshots) {
+            let own = subject.own_snapshot(by, &self.name)?;
+            if own.number != snapshot.number {
+                let what = format!(
+                    "volume {} has another snapshot {} by now",
+                    subject.volume.name, self.name
+                );
+                return Err(Failure::new(what).kind(Kind::Conflict));
+            }
+        }
         let at = taken_at as i64;
         let point = match self.task.point {
             // Whoever else has taken himself for the one that is to make it.
@@ -216,7 +260,7 @@ impl Work<'_> {
     ) -> Result<(VolumePoint, VolumeSummary)> {
         let before = match self.task.is_full {
             true => Before::default(),
-            false => subject.before(others, session.vault()),
+            false => countable(session.vault(), subject, subject.before(others, session.vault()))?,
         };
         let (mut how, mut changes) = self.open(subject, snapshot, &before)?;
         let mut read_bytes = 0;
@@ -290,23 +334,25 @@ impl Work<'_> {
         Ok((how, whole()?))
     }
 
-    /// The point is made: the next backup goes on from its snapshots, and what was before goes.
-    fn settle(&self, session: &mut Session<'_>, listed: &[Vec<Snapshot>]) {
-        for subject in self.task.subjects {
-            base::keep_mark(&self.task.by, &subject.volume.name, &self.name);
+    /// The point is made: the next backup goes on from its snapshots, and what was before goes. What of that could not be done is told: each is done
+    /// for itself.
+    fn settle(&self, session: &mut Session<'_>, listed: &[Vec<Snapshot>]) -> Vec<String> {
+        let task = self.task;
+        let mark = |subject: &Subject| base::keep_mark(&task.by, &subject.volume.name, &self.name);
+        let mut left: Vec<String> = task.subjects.iter().filter_map(mark).collect();
+        // What others have begun since these were listed is not among them.
+        if let Err(why) = session.refresh().described() {
+            left.push(format!(
+                "what earlier backups have left stays until the next one: {}",
+                why.what
+            ));
+            return left;
         }
-        if let Err(why) = self.clean(session, listed) {
-            log::warn!("what earlier backups have left stays until the next one: {}", why.what);
+        for (subject, snapshots) in task.subjects.iter().zip(listed) {
+            let but = Some(self.name.as_str());
+            left.extend(subject.clean(&task.by, snapshots, session.vault(), but, task.is_full));
         }
-    }
-
-    /// What others have begun since these were listed is not among them.
-    fn clean(&self, session: &mut Session<'_>, listed: &[Vec<Snapshot>]) -> Result<()> {
-        session.refresh().described()?;
-        for (subject, snapshots) in self.task.subjects.iter().zip(listed) {
-            subject.clean(&self.task.by, snapshots, session.vault(), &self.name, self.task.is_full)?;
-        }
-        Ok(())
+        left
     }
 
     /// No point is made: its snapshots are of no use.
@@ -323,3 +369,6 @@ impl Work<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

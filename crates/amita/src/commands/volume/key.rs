@@ -3,7 +3,7 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, KeyStatus, Rewrapped};
+use amita_control::admin::{self, KeyStatus, KeyTrouble, Rewrapped};
 use amita_keys::SealKey;
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Context, Failure, Kind, Result};
@@ -26,15 +26,16 @@ pub enum Command {
     List(ListArguments),
     /// Say which key wraps the data keys of the cluster, and whether a file of volume keys has it
     ///
-    /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Exit code 1: the file is not the cluster's,
-    /// so that nothing is made with it.
+    /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Where Vault has the key it is asked to open
+    /// one of the data keys. Exit code 1: the file is not the cluster's, or Vault's key is another one of the same name, so that nothing is made with
+    /// it.
     Status(StatusArguments),
     /// Wrap all data keys of the cluster again, by the first line of the file
     ///
     /// For a new wrapping key: put its line behind the others of the file, give that to all nodes, put it in front, and give this command. The old
     /// line may go when it says that all are wrapped by the new one. Data keys stay as they are, and no block is written. Copies of the metadata
-    /// from before (of etcd, of stores) need the old line: without it nobody reads an encrypted volume by them. Exit code 1: some are not wrapped by
-    /// it, and it is said of each why (`failed`).
+    /// from before (of etcd, of stores) need the old line, or the old version of Vault's key: without it nobody reads an encrypted volume by them.
+    /// Exit code 1: some are not wrapped by it, and it is said of each why (`failed`).
     Rewrap(RewrapArguments),
 }
 
@@ -197,10 +198,19 @@ struct Status {
 
 fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     let file = arguments.keys.needed(endpoints)?;
-    let (by, _) = admin::wrapping_key(&metadata.reader()).described()?;
-    let is_of = by.as_ref().map_or(Ok(true), |by| file.is_of(by));
+    let reader = metadata.reader();
+    let (by, _) = admin::wrapping_key(&reader).described()?;
+    let mut is_of = by.as_ref().map_or(Ok(true), |by| file.is_of(by));
     // Of a file that is another cluster's nobody is asked.
-    let answers = if is_of.is_ok() { file.answers() } else { Ok(()) };
+    let mut answers = if is_of.is_ok() { file.answers() } else { Ok(()) };
+    if let (Some(by), Ok(_), Ok(())) = (&by, &is_of, &answers) {
+        // By its name alone a key of Vault's is not known to be the cluster's.
+        match admin::opens_by(&reader, &file, by).described()? {
+            Ok(()) => {}
+            Err(KeyTrouble::Key(why)) => is_of = Err(why),
+            Err(KeyTrouble::Away(why)) => answers = Err(why),
+        }
+    }
     let status = Status {
         wrapped_by: by.map(|by| by.to_string()),
         is_of_cluster: is_of.is_ok(),
@@ -240,7 +250,8 @@ fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) 
                 done.wrapped, done.same
             );
             Err(Failure::new(what).advice(
-                "Keep the old line in the file. Those are to be opened by a line that is not in it: put that there, and give the command again.",
+                "Keep the old line in the file. Those are to be opened by a line that is not in it, or by a key of Vault's that is not there any \
+                 more: put that there, and give the command again.",
             ))
         }
     }
@@ -249,12 +260,25 @@ fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) 
 /// For people. Of many that have failed one says as much as all.
 fn told(done: &Rewrapped) -> String {
     match done.failed.len() {
-        0 => format!(
-            "All data keys are wrapped by the file's first line: {} now, {} were before. What wrapped them before opens none of them any more, \
-             and wraps none. But copies of the metadata from before (of etcd, of a store) are read by it alone: as long as one of them may have to be \
-             put back, keep the old line apart from the cluster; once it is destroyed everywhere, nobody reads an encrypted volume by them.\n",
-            done.wrapped, done.same
-        ),
+        0 => {
+            let (by, trim) = match done.version {
+                Some(version) => (
+                    format!(", by version {version} of Vault's key"),
+                    format!(
+                        " That is so of older versions of Vault's key, too: do not trim versions below {version} while any older copy of the \
+                         metadata may be put back."
+                    ),
+                ),
+                None => Default::default(),
+            };
+            format!(
+                "All data keys are wrapped by the file's first line{by}: {} now, {} were before. What wrapped them before opens none of them any \
+                 more, and wraps none. But copies of the metadata from before (of etcd, of a store) are read by it alone: as long as one of them may \
+                 have to be put back, keep the old line apart from the cluster; once it is destroyed everywhere, nobody reads an encrypted volume by \
+                 them.{trim}\n",
+                done.wrapped, done.same
+            )
+        }
         count => {
             let more = format!("and {} more (--json has all)", count.saturating_sub(FAILED_TOLD));
             let mut lines: Vec<&str> = done.failed.iter().take(FAILED_TOLD).map(String::as_str).collect();

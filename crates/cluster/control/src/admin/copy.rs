@@ -5,7 +5,7 @@
 
 mod target;
 
-pub use target::{drop_point_wish, drop_points, fit_copy, take_point};
+pub use target::{drop_point_wish, drop_points, fit_copy, has_point, take_point};
 
 use super::deletion::Fate;
 use super::keys::{DataKeys, maker};
@@ -462,13 +462,15 @@ fn ask_for(
                 why,
             })
         }
-        None => match ask_copys_snapshot(meta, &volume.name, name, (labels(), hold_ms), now, held)? {
-            Some(_) => Ok(()),
-            None => Err(AdminError::BadSetting {
+        None => match ask_copys_snapshot(meta, &volume.name, name, (labels(), hold_ms), now, held) {
+            // It was taken since it was looked for: who asks looks again, and finds whose it is.
+            Ok(Some(_)) | Err(AdminError::Exists { .. }) => Ok(()),
+            Ok(None) => Err(AdminError::BadSetting {
                 what: "snapshot",
                 name: of(),
                 why: "another node is at the copy by now".to_owned(),
             }),
+            Err(why) => Err(why),
         },
     }
 }

@@ -4,7 +4,7 @@ use super::{Result, cluster, status};
 use crate::admin::{GroupCounts, Status};
 use crate::backups::BackupStatus;
 use crate::events::Severity;
-use crate::health::{Kind, mirror_lag_s, mirror_left_bytes};
+use crate::health::{Fact, Kind, mirror_lag_s, mirror_left_bytes};
 use crate::mirror::MirrorView;
 use amita_metadata::{Call, Transact};
 use amita_types::StoreId;
@@ -95,11 +95,13 @@ pub struct BackupFigures {
     /// Bytes that were read of volumes, and that went to the repository, of points that were made.
     pub read_bytes: u64,
     pub sent_bytes: u64,
-    /// What failed at its last run, or at the last attempts of the one that is tried again.
+    /// What failed at its last run, or at the last attempts of the one that is tried again; 1 where a fact says that it fails for another reason, as
+    /// one whose records cannot be read.
     pub failing: u64,
     /// For how long a run is late, in seconds.
     pub late_s: u64,
-    /// When the last run ended of which nothing failed, in seconds since 1970.
+    /// When the last run ended of which nothing failed, in seconds since 1970; before the first one, when the policy was made or its schedule was
+    /// changed: so its age grows from there.
     pub succeeded_at: Option<u64>,
 }
 
@@ -160,7 +162,7 @@ fn of_status(found: &Status) -> Figures {
                 draining: store.store.duty == StoreDuty::Draining,
             })
             .collect(),
-        backups: found.backups.iter().map(backup).collect(),
+        backups: found.backups.iter().map(|own| backup(own, &found.facts)).collect(),
         mirrors: found.mirrors.iter().filter_map(mirror).collect(),
         sick_disks: Vec::new(),
         scrub_oldest_at: None,
@@ -168,10 +170,15 @@ fn of_status(found: &Status) -> Figures {
     }
 }
 
-fn backup(found: &BackupStatus) -> BackupFigures {
+fn backup(found: &BackupStatus, facts: &[Fact]) -> BackupFigures {
     let runs = found.runs.clone().unwrap_or_default();
+    let name = &found.policy.name;
+    // What ails it is judged in one place: so the figure and the fact never say different things.
+    let fails =
+        |fact: &Fact| fact.name == Kind::BackupFailing.name() && fact.objects.iter().any(|object| object == name);
+    let is_failing = facts.iter().any(fails);
     BackupFigures {
-        name: found.policy.name.clone(),
+        name: name.clone(),
         running: found.runner.is_some(),
         runs: runs.runs,
         failures: runs.failures,
@@ -180,9 +187,9 @@ fn backup(found: &BackupStatus) -> BackupFigures {
         forgotten: runs.forgotten,
         read_bytes: runs.read_bytes,
         sent_bytes: runs.sent_bytes,
-        failing: found.failing().map_or(0, |(failed, _)| failed),
+        failing: found.failing().map_or(u64::from(is_failing), |(failed, _)| failed),
         late_s: found.late_s,
-        succeeded_at: runs.succeeded_at,
+        succeeded_at: runs.succeeded_at.or(Some(found.policy.since)),
     }
 }
 

@@ -20,6 +20,26 @@ const NO_MAKER: &str = "it is encrypted, and nothing here makes the key that it 
 /// Data keys and former data that go with a volume, in one transaction with what else its deletion is: fifteen operations, and room for more.
 pub(super) const MAX_GOING: usize = MAX_OPS - 24;
 
+/// Records of which one has to open before something is made by a key of Vault's: one alone may be damaged.
+const MAX_TRIED: usize = 3;
+
+/// Why something is not done for a data key: for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyTrouble {
+    /// It is this key's alone.
+    #[error("{0}")]
+    Key(String),
+    /// Who keeps what wraps does not answer: it is the same for all keys, and passes.
+    #[error("{0}")]
+    Away(String),
+}
+
+impl From<String> for KeyTrouble {
+    fn from(why: String) -> KeyTrouble {
+        KeyTrouble::Key(why)
+    }
+}
+
 /// Makes data keys, and wraps them for the metadata.
 pub trait DataKeys: fmt::Debug {
     /// A new one of this cluster's for exactly this, wrapped with what the cluster wraps `by`, or where nothing was wrapped yet with what comes first here.
@@ -33,6 +53,62 @@ pub trait DataKeys: fmt::Debug {
         by: Option<&WrappingKey>,
         binding: &Binding,
     ) -> std::result::Result<WrappedKey, String>;
+
+    /// Has seen that it opens by this wrapping key, which it is said to be wrapped with. By what names a key of Vault's alone nobody knows whether it
+    /// is still the one that it was; what is at hand is known by what it is, and nobody asks.
+    ///
+    /// # Errors
+    /// It does not open, or nobody answers.
+    fn opens(&self, cluster: ClusterId, by: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        let _ = (cluster, by, wrapped);
+        Ok(())
+    }
+
+    /// One that it has opened so: it is tried first, as it costs no look at all others.
+    fn opened(&self) -> Option<KeyName> {
+        None
+    }
+}
+
+/// Does what is given open what the cluster's wrapping key is said to have wrapped? One record is tried, or a few where one does not open. Of what is
+/// not Vault's that is known by what it is.
+///
+/// # Errors
+/// The metadata is away. (Inside:) none opens, or nobody answers.
+pub fn opens_by(
+    meta: &dyn Transact,
+    keys: &dyn DataKeys,
+    by: &WrappingKey,
+) -> Result<std::result::Result<(), KeyTrouble>> {
+    if !by.is_of_vault() {
+        return Ok(Ok(()));
+    }
+    let cluster = super::cluster(meta)?.id;
+    let is_of = |value: &[u8]| read_key(value).ok().filter(|record| record.wrapping_key() == *by);
+    if let Some(name) = keys.opened() {
+        let reply = meta.txn(&Call::get(map::secret_key(name)))?;
+        let record = reply.value(0).and_then(|found| is_of(&found.value));
+        match record.map(|record| keys.opens(cluster, by, &record)) {
+            Some(Ok(())) => return Ok(Ok(())),
+            Some(Err(KeyTrouble::Away(why))) => return Ok(Err(KeyTrouble::Away(why))),
+            Some(Err(KeyTrouble::Key(_))) | None => {}
+        }
+    }
+    let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
+    let mut refused = None;
+    let records = reply.values(0).iter().filter_map(|found| is_of(&found.value));
+    for record in records.take(MAX_TRIED) {
+        match keys.opens(cluster, by, &record) {
+            Ok(()) => return Ok(Ok(())),
+            Err(KeyTrouble::Key(why)) => refused = refused.or(Some(why)),
+            Err(away) => return Ok(Err(away)),
+        }
+    }
+    Ok(refused.map_or(Ok(()), |why| {
+        Err(KeyTrouble::Key(format!(
+            "{by} does not open what it is said to have wrapped: it is another key of the same name ({why})"
+        )))
+    }))
 }
 
 /// What data keys are wrapped with, and the revision of the record; 0: there is none, and who makes the first key makes it.
@@ -109,6 +185,10 @@ impl NewKey {
             key: name,
         };
         let cluster = super::cluster(meta).map_err(NoKey::Admin)?.id;
+        if let Some(by) = &by {
+            let opens = opens_by(meta, keys, by).map_err(NoKey::Admin)?;
+            opens.map_err(|why| NoKey::Refused(why.to_string()))?;
+        }
         let record = keys.make(cluster, by.as_ref(), &binding).map_err(NoKey::Refused)?;
         if *record.binding() != binding {
             let found = record.binding().key;
@@ -239,6 +319,9 @@ pub struct Rewrapped {
     pub wrapped: usize,
     /// So many were wrapped by that one already.
     pub same: usize,
+    /// By this version of Vault's key all are wrapped that did not fail, where it is Vault's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
     /// Records that stay as they are, and why.
     pub failed: Vec<String>,
 }
@@ -254,29 +337,44 @@ pub trait Rewrap {
     /// Wraps a data key with it, and has seen that it opens by it.
     ///
     /// # Errors
-    /// It does not open, or cannot be wrapped: why, for people.
+    /// It does not open, or cannot be wrapped, or nobody answers.
     fn rewrap(
         &self,
         cluster: ClusterId,
         to: &WrappingKey,
         wrapped: &WrappedKey,
-    ) -> std::result::Result<WrappedKey, String>;
+    ) -> std::result::Result<WrappedKey, KeyTrouble>;
 
-    /// Was a key that is wrapped with it wrapped by an older version of it than there is now? (Vault's keys have versions.) It was asked for
-    /// [`Rewrap::to`] before.
+    /// Has seen that a data key opens by it, which is said to be wrapped with it already: a key of Vault's may be another one of the same name.
+    ///
+    /// # Errors
+    /// It does not open, or nobody answers.
+    fn proves(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey)
+    -> std::result::Result<(), KeyTrouble>;
+
+    /// The version by which it wraps now, where it has versions (Vault's have), as it was heard last. It was asked for [`Rewrap::to`] before.
+    fn version(&self, to: &WrappingKey) -> Option<u32> {
+        let _ = to;
+        None
+    }
+
+    /// Was a key that is wrapped with it wrapped by another version of it than wraps now? Of one that is newer than any there is nobody knows what it
+    /// is of.
     fn is_older(&self, to: &WrappingKey, wrapped: &WrappedKey) -> bool {
-        let _ = (to, wrapped);
-        false
+        let versions = self.version(to).zip(wrapped.transit_version());
+        versions.is_some_and(|(newest, version)| version != newest)
     }
 }
 
 /// Wraps all data keys of the cluster again, each by a compare-and-set of its record: the keys stay, and with them every block.
 ///
-/// First the cluster's wrapping key is changed: from then on no transaction makes a key by the old one ([`NewKey::into_call`]). What was made
-/// before is seen by a pass behind that; there are passes until one finds nothing to do.
+/// First the cluster's wrapping key is changed: from then on no transaction makes a key by the old one ([`NewKey::into_call`]). One of Vault's is
+/// written also where it stays: by an older version of it no key is made from then on. What was made before is seen by a pass behind that; there are
+/// passes until one finds nothing to do.
 ///
 /// # Errors
-/// The metadata is away or refuses; nothing wraps; somebody else changes the wrapping key meanwhile. What was done until then stays.
+/// The metadata is away or refuses; nothing wraps; who keeps what wraps does not answer; somebody else changes the wrapping key meanwhile. What was
+/// done until then stays.
 pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
     let refuse = |why: String| AdminError::BadSetting {
         what: "cluster",
@@ -287,13 +385,16 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
     let to = by.to(now.as_ref()).map_err(refuse)?;
     let key = map::wrapping_key();
     let map::Cluster { id, version, .. } = super::cluster(meta)?;
-    if now.as_ref() != Some(&to) {
+    let is_other = now.as_ref() != Some(&to);
+    if is_other {
         if version < ENCRYPTION_SINCE {
             return Err(refuse(format!(
                 "the cluster's version is {version}, and has none before {ENCRYPTION_SINCE}"
             )));
         }
         can_rewrap(meta, by, (id, &to))?.map_err(refuse)?;
+    }
+    if is_other || to.is_of_vault() {
         let call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key.clone(), &to)],
@@ -307,21 +408,34 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
     if now.as_ref() != Some(&to) {
         return Err(refuse(OTHER_REWRAP.to_owned()));
     }
-    let mut wrapped = 0;
+    let (mut wrapped, mut proven) = (0, BTreeSet::new());
     for _ in 0..RACES {
-        let (mut pass, raced) = pass(meta, by, id, (&to, unchanged(&key, revision)))?;
-        wrapped += pass.wrapped;
+        let Pass {
+            mut all,
+            is_raced,
+            away,
+        } = pass(meta, by, id, (&to, unchanged(&key, revision)), &mut proven)?;
+        wrapped += all.wrapped;
+        if let Some(why) = away {
+            return Err(refuse(is_away(wrapped, &why)));
+        }
         if wrapping_key(meta)?.1 != revision {
             return Err(refuse(OTHER_REWRAP.to_owned()));
         }
-        if pass.wrapped == 0 && !raced {
+        if all.wrapped == 0 && !is_raced {
             // What this call has wrapped is the same by now.
-            pass.same = pass.same.saturating_sub(wrapped);
-            pass.wrapped = wrapped;
-            return Ok(pass);
+            all.same = all.same.saturating_sub(wrapped);
+            all.wrapped = wrapped;
+            all.version = by.version(&to);
+            return Ok(all);
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// Of a thousand keys each would be waited for.
+fn is_away(wrapped: usize, why: &str) -> String {
+    format!("Vault does not answer; {wrapped} were wrapped, give it again: {why}")
 }
 
 const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped with: see that all have the same file, and give the command again";
@@ -335,9 +449,11 @@ fn can_rewrap(
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
     let mut refused = None;
     for found in reply.values(0) {
-        match read_key(&found.value).and_then(|old| by.rewrap(id, to, &old)) {
+        let old = read_key(&found.value).map_err(KeyTrouble::Key);
+        match old.and_then(|old| by.rewrap(id, to, &old)) {
             Ok(_) => return Ok(Ok(())),
-            Err(why) => refused = refused.or(Some(why)),
+            Err(KeyTrouble::Key(why)) => refused = refused.or(Some(why)),
+            Err(KeyTrouble::Away(why)) => return Ok(Err(is_away(0, &why))),
         }
     }
     Ok(refused.map_or(Ok(()), |why| {
@@ -347,16 +463,28 @@ fn can_rewrap(
     }))
 }
 
-/// Looks at each key once. Was one changed meanwhile by somebody else?
+/// What came of a look at each key.
+#[derive(Default)]
+struct Pass {
+    all: Rewrapped,
+    /// One was changed meanwhile by somebody else.
+    is_raced: bool,
+    /// It has ended before all were looked at, as nobody answers: why.
+    away: Option<String>,
+}
+
+/// Looks at each key once. `proven`: records that were seen to open, by what they are.
 fn pass(
     meta: &dyn Transact,
     by: &dyn Rewrap,
     id: ClusterId,
     (to, stays): (&WrappingKey, Compare),
-) -> Result<(Rewrapped, bool)> {
+    proven: &mut BTreeSet<Vec<u8>>,
+) -> Result<Pass> {
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
-    let (mut all, mut raced) = (Rewrapped::default(), false);
+    let mut pass = Pass::default();
     for found in reply.values(0) {
+        let all = &mut pass.all;
         let old = match read_key(&found.value) {
             Ok(old) if map::secret_key(old.binding().key) == found.key => old,
             Ok(old) => {
@@ -373,10 +501,36 @@ fn pass(
             }
         };
         if old.wrapping_key() == *to && !by.is_older(to, &old) {
-            all.same += 1;
+            // By its name alone a key of Vault's is not known to be the one that it was.
+            if !to.is_of_vault() || proven.contains(&found.value) {
+                all.same += 1;
+                continue;
+            }
+            match by.proves(id, to, &old) {
+                Ok(()) => {
+                    all.same += 1;
+                    proven.insert(found.value.clone());
+                }
+                Err(KeyTrouble::Key(why)) => all.failed.push(format!("{}: {why}", found.key)),
+                Err(KeyTrouble::Away(why)) => {
+                    pass.away = Some(why);
+                    break;
+                }
+            }
             continue;
         }
+        let is_late = |new: &WrappedKey| {
+            let versions = new.transit_version().zip(by.version(to));
+            versions.is_some_and(|(version, newest)| version < newest)
+        };
         let new = match by.rewrap(id, to, &old) {
+            Ok(new) if is_late(&new) => {
+                all.failed.push(format!(
+                    "{}: it was wrapped by an older version of Vault's key than there is: not all servers of Vault have the newest yet",
+                    found.key
+                ));
+                continue;
+            }
             Ok(new) if new.wrapping_key() == *to && new.check_value() == old.check_value() => new,
             Ok(new) => {
                 let (other, key) = (new.wrapping_key(), old.binding().key);
@@ -386,20 +540,28 @@ fn pass(
                 ));
                 continue;
             }
-            Err(why) => {
+            Err(KeyTrouble::Key(why)) => {
                 all.failed.push(format!("{}: {why}", found.key));
                 continue;
             }
+            Err(KeyTrouble::Away(why)) => {
+                pass.away = Some(why);
+                break;
+            }
         };
-        let mut call = Call::put_if(found.key.clone(), found.mod_revision, new.to_text().into_bytes());
+        let text = new.to_text().into_bytes();
+        let mut call = Call::put_if(found.key.clone(), found.mod_revision, text.clone());
         call.compares.push(stays.clone());
         match meta.txn(&call)?.succeeded {
-            true => all.wrapped += 1,
+            true => {
+                all.wrapped += 1;
+                proven.insert(text);
+            }
             // Its volume went meanwhile, or somebody else has wrapped it.
-            false => raced = true,
+            false => pass.is_raced = true,
         }
     }
-    Ok((all, raced))
+    Ok(pass)
 }
 
 /// Can a volume that reads by these keys, and was reverted from so much that is there still, be deleted for good?

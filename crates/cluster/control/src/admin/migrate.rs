@@ -20,7 +20,7 @@ use super::subsystem::{put, unchanged};
 use super::volume::{find_volume, make_target};
 use super::{AdminError, RACES, Result, cluster, copy_of, copy_source, get, note_copy};
 use amita_metadata::{Call, Transact};
-use amita_types::map::{self, About, CopyPlace, Copying, Moving, SNAPSHOTS_SINCE, Snapshot, Volume};
+use amita_types::map::{self, About, CopyPlace, Copying, Moving, Pool, SNAPSHOTS_SINCE, Snapshot, Volume};
 use amita_types::{SnapshotId, VolumeId};
 use std::time::Duration;
 
@@ -37,6 +37,27 @@ pub struct MigrateWish<'a> {
     pub keys: Option<&'a dyn DataKeys>,
     /// Since 1970.
     pub now: Duration,
+}
+
+/// Where a pass has brought no more than this, the next one is a last one: what hosts write during a pass of that size is less.
+const LITTLE: u64 = 8 << 20;
+/// After so many passes a last one is tried, however much is left: hosts write as fast as the target takes it.
+const PATIENT_PASSES: u32 = 8;
+/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long.
+const HOLD: Duration = Duration::from_millis(30);
+/// And so often: for a second at the longest, as long as a planned takeover may take.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// How long its owner is to hold for a last pass (M4).
+#[must_use]
+pub fn move_hold(moving: Moving) -> Duration {
+    HOLD * (1 << (moving.late / 2).min(MOST_DOUBLINGS))
+}
+
+/// Is what is left little enough for a last pass? `lap_bytes`: what the pass before has brought; none: it was another runner's.
+#[must_use]
+pub fn is_last_pass_due(lap_bytes: Option<u64>, moving: Moving) -> bool {
+    lap_bytes.is_some_and(|bytes| bytes <= LITTLE || moving.taken.is_multiple_of(PATIENT_PASSES))
 }
 
 pub(super) fn bad(volume: &str, why: impl Into<String>) -> AdminError {
@@ -98,7 +119,7 @@ pub(super) fn end_is_allowed(meta: &dyn Transact, volume: &Volume) -> Result<()>
 /// Makes the volume that it is to be there, and says that it moves: a node moves it.
 ///
 /// # Errors
-/// No such volume or pool, or it is in that pool; it is to be a copy and is none yet, moves already, or is mirrored; an image is copied into it, or it is made
+/// No such volume or pool, or it is in that pool, or that has smaller chunks; it is to be a copy and is none yet, moves already, or is mirrored; an image is copied into it, or it is made
 /// smaller; a snapshot of it is a namespace or a LUN; it became smaller between its snapshots; a limit that cannot be; more than the quotas
 /// have left; a cluster whose version does not know snapshots; no key can be made; the metadata is suspected, away or refuses.
 pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Copying> {
@@ -169,6 +190,21 @@ fn may_move(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
     }
     if source.pool == pool {
         return Err(bad(name, format!("it is in pool {pool} already")));
+    }
+    let chunk_bytes = |pool: &str| -> Result<Option<u32>> {
+        Ok(get::<Pool>(meta, &map::pool_key(pool))?.map(|(pool, _)| pool.chunk_bytes))
+    };
+    // What hosts have under way, and will have by what they have open, is cut at the borders of its chunks as they are.
+    if let (Some(now), Some(then)) = (chunk_bytes(&source.pool)?, chunk_bytes(pool)?)
+        && then < now
+    {
+        return Err(bad(
+            name,
+            format!(
+                "its pool has chunks of {now} bytes, and pool {pool} has smaller ones, of {then}: what hosts have open would be cut at other \
+                 borders. Copy it there (`amita volume copy`), and have hosts open the copy"
+            ),
+        ));
     }
     fits(meta, source)?;
     has_room(meta, source, "")
@@ -314,4 +350,34 @@ pub fn stay_in_pool(meta: &dyn Transact, copying: &Copying, claim: u64) -> Resul
     Err(AdminError::TooManyRaces {
         key: map::copying_key(copying.volume),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moving(taken: u32, late: u32) -> Moving {
+        Moving {
+            data: VolumeId(1),
+            taken,
+            late,
+        }
+    }
+
+    #[test]
+    fn who_comes_late_holds_for_longer_but_never_for_long() {
+        let of = |late| move_hold(moving(1, late)).as_millis();
+        assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
+        assert_eq!(of(u32::MAX), 960);
+    }
+
+    #[test]
+    fn a_last_pass_is_begun_when_little_is_left_or_it_never_gets_less() {
+        assert!(
+            !is_last_pass_due(None, moving(8, 0)),
+            "what another runner has done is not known"
+        );
+        assert!(is_last_pass_due(Some(LITTLE), moving(2, 0)) && !is_last_pass_due(Some(LITTLE + 1), moving(2, 0)));
+        assert!(is_last_pass_due(Some(1 << 40), moving(8, 0)));
+    }
 }

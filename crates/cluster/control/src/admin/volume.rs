@@ -122,7 +122,9 @@ pub(super) fn make_target(
     keys: Option<&dyn DataKeys>,
     with: &dyn Fn(&Volume) -> Call,
 ) -> Result<Option<Volume>> {
-    match make(meta, TARGET, pool, size_bytes, Some(about), keys, &|volume| with(volume)) {
+    match make(meta, TARGET, pool, size_bytes, Some(about), keys, &|volume| {
+        with(volume)
+    }) {
         Ok(made) => Ok(Some(made)),
         Err(AdminError::TooManyRaces { .. }) => Ok(None),
         Err(why) => Err(why),

@@ -12,7 +12,13 @@
 //! A time that is dealt with stays so. A clock that goes back a little makes the next run wait until it is where it was. One that goes back by
 //! more than [`MOST_BACK`] was wrong before or is wrong now: times count from there. A pause never lasts longer than the longest one, whatever the
 //! record says until when.
+//!
+//! Times that a clock that was ahead has dealt with come again then, and there may be points of their names, made before they came: these are
+//! not of the runs to come ([`is_of_run`]), whose points are called otherwise ([`run_name`]). That a node whose clock is ahead of another one's
+//! does not deal with them again and again is seen to by [`super::clocks`].
 
+use super::point_name;
+use crate::policy::naming;
 use crate::policy::runner::MOST_BACK;
 use crate::policy::schedule::Schedule;
 use amita_types::map::{BackupPolicy, BackupRun, BackupRuns};
@@ -71,6 +77,7 @@ pub fn step(policy: &BackupPolicy, runs: &BackupRuns, now: u64) -> Step {
     }
     if runs.after > now.saturating_add(MOST_BACK) {
         let mut runs = runs.clone();
+        runs.early = runs.early.max(runs.after);
         runs.after = now;
         return Step::Note(runs);
     }
@@ -84,7 +91,7 @@ pub fn step(policy: &BackupPolicy, runs: &BackupRuns, now: u64) -> Step {
     match (&runs.run, due) {
         (Some(run), None) => match run.again_at.filter(|at| is_ahead(*at, now)) {
             Some(at) => Step::Rest(Some(next.map_or(at, |next| next.min(at)))),
-            None => Step::Work(go_on(runs)),
+            None => Step::Work(go_on(runs, now)),
         },
         (_, Some((due, passed))) => Step::Work(begin(runs, due, passed, now)),
         (None, None) => Step::Rest(next),
@@ -96,10 +103,11 @@ fn is_ahead(at: u64, now: u64) -> bool {
     at > now && at - now <= PAUSES_S.1
 }
 
-fn go_on(runs: &BackupRuns) -> BackupRuns {
+fn go_on(runs: &BackupRuns, now: u64) -> BackupRuns {
     let mut runs = runs.clone();
     if let Some(run) = &mut runs.run {
         run.attempts = run.attempts.saturating_add(1);
+        run.attempt_began = now;
         run.again_at = None;
     }
     runs
@@ -117,6 +125,7 @@ fn begin(runs: &BackupRuns, due: u64, passed: u64, now: u64) -> BackupRuns {
         due,
         began: now,
         attempts: 1,
+        attempt_began: now,
         ..BackupRun::default()
     });
     runs
@@ -154,5 +163,60 @@ pub fn end(runs: &mut BackupRuns, now: u64) {
 pub fn note(reasons: &mut Vec<String>, why: &str) {
     if reasons.len() < MOST_REASONS && !reasons.iter().any(|known| known == why) {
         reasons.push(why[..why.floor_char_boundary(MOST_BYTES)].to_owned());
+    }
+}
+
+/// Since when a run is due that is to be made, or gone on with, by what its record says; 0: only something is to be noted, or nothing is known.
+/// Who waits longest goes first.
+#[must_use]
+pub fn due_since(before: &BackupRuns, next: &Step) -> u64 {
+    let Step::Work(next) = next else { return 0 };
+    let Some(run) = &next.run else { return 0 };
+    match before.run.as_ref().filter(|before| before.due == run.due) {
+        Some(before) => before.again_at.unwrap_or(before.began.max(before.attempt_began)),
+        None => run.due,
+    }
+}
+
+/// Whoever writes a record says who it is, and what time it is there: so others see whether their clocks agree.
+pub fn sign(runs: &mut BackupRuns, node: &str, now: u64) {
+    runs.noted_at = now;
+    node.clone_into(&mut runs.noted_by);
+}
+
+/// Do they say the same, whoever has written them, and when?
+#[must_use]
+pub fn is_same(one: &BackupRuns, other: &BackupRuns) -> bool {
+    let said = BackupRuns {
+        noted_at: one.noted_at,
+        noted_by: one.noted_by.clone(),
+        ..other.clone()
+    };
+    *one == said
+}
+
+/// Is a point that is called as this run's are, and was taken at that time, one of it? Else it was made before the time had come, by a clock that was
+/// ahead: the run has none by that.
+#[must_use]
+pub fn is_of_run(run: &BackupRun, taken_at: u64) -> bool {
+    taken_at >= run.began.saturating_sub(MOST_BACK)
+}
+
+/// What the points of the run are called that is under way, in a repository with these points: their names, and when they were taken. Where there may
+/// be some of that name that are not of the run, it is the name of its time and of when it was begun: whoever goes on with it comes to the same.
+#[must_use]
+pub fn run_name<'a>(
+    policy: &BackupPolicy,
+    runs: &BackupRuns,
+    points: impl IntoIterator<Item = (&'a str, u64)>,
+) -> String {
+    let Some(run) = &runs.run else {
+        return point_name(policy, 0);
+    };
+    let name = point_name(policy, run.due);
+    let is_of_before = |(called, taken_at): (&str, u64)| called == name && !is_of_run(run, taken_at);
+    match run.due <= runs.early || points.into_iter().any(is_of_before) {
+        true => format!("{name}-{}", naming::name("", "{time}", run.began)),
+        false => name,
     }
 }

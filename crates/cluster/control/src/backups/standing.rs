@@ -10,6 +10,7 @@ use serde::Serialize;
 pub const TOO_LATE: u64 = 900;
 /// A run that has failed so many times is told of, though it is tried again.
 const FAILING: u64 = 3;
+const DAY_S: u64 = 86_400;
 
 /// A policy of backups, and what has become of it. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,6 +35,9 @@ pub struct BackupStatus {
     /// What is wrong with its record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// How clocks of nodes that were at it do not agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
 }
 
 impl BackupStatus {
@@ -58,6 +62,7 @@ impl BackupStatus {
         };
         BackupStatus {
             fault: schedule.err(),
+            clock: runs.as_ref().and_then(|runs| clock(runs, now)),
             policy,
             volume,
             runs,
@@ -79,8 +84,13 @@ impl BackupStatus {
     }
 
     /// Did something fail at the last run that has ended, or at the last attempts of the one that is tried again? Of how many volumes, and why.
+    ///
+    /// One that is paused tries nothing, and fails at nothing.
     #[must_use]
     pub fn failing(&self) -> Option<(u64, &[String])> {
+        if self.policy.paused {
+            return None;
+        }
         let runs = self.runs.as_ref()?;
         let tried = runs
             .run
@@ -107,9 +117,36 @@ fn late_s(policy: &BackupPolicy, runs: Option<&BackupRuns>, is_at_it: bool, sche
         // Behind a run that is under way others may be due: they are missed, and counted as such.
         Some(runs) => match &runs.run {
             None => schedule.next_after(runs.after),
-            Some(run) if is_at_it => Some(run.due.max(run.began).saturating_add(policy.limit_s)),
-            Some(run) => Some(run.again_at.unwrap_or(run.began)),
+            // Each attempt has the limit.
+            Some(run) if is_at_it => {
+                let began = run.due.max(run.began).max(run.attempt_began);
+                Some(began.saturating_add(policy.limit_s))
+            }
+            Some(run) => {
+                // A word of a time that is still to come says nothing.
+                let noted_at = if runs.noted_at <= now { runs.noted_at } else { 0 };
+                let was_at_it = run.began.max(run.attempt_began).max(noted_at);
+                Some(run.again_at.unwrap_or(was_at_it))
+            }
         },
     };
     since.map_or(0, |since| now.saturating_sub(since))
+}
+
+/// What a clock has done that is ahead of the one by which it is `now`, by more than those of nodes may differ.
+fn clock(runs: &BackupRuns, now: u64) -> Option<String> {
+    let ahead = runs.noted_at.saturating_sub(now);
+    if ahead > MOST_BACK {
+        let node = runs.noted_by.escape_debug();
+        return Some(format!(
+            "node {node} has noted what became of it by a clock that is {ahead} s ahead of this one's"
+        ));
+    }
+    let ahead = runs.early.saturating_sub(now);
+    // One that was ahead by more is not told of for all that time.
+    (1..=DAY_S).contains(&ahead).then(|| {
+        format!(
+            "a node whose clock was ahead has dealt with times that are still to come, the last one in {ahead} s: that node's log says so"
+        )
+    })
 }

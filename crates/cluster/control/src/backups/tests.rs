@@ -1,4 +1,5 @@
-use super::plan::{MADE_UP, Step, end, give_up, note, pause, step};
+use super::clocks::{Clocks, RESTS, Time};
+use super::plan::{MADE_UP, Step, due_since, end, give_up, is_of_run, is_same, note, pause, run_name, sign, step};
 use super::retention::{Point, given_up};
 use super::standing::TOO_LATE;
 use super::*;
@@ -6,6 +7,7 @@ use crate::policy::runner::MOST_BACK;
 use amita_types::VolumeId;
 use amita_types::map::{BackupRuns, Keep, PolicyId, Target};
 use proptest::prelude::*;
+use std::time::Duration;
 
 /// Monday, 1 January 2024.
 const MONDAY: u64 = 1_704_067_200;
@@ -238,6 +240,172 @@ fn what_is_late_and_what_fails_is_told() {
     );
     end(&mut well, MONDAY + 2 * HOUR + 5);
     assert_eq!(of(Some(well), None, MONDAY + 2 * HOUR + 6).failing(), None);
+}
+
+#[test]
+fn each_attempt_has_its_limit_and_a_paused_policy_fails_at_nothing() {
+    let mut policy = hourly();
+    policy.schedule = "@daily".to_owned();
+    let due = MONDAY + 24 * HOUR;
+    let mut runs = works(&policy, &seen(&policy), due);
+    assert_eq!(runs.run.as_ref().map(|run| run.attempt_began), Some(due));
+    note(&mut runs.run.as_mut().unwrap().why, "away");
+    runs.run.as_mut().unwrap().failed = 1;
+    end(&mut runs, due + 5 * HOUR);
+    let again = due + 6 * HOUR;
+    let mut runs = works(&policy, &runs, again);
+    let run = runs.run.clone().unwrap();
+    assert_eq!((run.began, run.attempt_began), (due, again));
+    let of = |policy: &BackupPolicy, runs: &BackupRuns, runner: Option<&str>, now| {
+        BackupStatus::of(policy.clone(), Some(runs.clone()), runner.map(str::to_owned), None, now)
+    };
+    assert_eq!(
+        of(&policy, &runs, Some("n1"), again + 60).late_s,
+        0,
+        "the attempt has begun a minute ago"
+    );
+    assert_eq!(of(&policy, &runs, Some("n1"), again + policy.limit_s + 7).late_s, 7);
+    // Nobody is at it: since the last word of it.
+    sign(&mut runs, "n1", again + HOUR);
+    assert_eq!(of(&policy, &runs, None, again + HOUR + 5).late_s, 5);
+    policy.paused = true;
+    let Step::Note(paused) = step(&policy, &runs, again + HOUR) else {
+        panic!()
+    };
+    assert!(paused.last.as_ref().is_some_and(|last| last.failed > 0));
+    assert_eq!(of(&policy, &paused, None, again + HOUR).failing(), None);
+}
+
+#[test]
+fn points_that_were_made_before_their_time_are_not_of_the_run() {
+    let policy = hourly();
+    let noon = MONDAY + 12 * HOUR;
+    let mut runs = BackupRuns {
+        schedule: "0 * * * * in UTC".to_owned(),
+        after: noon - HOUR,
+        ..BackupRuns::default()
+    };
+    runs = works(&policy, &runs, noon + 3);
+    let run = runs.run.clone().unwrap();
+    assert!(is_of_run(&run, noon + 3) && is_of_run(&run, noon + 3 - MOST_BACK) && is_of_run(&run, noon + HOUR));
+    assert!(!is_of_run(&run, noon + 2 - MOST_BACK));
+    let usual = point_name(&policy, noon);
+    let other = point_name(&policy, noon - HOUR);
+    let name = |runs: &BackupRuns, points: &[(&str, u64)]| run_name(&policy, runs, points.iter().copied());
+    assert_eq!(name(&runs, &[(&other, 5), (&usual, noon + 4)]), usual);
+    let anew = name(&runs, &[(&usual, noon - 2 * HOUR)]);
+    assert_eq!(anew, format!("{usual}-20240101T120003Z"));
+    assert!(is_own(&policy, &anew));
+    // Whoever goes on with it comes to the same.
+    let later = works(&policy, &runs, noon + 600);
+    assert_eq!(name(&later, &[(&usual, noon - 2 * HOUR), (&anew, noon + 4)]), anew);
+    // A clock that was ahead has dealt with noon at ten, and its points say that it was noon then.
+    runs.run = None;
+    runs.after = noon;
+    let Step::Note(reset) = step(&policy, &runs, noon - 2 * HOUR) else {
+        panic!()
+    };
+    assert_eq!((reset.after, reset.early), (noon - 2 * HOUR, noon));
+    let again = works(&policy, &reset, noon);
+    assert_eq!(again.run.as_ref().map(|run| run.due), Some(noon));
+    assert_ne!(name(&again, &[(&usual, noon)]), usual);
+    let next = works(&policy, &reset, noon + HOUR);
+    assert_eq!(name(&next, &[]), point_name(&policy, noon + HOUR));
+}
+
+#[test]
+fn a_node_whose_clock_is_ahead_of_what_another_one_notes_rests() {
+    let mut runs = BackupRuns::default();
+    let id = PolicyId(4);
+    let at = |clock: u64, passed: u64| Time {
+        clock: Duration::from_secs(clock),
+        passed: Duration::from_secs(passed),
+    };
+    let look = |clocks: &mut Clocks, revision: u64, runs: &BackupRuns, now: Time| {
+        clocks.look("n2", [(id, revision, runs)], now)
+    };
+    let rests = |clocks: &Clocks, passed: u64| clocks.rests(Duration::from_secs(passed));
+    // This node's clock is two hours ahead.
+    let here = MONDAY + 2 * HOUR;
+    let mut clocks = Clocks::default();
+    sign(&mut runs, "n1", MONDAY);
+    // How old that is nobody knows.
+    assert_eq!(look(&mut clocks, 7, &runs, at(here, 100)), None);
+    assert_eq!(look(&mut clocks, 7, &runs, at(here + 60, 160)), None);
+    assert!(!rests(&clocks, 160));
+    // That was written since.
+    sign(&mut runs, "n1", MONDAY + 100);
+    let told = look(&mut clocks, 8, &runs, at(here + 120, 220));
+    assert_eq!(told, Some(("n1".to_owned(), 2 * HOUR + 20)));
+    assert!(rests(&clocks, 220) && rests(&clocks, 219 + RESTS.as_secs()));
+    assert!(!rests(&clocks, 220 + RESTS.as_secs()), "it may be alone by now");
+    assert_eq!(
+        look(&mut clocks, 8, &runs, at(here + 180, 280)),
+        None,
+        "it is told once"
+    );
+    assert!(rests(&clocks, 280));
+    // Its clock was set right.
+    assert_eq!(look(&mut clocks, 8, &runs, at(MONDAY + 240, 340)), None);
+    assert!(!rests(&clocks, 340));
+
+    // What it notes itself says nothing, nor does what may have been written long ago, nor one that is ahead of this one.
+    let mut clocks = Clocks::default();
+    look(&mut clocks, 8, &runs, at(here, 100));
+    sign(&mut runs, "n2", MONDAY);
+    assert_eq!(look(&mut clocks, 9, &runs, at(here + 10, 110)), None);
+    sign(&mut runs, "n1", MONDAY);
+    assert_eq!(
+        look(&mut clocks, 10, &runs, at(here + 1010, 1110)),
+        None,
+        "the metadata was away"
+    );
+    sign(&mut runs, "n1", here + 9 * HOUR);
+    assert_eq!(look(&mut clocks, 11, &runs, at(here + 1020, 1120)), None);
+    assert!(!rests(&clocks, 1120));
+    // A record that was not there; and another node that agrees.
+    clocks.look("n2", [], at(here + 1030, 1130));
+    sign(&mut runs, "n1", MONDAY);
+    assert!(look(&mut clocks, 12, &runs, at(here + 1040, 1140)).is_some());
+    sign(&mut runs, "n3", here + 1050);
+    assert_eq!(look(&mut clocks, 13, &runs, at(here + 1050, 1150)), None);
+    assert!(!rests(&clocks, 1150));
+}
+
+#[test]
+fn clocks_that_do_not_agree_are_told() {
+    let policy = hourly();
+    let mut runs = seen(&policy);
+    let clock = |runs: &BackupRuns| BackupStatus::of(policy.clone(), Some(runs.clone()), None, None, MONDAY).clock;
+    sign(&mut runs, "n1", MONDAY + MOST_BACK);
+    assert_eq!(clock(&runs), None);
+    sign(&mut runs, "n1", MONDAY + MOST_BACK + 1);
+    assert!(clock(&runs).is_some_and(|why| why.contains("node n1")));
+    sign(&mut runs, "n2", MONDAY);
+    runs.early = MONDAY + 2 * HOUR;
+    assert!(clock(&runs).is_some_and(|why| why.contains("7200 s")));
+    runs.early = MONDAY;
+    assert_eq!(clock(&runs), None);
+}
+
+#[test]
+fn whoever_wrote_it_it_says_the_same_and_waits_since_it_was_due() {
+    let policy = hourly();
+    let runs = works(&policy, &seen(&policy), MONDAY + HOUR + 5);
+    let mut signed = runs.clone();
+    sign(&mut signed, "n1", MONDAY + HOUR + 6);
+    assert!(is_same(&runs, &signed) && runs != signed);
+    signed.points += 1;
+    assert!(!is_same(&runs, &signed));
+    let since = |before: &BackupRuns, now: u64| due_since(before, &step(&policy, before, now));
+    assert_eq!(since(&BackupRuns::default(), MONDAY), 0);
+    assert_eq!(since(&seen(&policy), MONDAY + HOUR + 5), MONDAY + HOUR);
+    // Its node has died; it has failed, and is tried again.
+    assert_eq!(since(&runs, MONDAY + HOUR + 60), MONDAY + HOUR + 5);
+    let mut waits = runs.clone();
+    waits.run.as_mut().unwrap().again_at = Some(MONDAY + HOUR + 65);
+    assert_eq!(since(&waits, MONDAY + HOUR + 90), MONDAY + HOUR + 65);
+    assert_eq!(since(&waits, MONDAY + 2 * HOUR), MONDAY + 2 * HOUR);
 }
 
 fn points(of: &[(u64, &str)]) -> Vec<Point<char>> {

@@ -136,7 +136,8 @@ impl Core {
         use DirectoryMessage as Directory;
         match message {
             Directory::Open { origin, name } => self.directory.open(now, origin, &name),
-            Directory::Close { volume } => self.directory.close(volume),
+            // Who has it open may know it by the number that it had before it moved.
+            Directory::Close { volume } => self.directory.close(self.cx.view.present(volume)),
             Directory::ShardMade { volume, generation } => self.directory.shard_made(volume, generation),
             Directory::ShardEnded { volume, core } => {
                 self.directory.shard_ended(volume, core);

@@ -1,23 +1,25 @@
 //! The thread that fetches keys.
 //!
 //! What a file unwraps is there at once. What Vault is asked for comes when Vault has answered, by its own thread; others are served meanwhile,
-//! and a ring is there when the last of its keys is.
+//! and a ring is there when the last of its keys is. Clones have keys in common: each is asked for once at one time. What nobody waits for any more is
+//! not asked for.
 
 use super::file::KeyFile;
 use super::lines::Step;
 use super::records::{Found, Kept};
+use super::vault::{Asking, Trouble, Vault};
 use super::{FAILED_FOR, Held, Known, REFUSED_FOR, lock};
 use amita_control::admin;
-use amita_crypt::{Binding, DataKey, Keychain, WrappedKey};
+use amita_crypt::{Binding, DataKey, Finish, HttpResponse, Keychain, Question, WrappedKey};
 use amita_types::map::{KeyName, KeyRing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// How often it is looked what may be forgotten, while there is anything.
 const LOOK: Duration = Duration::from_secs(1);
-/// Who is asked answers within this, whatever he answers. Else it is not waited for any more.
+/// Who is asked answers within this, whatever he answers, and within this again the next one. Else it is not waited for any more.
 const ASKED_FOR: Duration = Duration::from_secs(60);
 
 /// A ring whose keys are wanted.
@@ -32,14 +34,34 @@ pub(super) enum Word {
     Wanted(Wanted),
     /// What has come of a question.
     Answered {
-        /// Of which ring.
+        of: Of,
         number: u64,
-        /// Of which of its keys.
-        at: usize,
-        key: Result<DataKey, Refused>,
+        answer: Result<HttpResponse, Trouble>,
     },
     /// Nobody wants anything any more.
     End,
+}
+
+/// Who is asked, by his place, and for what record's key.
+type Of = (usize, String);
+
+/// A question under way, for all who want the same.
+struct UnderWay {
+    number: u64,
+    /// He stays, so that nobody else has his place meanwhile.
+    vault: Arc<Vault>,
+    /// As long as one of those has it who wait.
+    asking: Weak<Asking>,
+    waiting: Vec<Waiting>,
+}
+
+/// Whose key it is.
+struct Waiting {
+    /// Of which ring.
+    ring: u64,
+    /// Of which of its keys.
+    at: usize,
+    finish: Finish<DataKey>,
 }
 
 /// Why a key is not to be had, for people, and when that is worth another look.
@@ -60,6 +82,8 @@ struct Gathering {
     ring: KeyRing,
     keys: Vec<Option<DataKey>>,
     until: Instant,
+    /// It waits for what was asked by these.
+    _asking: Vec<Arc<Asking>>,
 }
 
 pub(super) struct Fetcher {
@@ -69,6 +93,7 @@ pub(super) struct Fetcher {
     /// Who is asked tells the answer by this.
     answers: Sender<Word>,
     gathering: BTreeMap<u64, Gathering>,
+    under_way: BTreeMap<Of, UnderWay>,
     numbers: u64,
 }
 
@@ -80,6 +105,7 @@ impl Fetcher {
             known,
             answers,
             gathering: BTreeMap::new(),
+            under_way: BTreeMap::new(),
             numbers: 0,
         }
     }
@@ -100,7 +126,7 @@ impl Fetcher {
                     for word in std::iter::once(word).chain(told.try_iter()) {
                         match word {
                             Word::Wanted(ring) => wanted.push(ring),
-                            Word::Answered { number, at, key } => self.answered(number, at, key),
+                            Word::Answered { of, number, answer } => self.answered(&of, number, &answer),
                             Word::End => return,
                         }
                     }
@@ -139,7 +165,8 @@ impl Fetcher {
                 Ok(keys)
             })
             .collect();
-        let mut steps = self.file.unwrap_all(&asked).into_iter();
+        let wrapped = asked.iter().map(|(_, wrapped)| wrapped);
+        let mut steps = self.file.unwrap_all(&asked).into_iter().zip(wrapped);
         for ((ring, _), parsed) in rings.into_iter().zip(parsed) {
             match parsed {
                 // All of them are taken out: the next ring's stand behind them.
@@ -153,50 +180,106 @@ impl Fetcher {
     }
 
     /// Has the keys of a ring asked for that are to be asked for.
-    fn gather(&mut self, ring: KeyRing, steps: Vec<Result<Step<DataKey>, String>>) {
-        let steps: Vec<Step<DataKey>> = match steps.into_iter().collect() {
+    fn gather(&mut self, ring: KeyRing, steps: Vec<(Result<Step<DataKey>, String>, &WrappedKey)>) {
+        let steps = steps
+            .into_iter()
+            .map(|(step, wrapped)| step.map(|step| (step, wrapped)));
+        let steps: Vec<(Step<DataKey>, &WrappedKey)> = match steps.collect() {
             Ok(steps) => steps,
             // One that is not to be had is enough: nobody is asked for the others.
             Err(why) => return self.settle(&ring, Err(why.into())),
         };
-        let number = self.numbers;
-        self.numbers += 1;
-        let mut keys = Vec::with_capacity(steps.len());
-        for (at, step) in steps.into_iter().enumerate() {
+        let number = self.number();
+        let (mut keys, mut asking) = (Vec::with_capacity(steps.len()), Vec::new());
+        for (at, (step, wrapped)) in steps.into_iter().enumerate() {
             keys.push(match step {
                 Step::Done(key) => Some(key),
                 Step::Ask(vault, question) => {
-                    let (request, finish) = question.into_parts();
-                    let (answers, name) = (self.answers.clone(), vault.name().to_owned());
-                    let told = move |answer: Result<_, super::vault::Trouble>| {
-                        let key = match answer {
-                            Ok(response) => finish(&response).map_err(|why| Refused {
-                                why: format!("{name}: {why}"),
-                                again: REFUSED_FOR,
-                            }),
-                            // It is not asked again before its time, whoever asks.
-                            Err(trouble) => Err(trouble.why.into()),
-                        };
-                        // Where nobody hears it, it is wiped.
-                        let _ = answers.send(Word::Answered { number, at, key });
-                    };
-                    vault.ask(Arc::new(request), Box::new(told));
+                    asking.push(self.ask(vault, question, wrapped, (number, at)));
                     None
                 }
             });
         }
-        let until = Instant::now() + ASKED_FOR;
-        self.gathering.insert(number, Gathering { ring, keys, until });
+        let found = Gathering {
+            ring,
+            keys,
+            until: Instant::now() + ASKED_FOR,
+            _asking: asking,
+        };
+        self.gathering.insert(number, found);
         self.look_at(number);
     }
 
-    fn answered(&mut self, number: u64, at: usize, key: Result<DataKey, Refused>) {
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Asks, or waits with those who have asked for the same.
+    fn ask(
+        &mut self,
+        vault: Arc<Vault>,
+        question: Question<DataKey>,
+        wrapped: &WrappedKey,
+        (ring, at): (u64, usize),
+    ) -> Arc<Asking> {
+        let of = (Arc::as_ptr(&vault) as usize, wrapped.to_text());
+        let (request, finish) = question.into_parts();
+        let waiting = Waiting { ring, at, finish };
+        if let Some(found) = self.under_way.get_mut(&of)
+            && let Some(asking) = found.asking.upgrade()
+        {
+            found.waiting.push(waiting);
+            return asking;
+        }
+        let (number, answers, told_of) = (self.number(), self.answers.clone(), of.clone());
+        let told = move |answer: Result<HttpResponse, Trouble>| {
+            let of = told_of;
+            // Where nobody hears it, it is wiped.
+            let _ = answers.send(Word::Answered { of, number, answer });
+        };
+        let asking = Arc::new(Asking::new());
+        vault.ask(Arc::new(request), asking.wanted(), Box::new(told));
+        let under_way = UnderWay {
+            number,
+            vault,
+            asking: Arc::downgrade(&asking),
+            waiting: vec![waiting],
+        };
+        self.under_way.insert(of, under_way);
+        asking
+    }
+
+    fn answered(&mut self, of: &Of, number: u64, answer: &Result<HttpResponse, Trouble>) {
+        // Of those who had asked before nobody may be left, and the same may have been asked again since.
+        if self.under_way.get(of).is_none_or(|found| found.number != number) {
+            return;
+        }
+        let Some(UnderWay { vault, waiting, .. }) = self.under_way.remove(of) else {
+            return;
+        };
+        for Waiting { ring, at, finish } in waiting {
+            let key = match answer {
+                Ok(response) => finish(response).map_err(|why| Refused {
+                    why: format!("{}: {why}", vault.name()),
+                    again: REFUSED_FOR,
+                }),
+                // It is not asked again before its time, whoever asks.
+                Err(trouble) => Err(Refused::from(trouble.why.clone())),
+            };
+            self.came(ring, at, key);
+        }
+    }
+
+    fn came(&mut self, number: u64, at: usize, key: Result<DataKey, Refused>) {
         let Some(mut found) = self.gathering.remove(&number) else {
             return;
         };
         match key {
             Ok(key) => {
                 found.keys[at] = Some(key);
+                // Who has many keys waits for many answers.
+                found.until = Instant::now() + ASKED_FOR;
                 self.gathering.insert(number, found);
                 self.look_at(number);
             }
@@ -257,6 +340,7 @@ impl Fetcher {
             );
             self.settle(&ring, Err(why.into()));
         }
+        self.under_way.retain(|_, found| found.asking.strong_count() > 0);
         let mut known = lock(&self.known);
         let is_idle = !known.forget(now) && self.gathering.is_empty();
         let needed: BTreeSet<KeyName> = known.failed().flat_map(KeyRing::eras).map(|era| era.key).collect();
@@ -284,3 +368,6 @@ fn wrapped(records: &Found, ring: &KeyRing) -> Result<Vec<(Binding, WrappedKey)>
     };
     ring.eras().iter().map(|era| of(era.key)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,14 +13,15 @@
 //! it in front, wrapping all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode
 //! 0600), and is read again each time that it is needed.
 
-use super::lines::{Loaded, Step, Vaults, unwrap};
+use super::lines::{Line, Loaded, Step, Vaults, unwrap};
 use super::reading;
-use amita_control::admin::{DataKeys, Rewrap};
+use amita_control::admin::{DataKeys, KeyTrouble, Rewrap};
 use amita_crypt::{Binding, DataKey, WrappedKey, WrappingKey, Zeroizing};
 use amita_keys::system_random;
 use amita_types::ClusterId;
+use amita_types::map::KeyName;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ const MAX_FILE_BYTES: u64 = 16 << 10;
 const MAX_PUBLIC_BYTES: u64 = 512 << 10;
 /// Rights of anybody but the owner.
 const OTHERS: u32 = 0o077;
+/// Rights of anybody but the owner to change it.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Why there is nothing in a file that wraps. Nothing of what it holds is said.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +46,12 @@ pub enum KeyFileError {
     /// Others could read it.
     #[error("it can be read by others (mode {mode:03o}): give it to this program's user alone (chmod 600)")]
     Permissions {
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Others could change it.
+    #[error("it can be changed by others (mode {mode:03o}): let this program's user alone write it (chmod go-w)")]
+    Changeable {
         /// Its permissions.
         mode: u32,
     },
@@ -102,8 +111,10 @@ struct Known {
     loaded: Option<Loaded>,
     /// Their threads stay: they keep connections open, and tokens alive.
     vaults: Vaults,
-    /// By which version Vault's key wraps, as it was last asked.
+    /// By which version Vault's key wraps, as it was heard last.
     newest: Option<(WrappingKey, u32)>,
+    /// What Vault has opened last to show that its key is the cluster's.
+    opened: Option<KeyName>,
 }
 
 /// See the module.
@@ -220,7 +231,9 @@ impl KeyFile {
     /// # Errors
     /// Nothing in the file opens it: why, for people.
     pub fn unwrap(&self, binding: &Binding, wrapped: &WrappedKey) -> Result<DataKey, String> {
-        self.given(|found| unwrap(&mut found.lines, binding, wrapped))?.finish()
+        Ok(self
+            .given(|found| unwrap(&mut found.lines, binding, wrapped))?
+            .finish()?)
     }
 
     /// Is what the cluster wraps data keys with in the file, so that it is the cluster's? `true`: its first line is it.
@@ -236,7 +249,7 @@ impl KeyFile {
 }
 
 impl KeyFile {
-    /// Asks those who keep keys that the file names whether they wrap with them.
+    /// Asks those who keep keys that the file names whether they wrap with them, and bind what they wrap.
     ///
     /// # Errors
     /// One does not: why, for people.
@@ -245,10 +258,44 @@ impl KeyFile {
             let vaults = found.lines.iter().filter_map(|line| line.vault.clone());
             Ok(vaults.collect::<Vec<_>>())
         })?;
-        asked.into_iter().try_for_each(|(place, vault)| {
-            let question = place.provider()?.newest_version();
-            vault.carry(question).map(drop)
-        })
+        for (place, vault) in asked {
+            vault.probe(&place.provider()?)?;
+        }
+        Ok(())
+    }
+
+    /// By this one of its keys. A Vault that was not seen to bind what it wraps has to show that first.
+    fn wrap(&self, by: &WrappingKey, binding: &Binding, key: &DataKey) -> Result<WrappedKey, KeyTrouble> {
+        let vault = self.given(|found| Ok(found.with(by)?.vault.clone()))?;
+        if let Some((place, vault)) = vault.filter(|(_, vault)| !vault.was_probed()) {
+            vault.probe(&place.provider()?)?;
+        }
+        let wrapped = self.given(|found| found.with(by)?.wrap(by, binding, key))?.finish()?;
+        // As it will be read.
+        let read = WrappedKey::parse(&wrapped.to_text()).map_err(|why| why.to_string())?;
+        let opened = self.opened_by(by, &read)?;
+        match opened.check_value() == key.check_value() && read == wrapped {
+            true => Ok(wrapped),
+            false => Err(KeyTrouble::Key(format!(
+                "what was wrapped as data key {} does not open as that",
+                binding.key
+            ))),
+        }
+    }
+
+    /// By nothing but the line that has this one: all others may be destroyed.
+    fn opened_by(&self, by: &WrappingKey, wrapped: &WrappedKey) -> Result<DataKey, KeyTrouble> {
+        let of_line = |line: &mut Line| unwrap(std::slice::from_mut(line), wrapped.binding(), wrapped);
+        Ok(self.given(|found| of_line(found.with(by)?))?.finish()?)
+    }
+
+    /// The version of Vault's key is this at least.
+    fn heard(&self, by: &WrappingKey, version: u32) {
+        let mut known = self.lock();
+        let before = known.newest.as_ref().filter(|(of, _)| of == by);
+        if before.is_none_or(|(_, newest)| *newest < version) {
+            known.newest = Some((by.clone(), version));
+        }
     }
 }
 
@@ -261,14 +308,22 @@ impl DataKeys for KeyFile {
     fn make(&self, cluster: ClusterId, by: Option<&WrappingKey>, binding: &Binding) -> Result<WrappedKey, String> {
         let _ = self.cluster.set(cluster);
         let key = DataKey::generate(&mut system_random);
-        let step = self.given(|found| {
-            let by = match by {
-                Some(by) => by.clone(),
-                None => found.first(None)?,
-            };
-            found.with(&by)?.wrap(&by, binding, &key)
-        })?;
-        step.finish()
+        let by = match by {
+            Some(by) => by.clone(),
+            None => self.given(|found| found.first(None))?,
+        };
+        self.wrap(&by, binding, &key).map_err(|why| why.to_string())
+    }
+
+    fn opens(&self, cluster: ClusterId, by: &WrappingKey, wrapped: &WrappedKey) -> Result<(), KeyTrouble> {
+        let _ = self.cluster.set(cluster);
+        self.opened_by(by, wrapped)?;
+        self.lock().opened = Some(wrapped.binding().key);
+        Ok(())
+    }
+
+    fn opened(&self) -> Option<KeyName> {
+        self.lock().opened
     }
 }
 
@@ -277,39 +332,44 @@ impl Rewrap for KeyFile {
     fn to(&self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
         let (to, asked) = self.given(|found| {
             let to = found.first(now)?;
-            let vault = found.lines[0].vault.clone();
-            let asked = vault.map(|(place, vault)| Ok::<_, String>((place.provider()?.newest_version(), vault)));
-            Ok((to, asked.transpose()?))
+            Ok((to, found.lines[0].vault.clone()))
         })?;
-        if let Some((question, vault)) = asked {
-            let version = vault.carry(question)?;
+        if let Some((place, vault)) = asked {
+            let version = vault.probe(&place.provider()?)?;
             self.lock().newest = Some((to.clone(), version));
         }
         Ok(to)
     }
 
-    fn is_older(&self, to: &WrappingKey, wrapped: &WrappedKey) -> bool {
+    fn version(&self, to: &WrappingKey) -> Option<u32> {
         let known = self.lock();
         let newest = known.newest.as_ref().filter(|(of, _)| of == to);
-        newest
-            .zip(wrapped.transit_version())
-            .is_some_and(|((_, newest), version)| version < *newest)
+        newest.map(|(_, version)| *version)
     }
 
-    fn rewrap(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<WrappedKey, String> {
+    fn proves(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<(), KeyTrouble> {
+        let _ = self.cluster.set(cluster);
+        let first = |found: &mut Loaded| unwrap(&mut found.lines[..1], wrapped.binding(), wrapped);
+        let opened = self.given(first)?.finish()?;
+        match opened.check_value() == wrapped.check_value() && wrapped.wrapping_key() == *to {
+            true => Ok(()),
+            false => Err(KeyTrouble::Key(format!(
+                "what opens is not data key {}",
+                wrapped.binding().key
+            ))),
+        }
+    }
+
+    fn rewrap(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<WrappedKey, KeyTrouble> {
         let _ = self.cluster.set(cluster);
         let binding = wrapped.binding();
-        let key = self.unwrap(binding, wrapped)?;
-        let again = self.given(|found| found.lines[0].wrap(to, binding, &key))?.finish()?;
-        // As it will be read, and by nothing but that line: the one that wraps it now may be destroyed then.
-        let read = WrappedKey::parse(&again.to_text()).map_err(|why| why.to_string())?;
-        let opened = self
-            .given(|found| unwrap(&mut found.lines[..1], binding, &read))?
-            .finish()?;
-        match opened.check_value() == wrapped.check_value() && read == again {
-            true => Ok(again),
-            false => Err(format!("what was wrapped again is not data key {}", binding.key)),
+        let step = self.given(|found| unwrap(&mut found.lines, binding, wrapped))?;
+        let again = self.wrap(to, binding, &step.finish()?)?;
+        if let Some(version) = again.transit_version() {
+            // It may have been rotated meanwhile.
+            self.heard(to, version);
         }
+        Ok(again)
     }
 }
 
@@ -321,17 +381,29 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
     if mode & OTHERS != 0 {
         return Err(KeyFileError::Permissions { mode });
     }
-    let (owner, user) = (facts.uid(), rustix::process::geteuid().as_raw());
-    // Root's may be: nothing is hidden from root anyway.
-    if owner != user && owner != 0 {
-        return Err(KeyFileError::Owner { owner, user });
-    }
+    check_owner(&facts)?;
     text_of(file, MAX_FILE_BYTES)
 }
 
-/// Reads what everybody may know, certificates for one.
+/// Reads what everybody may know, and nobody else change: certificates of who is believed. Of the open file's facts, likewise.
 pub(super) fn read_public(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
-    text_of(open(path)?, MAX_PUBLIC_BYTES)
+    let file = open(path)?;
+    let facts = file.metadata()?;
+    let mode = facts.mode() & 0o777;
+    if mode & OTHERS_WRITE != 0 {
+        return Err(KeyFileError::Changeable { mode });
+    }
+    check_owner(&facts)?;
+    text_of(file, MAX_PUBLIC_BYTES)
+}
+
+fn check_owner(facts: &Metadata) -> Result<(), KeyFileError> {
+    let (owner, user) = (facts.uid(), rustix::process::geteuid().as_raw());
+    // Root's may be: nothing is hidden from root anyway.
+    match owner == user || owner == 0 {
+        true => Ok(()),
+        false => Err(KeyFileError::Owner { owner, user }),
+    }
 }
 
 fn open(path: &Path) -> Result<File, KeyFileError> {

@@ -1,8 +1,8 @@
 //! What the lines of the file give.
 
 use super::file::KeyFileError;
-use super::vault::Vault;
 use super::vault::line::Place;
+use super::vault::{Trouble, Vault};
 use amita_crypt::{
     Binding, Cost, DataKey, KeyError, Next, PURPOSE, Passphrase, Provider, Question, SealedFile, WrappedKey,
     WrappingKey, Zeroizing,
@@ -31,7 +31,7 @@ pub(super) enum Step<T> {
 
 impl<T> Step<T> {
     /// Waits for it.
-    pub fn finish(self) -> Result<T, String> {
+    pub fn finish(self) -> Result<T, Trouble> {
         match self {
             Step::Done(done) => Ok(done),
             Step::Ask(vault, question) => vault.carry(question),

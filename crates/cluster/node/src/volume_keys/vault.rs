@@ -4,20 +4,26 @@
 //! so long. So a Vault that hangs keeps nobody waiting who needs another key. Where it does not answer, or says that it cannot now, whoever asks
 //! soon behind is told the same at once: it is asked again after a pause, which grows ([`Pause`]).
 //!
-//! The token is read from its file for each question, and what is read is wiped behind it: whoever renews it, or puts a new one there, has nothing
-//! else to do. Where Vault says that it ends and may be renewed, it is (`token.rs`).
+//! A question that nobody waits for any more ([`Asking`]) is not carried. A Vault that binds nothing of what it wraps is asked for nothing
+//! ([`Vault::probe`]).
+//!
+//! The token is read from its file for each question, and once a minute where there is none, and what is read is wiped behind it: whoever renews it,
+//! or puts a new one there, has nothing else to do. Where Vault says that it ends and may be renewed, it is (`token.rs`).
 
 mod exchange;
 pub(super) mod line;
 mod token;
 
-use amita_crypt::{HttpRequest, HttpResponse, Question, Zeroizing, check_token, refusal};
+use amita_control::admin::KeyTrouble;
+use amita_crypt::{HttpRequest, HttpResponse, Question, Transit, Zeroizing, check_token, refusal};
 use exchange::Way;
 use line::Place;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use token::Token;
 use tokio::runtime::Runtime;
@@ -40,7 +46,42 @@ pub(super) struct Trouble {
     /// For people.
     pub why: String,
     /// It may pass by itself: it is worth asking again.
-    is_passing: bool,
+    pub is_passing: bool,
+}
+
+impl From<Trouble> for String {
+    fn from(trouble: Trouble) -> String {
+        trouble.why
+    }
+}
+
+impl From<Trouble> for KeyTrouble {
+    fn from(Trouble { why, is_passing }: Trouble) -> KeyTrouble {
+        match is_passing {
+            true => KeyTrouble::Away(why),
+            false => KeyTrouble::Key(why),
+        }
+    }
+}
+
+/// Somebody waits for the answers of what was asked by it, as long as it is there.
+pub(super) struct Asking(Arc<AtomicBool>);
+
+impl Asking {
+    pub fn new() -> Asking {
+        Asking(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// What tells whether somebody still does.
+    pub fn wanted(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Is told of the answer, by Vault's thread: it does not wait for anything.
@@ -48,6 +89,8 @@ type Told = Box<dyn FnOnce(Result<HttpResponse, Trouble>) + Send>;
 
 struct Ask {
     request: Arc<HttpRequest>,
+    /// Somebody waits for the answer.
+    wanted: Arc<AtomicBool>,
     told: Told,
 }
 
@@ -55,7 +98,12 @@ struct Ask {
 pub(super) struct Vault {
     name: String,
     asks: SyncSender<Ask>,
+    /// It was seen to bind what it wraps.
+    binds: AtomicBool,
 }
+
+/// Whom it was said of that nothing proves who they are: once in a process.
+static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 impl fmt::Debug for Vault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,11 +119,20 @@ impl Vault {
     pub fn start(place: Place) -> io::Result<Arc<Vault>> {
         let scheme = if place.is_tls { "https" } else { "http" };
         let name = format!("Vault at {scheme}://{}", place.authority());
+        if let Some(why) = place.warning()
+            && WARNED
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(name.clone())
+        {
+            log::warn!("{name}: {why}");
+        }
         let (asks, asked) = sync_channel(MAX_WAITING);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let worker = Worker {
             name: name.clone(),
             read: None,
+            ails: None,
             way: Way::new(place.clone()),
             token: Token::new(Instant::now()),
             place,
@@ -85,12 +142,15 @@ impl Vault {
         std::thread::Builder::new()
             .name("amita-vault".to_owned())
             .spawn(move || worker.run(&asked))?;
-        Ok(Arc::new(Vault { name, asks }))
+        let binds = AtomicBool::new(false);
+        Ok(Arc::new(Vault { name, asks, binds }))
     }
 
-    /// Asks it, and does not wait: `told` is, when it has answered, or has not.
-    pub fn ask(&self, request: Arc<HttpRequest>, told: Told) {
-        let (ask, why) = match self.asks.try_send(Ask { request, told }) {
+    /// Asks it, and does not wait: `told` is, when it has answered, or has not. Where nobody wants that any more it is not asked, and `told` is
+    /// dropped.
+    pub fn ask(&self, request: Arc<HttpRequest>, wanted: Arc<AtomicBool>, told: Told) {
+        let ask = Ask { request, wanted, told };
+        let (ask, why) = match self.asks.try_send(ask) {
             Ok(()) => return,
             Err(TrySendError::Full(ask)) => (ask, "too many questions wait for it"),
             Err(TrySendError::Disconnected(ask)) => (ask, "what asks it has ended"),
@@ -103,27 +163,47 @@ impl Vault {
     ///
     /// # Errors
     /// It refuses, or has not answered: why, for people.
-    pub fn carry<T>(&self, question: Question<T>) -> Result<T, String> {
+    pub fn carry<T>(&self, question: Question<T>) -> Result<T, Trouble> {
         let (request, finish) = question.into_parts();
         let request = Arc::new(request);
         let until = Instant::now() + PATIENCE;
+        let asking = Asking::new();
         loop {
             let (tell, told) = sync_channel(1);
-            self.ask(Arc::clone(&request), Box::new(move |answer| drop(tell.send(answer))));
+            let told_of: Told = Box::new(move |answer| drop(tell.send(answer)));
+            self.ask(Arc::clone(&request), asking.wanted(), told_of);
             let left = until.saturating_duration_since(Instant::now());
             match told.recv_timeout(left) {
-                Ok(Ok(response)) => return finish(&response).map_err(|why| format!("{}: {why}", self.name)),
+                Ok(Ok(response)) => {
+                    return finish(&response).map_err(|why| Trouble {
+                        why: format!("{}: {why}", self.name),
+                        is_passing: false,
+                    });
+                }
                 Ok(Err(trouble)) if trouble.is_passing && left > ASKED_AGAIN => std::thread::sleep(ASKED_AGAIN),
-                Ok(Err(trouble)) => return Err(trouble.why),
+                Ok(Err(trouble)) => return Err(trouble),
                 Err(_) => {
-                    return Err(format!(
-                        "{} has not answered within {} s",
-                        self.name,
-                        PATIENCE.as_secs()
-                    ));
+                    let why = format!("{} has not answered within {} s", self.name, PATIENCE.as_secs());
+                    return Err(Trouble { why, is_passing: true });
                 }
             }
         }
+    }
+
+    /// By which version of its key it wraps now. It has to bind what it wraps. `transit`: of its line.
+    ///
+    /// # Errors
+    /// It does not, or does not answer: why, for people.
+    pub fn probe(&self, transit: &Transit) -> Result<u32, Trouble> {
+        let (version, binds) = self.carry(transit.probe())?;
+        self.carry(binds)?;
+        self.binds.store(true, Ordering::Relaxed);
+        Ok(version)
+    }
+
+    /// Was that seen?
+    pub fn was_probed(&self) -> bool {
+        self.binds.load(Ordering::Relaxed)
     }
 
     /// For people.
@@ -163,6 +243,8 @@ struct Worker {
     name: String,
     /// When the token was read last for a question.
     read: Option<Instant>,
+    /// What is wrong with its file, as the log has it already.
+    ails: Option<String>,
     place: Place,
     way: Way,
     token: Token,
@@ -174,7 +256,13 @@ impl Worker {
     fn run(mut self, asked: &Receiver<Ask>) {
         loop {
             match asked.recv_timeout(self.token.wait(Instant::now())) {
-                Ok(ask) => (ask.told)(self.answer(&ask.request)),
+                Ok(ask) => {
+                    // Whoever has asked may have given up meanwhile, and asked again.
+                    if ask.wanted.load(Ordering::Relaxed) {
+                        (ask.told)(self.answer(&ask.request));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) if !self.token.is_due(Instant::now()) => self.look(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     // A name that is still being looked up is nobody's business any more.
@@ -188,6 +276,21 @@ impl Worker {
         }
     }
 
+    /// Is there another token by now, while nobody asks? Of that it is to be known how long it lasts, and by it all is asked again.
+    fn look(&mut self) {
+        if let Ok(shown) = self.read_token() {
+            self.see(&shown);
+        }
+    }
+
+    /// The token's file has this one.
+    fn see(&mut self, shown: &str) {
+        if self.token.seen(shown, Instant::now()) {
+            // By another token it is another question.
+            self.pause = Pause::default();
+        }
+    }
+
     fn answer(&mut self, request: &HttpRequest) -> Result<HttpResponse, Trouble> {
         if let Some(trouble) = self.pause.holds(Instant::now())
             && self.read.is_some_and(|read| read.elapsed() < READ_AGAIN)
@@ -196,9 +299,8 @@ impl Worker {
         }
         self.read = Some(Instant::now());
         let shown = self.read_token().map_err(|why| Trouble { why, is_passing: false });
-        if shown.as_ref().is_ok_and(|shown| self.token.seen(shown, Instant::now())) {
-            // By another token it is another question.
-            self.pause = Pause::default();
+        if let Ok(shown) = &shown {
+            self.see(shown);
         }
         if let Some(trouble) = self.pause.holds(Instant::now()) {
             return Err(trouble.clone());
@@ -220,14 +322,29 @@ impl Worker {
         trouble
     }
 
-    /// The token that its file has now.
-    fn read_token(&self) -> Result<Zeroizing<String>, String> {
+    /// The token that its file has now. Where that is is for the log alone: what is told to who asks goes to everybody.
+    fn read_token(&mut self) -> Result<Zeroizing<String>, String> {
         let path = &self.place.token_file;
-        let refuse = |why: String| format!("{}: its token-file {} is of no use: {why}", self.name, path.display());
         let text = super::reading::within(path, super::reading::LIMIT, super::file::read);
-        let text = text.map_err(|why| refuse(why.to_string()))?;
-        let token = check_token(&text).map_err(|why| refuse(why.to_string()))?;
-        Ok(Zeroizing::new(token.to_owned()))
+        let token = text.map_err(|why| why.to_string()).and_then(|text| {
+            let token = check_token(&text).map_err(|why| why.to_string())?;
+            Ok(Zeroizing::new(token.to_owned()))
+        });
+        match token {
+            Ok(token) => {
+                self.ails = None;
+                Ok(token)
+            }
+            Err(why) => {
+                let name = &self.name;
+                if self.ails.as_ref() != Some(&why) {
+                    log::warn!("{name}: its token-file {} is of no use: {why}", path.display());
+                }
+                let told = format!("{name}: its token-file is of no use: {why}");
+                self.ails = Some(why);
+                Err(told)
+            }
+        }
     }
 
     fn ask(&mut self, request: &HttpRequest, token: &str) -> Result<HttpResponse, Trouble> {

@@ -5,7 +5,7 @@
 //! | wrap | `POST /v1/MOUNT/encrypt/KEY` `{"plaintext", "associated_data"}` | `{"data": {"ciphertext": "vault:vN:..."}}` |
 //! | unwrap | `POST /v1/MOUNT/decrypt/KEY` `{"ciphertext", "associated_data"}` | `{"data": {"plaintext"}}` |
 //!
-//! `associated_data` (Vault 1.13 and later) is what a data key is bound to; the key must be of a type with it (`aes256-gcm96` or
+//! `associated_data` (Vault 1.13 and later; an older one leaves it out without a word, see [`Transit::probe`]) is what a data key is bound to; the key must be of a type with it (`aes256-gcm96` or
 //! `chacha20-poly1305`). Vault's own `rewrap` and `datakey` take none ([vault#29532](https://github.com/hashicorp/vault/issues/29532)): what
 //! `datakey` makes would be bound to nothing, so data keys are made here, and a key is wrapped again by these two: after `vault write -f transit/keys/KEY/rotate` what is wrapped has the new version.
 //!
@@ -28,6 +28,8 @@ const KIND: &str = "Vault's transit engine";
 pub const TOKEN_HEADER: &str = "X-Vault-Token";
 /// What is wrapped to see by which version is bound to this, and is no key.
 const PROBE: &[u8] = b"amita-crypt which version";
+/// What is wrapped bound to [`PROBE`] is asked back bound to this: who gives it binds nothing.
+const OTHER: &[u8] = b"amita-crypt another binding";
 /// The longest name of a mount, a key or a namespace, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 /// The longest token: those that Vault does not store have some hundred bytes.
@@ -72,6 +74,12 @@ pub enum TransitError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// It opens what is bound to one thing for who shows another: `associated_data` is no field that it knows.
+    #[error(
+        "this Vault does not bind what it wraps: 1.13 or later does, and OpenBao; nothing is wrapped by it, as each record of a data key would \
+         open as any other one"
+    )]
+    BindsNothing,
     /// The record has something that Vault never gives, or a name that it takes for none.
     #[error("the record of a key that Vault has wrapped has {what}")]
     Record {
@@ -246,18 +254,44 @@ impl Transit {
         Ok(())
     }
 
-    /// Asks which version of its key Vault wraps with now: nothing but wrapping is asked for that, so that the token needs no other right.
+    /// Asks which version of its key Vault wraps with now, and then whether it binds what it wraps, which a Vault before 1.13 does not, without a
+    /// word. Nothing but wrapping and unwrapping is asked for that, so that the token needs no other right. The answer to the first question is the
+    /// version, and the second question.
     #[must_use]
-    pub fn newest_version(&self) -> Question<u32> {
+    pub fn probe(&self) -> Question<(u32, Question<()>)> {
         let body = Encrypt {
             plaintext: &STANDARD.encode([0; 32]),
             associated_data: &STANDARD.encode(PROBE),
         };
         let request = self.request("encrypt", &body);
-        let finish = |response: &HttpResponse| {
+        let again = Transit {
+            mount: self.mount.clone(),
+            key: self.key.clone(),
+            namespace: self.namespace.clone(),
+            cluster: self.cluster,
+            token: self.token.clone(),
+        };
+        let finish = move |response: &HttpResponse| {
             let wrapped = encrypted(response).map_err(KeyError::Vault)?;
             let what = "its ciphertext is not of the form `vault:vN:BASE64`";
-            version_of(&wrapped).ok_or(KeyError::Vault(TransitError::Answer { what }))
+            let version = version_of(&wrapped).ok_or(KeyError::Vault(TransitError::Answer { what }))?;
+            Ok((version, again.binds(&wrapped)))
+        };
+        Question::new(request, Box::new(finish))
+    }
+
+    /// Asks for what is wrapped here, bound to [`PROBE`], as if it were bound to something else: it has to refuse that.
+    fn binds(&self, wrapped: &str) -> Question<()> {
+        let body = Decrypt {
+            ciphertext: wrapped,
+            associated_data: &STANDARD.encode(OTHER),
+        };
+        let request = self.request("decrypt", &body);
+        let finish = |response: &HttpResponse| match response.status {
+            // In whatever words.
+            400 => Ok(()),
+            200 => Err(KeyError::Vault(TransitError::BindsNothing)),
+            _ => Err(KeyError::Vault(refusal(response))),
         };
         Question::new(request, Box::new(finish))
     }

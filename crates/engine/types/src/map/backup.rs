@@ -140,6 +140,19 @@ pub struct BackupRuns {
     /// Bytes of packs that went to the repository.
     #[serde(default)]
     pub sent_bytes: u64,
+    /// Points were given up, and what they alone needed is still to be looked for and removed: by whichever attempt comes to that.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub prune_owed: bool,
+    /// When this record was written, by the clock of whoever did; 0: by a program that did not say so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub noted_at: u64,
+    /// The name of the node that wrote it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub noted_by: String,
+    /// Times up to this one may have been dealt with before they came, by a clock that was ahead: a point that is called by one of them may be
+    /// older than that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub early: u64,
 }
 
 /// One time of a policy.
@@ -155,6 +168,9 @@ pub struct BackupRun {
     /// How often it was begun, or gone on with.
     #[serde(default)]
     pub attempts: u64,
+    /// When that was last; 0: a program was at it that did not say so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempt_began: u64,
     /// It has failed, and is tried again then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_at: Option<u64>,
@@ -185,6 +201,10 @@ pub struct BackupRun {
     /// What else is to be said of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The prefix of all that is about backups.
@@ -245,6 +265,10 @@ mod tests {
         assert!(repository.is_for("any"));
         let runs: BackupRuns =
             serde_json::from_str(r#"{"schedule":"@daily in UTC","after":5,"run":{"due":5,"began":6}}"#).unwrap();
+        assert!(!runs.prune_owed);
+        assert_eq!((runs.noted_at, runs.noted_by.as_str(), runs.early), (0, "", 0));
+        let written = serde_json::to_string(&runs).unwrap();
+        assert!(!written.contains("noted") && !written.contains("early") && !written.contains("attempt_began"));
         assert_eq!(runs.run.map(|run| (run.due, run.attempts)), Some((5, 0)));
     }
 }

@@ -105,14 +105,22 @@ impl Session {
             return Ok(());
         }
         let initiator = self.names.initiator.as_str();
-        let sources = |target: Option<&Arc<Target>>| -> Vec<(u16, Source)> {
+        let disks = |target: Option<&Arc<Target>>| -> Vec<(u16, [u8; 16], Source)> {
             let units = target.into_iter().flat_map(|target| target.units_of(initiator));
-            units.map(|unit| (unit.number, unit.source())).collect()
+            units.map(|unit| (unit.number, unit.uuid, unit.source())).collect()
         };
         // Both in order of the numbers.
-        let now = sources(now);
-        let mut gone = sources(before);
-        gone.retain(|unit| now.binary_search(unit).is_err());
+        let now = disks(now);
+        let mut gone = disks(before);
+        // A volume that moves to another pool has another number, and is the same disk to its hosts: what is under way goes on there.
+        gone.retain(|(number, uuid, source)| {
+            let found = now.binary_search_by_key(number, |unit| unit.0);
+            found.is_err()
+                || found.is_ok_and(|at| {
+                    let (_, by, is) = &now[at];
+                    is != source && (by, is.snapshot) != (uuid, source.snapshot)
+                })
+        });
         if gone.is_empty() {
             return Ok(());
         }

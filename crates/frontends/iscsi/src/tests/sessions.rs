@@ -362,6 +362,32 @@ fn a_logical_unit_that_goes_takes_its_tasks_with_it() {
     assert_eq!((host.pdus(), host.closed.clone()), (vec![], None));
 }
 
+/// Its volume is in another pool from now on, by another number: it is the same disk to the initiator, and what is under way is carried out.
+#[test]
+fn a_logical_unit_whose_volume_has_moved_takes_nothing_with_it() {
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    let tag = host.give(&mut world, write(1, 0, 1), &[]);
+    let r2t = host.one();
+    let moved = world.volumes.add("elsewhere", 16 << 20, 1 << 20, false);
+    world.change(&mut [&mut host], |_, target| {
+        Arc::make_mut(&mut target.units[1]).volume = moved
+    });
+    assert!(host.pdus().is_empty());
+    let data = host.data_out(tag, r2t.header.target_tag(), 0, 0, &pattern(1, 4096), true);
+    host.send(&mut world, &data);
+    assert_eq!(host.one().status().0, 0);
+    // Another disk has its number: that takes them.
+    let tag = host.give(&mut world, write(1, 0, 1), &[]);
+    host.one();
+    world.change(&mut [&mut host], |_, target| {
+        let unit = Arc::make_mut(&mut target.units[1]);
+        (unit.volume, unit.uuid) = (amita_types::VolumeId(99), [77; 16]);
+    });
+    let answer = host.one();
+    assert_eq!((answer.header.task_tag(), answer.status()), (tag, (2, [5, 0x25, 0])));
+}
+
 #[test]
 fn snacks_and_unknown_requests_are_refused() {
     let mut world = World::new();

@@ -80,14 +80,22 @@ impl Queue {
     /// Namespaces that are not there any more take their commands with them. Their volumes may be somebody else's soon, and a host can
     /// leave data that it was asked for, or that it has asked for, lying for as long as it likes.
     fn withdraw(&mut self, before: Option<&Subsystem>, cx: &mut Cx<'_>) -> Result<(), End> {
-        let sources = |subsystem: Option<&Subsystem>| -> Vec<Source> {
+        // A volume that moves to another pool has another number, and is the same disk to its hosts: what is under way goes on there.
+        let disks = |subsystem: Option<&Subsystem>| -> Vec<(u32, [u8; 16], Source)> {
             let namespaces = subsystem.into_iter().flat_map(Subsystem::sound);
-            namespaces.map(|namespace| namespace.source()).collect()
+            namespaces
+                .map(|namespace| (namespace.nsid, namespace.uuid, namespace.source()))
+                .collect()
         };
-        let now = sources(self.role.subsystem().map(Arc::as_ref));
-        let gone: Vec<Source> = sources(before)
+        let now = disks(self.role.subsystem().map(Arc::as_ref));
+        let is_there = |(nsid, uuid, source): &(u32, [u8; 16], Source)| {
+            now.iter()
+                .any(|(of, by, found)| found == source || (of, by, found.snapshot) == (nsid, uuid, source.snapshot))
+        };
+        let gone: Vec<Source> = disks(before)
             .into_iter()
-            .filter(|source| !now.contains(source))
+            .filter(|disk| !is_there(disk))
+            .map(|(_, _, source)| source)
             .collect();
         if gone.is_empty() {
             return Ok(());

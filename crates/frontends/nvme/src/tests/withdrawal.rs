@@ -56,6 +56,39 @@ fn data_that_a_host_holds_back_is_not_written_any_more() {
     assert_eq!(world.volumes.allocated_bytes(gone), 0);
 }
 
+/// Its volume is in another pool from now on, by another number: it is the same disk to the host, and what is under way is carried out.
+#[test]
+fn a_namespace_whose_volume_has_moved_takes_nothing_with_it() {
+    let (mut world, mut host) = start(Config::default());
+    host.command(&mut world, write(1, 2, 0, 64));
+    let asked = host.pdus();
+    assert!(asked.iter().all(|pdu| pdu.kind == kind::R2T));
+    let moved = world.volumes.add("elsewhere", 16 << 20, 1 << 20, false);
+    world.change(&mut [&mut host], |subsystem| {
+        let found = subsystem.namespaces.iter_mut().find(|namespace| namespace.nsid == 2);
+        Arc::make_mut(found.expect("it is there")).volume = moved;
+    });
+    assert_eq!(answer(&mut world, &mut host, &asked, 9), [(1, (0, 0))]);
+    assert_eq!(host.run(&mut world, read(900, 2, 0, 8), &[]).0, (0, 0));
+    assert!(host.closed.is_none());
+}
+
+/// Another disk has its number: that one is not written.
+#[test]
+fn another_namespace_of_the_same_number_gets_nothing_of_it() {
+    let (mut world, mut host) = start(Config::default());
+    host.command(&mut world, write(1, 2, 0, 64));
+    let asked = host.pdus();
+    let other = world.volumes.add("other", 16 << 20, 1 << 20, false);
+    world.change(&mut [&mut host], |subsystem| {
+        let found = subsystem.namespaces.iter_mut().find(|namespace| namespace.nsid == 2);
+        let found = Arc::make_mut(found.expect("it is there"));
+        (found.volume, found.uuid) = (other, [77; 16]);
+    });
+    assert_eq!(answer(&mut world, &mut host, &asked, 9), [(1, INVALID_NAMESPACE)]);
+    assert_eq!(world.volumes.allocated_bytes(other), 0);
+}
+
 #[test]
 fn what_a_host_does_not_fetch_is_not_read_any_more() {
     let (mut world, mut host) = start(Config::default());

@@ -513,7 +513,7 @@ fn locked_objects_stay_and_go_when_the_lock_is_over() {
     image.write(1, 2);
     let kept = backup(&mut vault, &image, Some(point), image.changes([1])).unwrap();
     // Longer, for what the points need.
-    vault.retain(Retention(5000)).unwrap();
+    vault.retain(Retention(5000), &|| false).unwrap();
     let locks: Vec<u64> = store.with(|objects| objects.values().map(|(_, until)| until.0).collect());
     assert!(locks.iter().all(|until| *until == 5000), "{locks:?}");
     vault.forget(&[point]).unwrap();

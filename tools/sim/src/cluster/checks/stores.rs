@@ -8,7 +8,7 @@ mod views;
 
 use crate::cluster::hosts::CLOSING_HOST;
 use crate::cluster::node::{CLUSTER, at_place, disk, home, place, store_id};
-use crate::cluster::{Cluster, SETTLE, pool_of};
+use crate::cluster::{Cluster, SETTLE};
 use crate::excuse::Excuse;
 use crate::faults::Member;
 use crate::history::{Kind, Outcome};
@@ -91,7 +91,7 @@ impl Cluster {
                         index: ChunkIndex(chunk),
                     };
                     let index = id.group(self.setup.groups);
-                    let pool = pool_of(&self.setup, number);
+                    let pool = self.pool_of(number);
                     let group = self.group(GroupId { pool, index })?;
                     if !group.in_sync.contains(&store_id(member, place)) {
                         continue;
@@ -219,10 +219,13 @@ impl Cluster {
                 self.excuse(Excuse::Unopened, volume, node)
                     .map_err(|why| format!("{differ}; {why}"))?;
             }
+            // A pass that writes all of a volume writes zeros, too.
+            let is_anew = volume.is_some_and(|volume| self.is_written_anew(volume));
             let written = copy
                 .entries
                 .iter()
                 .flatten()
+                .filter(|entry| !is_anew || entry.sum.is_some())
                 .map(|entry| blocks.start + u64::from(entry.block.0));
             if let Some(number) = written.clone().find(|number| !all_written.contains(number)) {
                 return Err(format!("{name} lists block {number}, which nobody has written"));
@@ -350,7 +353,7 @@ impl Cluster {
         }
         // Where it was not made at the very end: whoever made it has told the members since, and what the coordinator did the
         // owner has learned by its watch.
-        let key = map::group_key(pool_of(&self.setup, volume), group.index);
+        let key = map::group_key(self.pool_of(volume), group.index);
         let revision = self.metadata.state().get(&key).map_or(0, |record| record.mod_revision);
         let is_sure = self.metadata.made_at(revision).plus(SETTLED) < self.world.now();
         let path = if is_sure {
@@ -487,11 +490,16 @@ impl Cluster {
                 continue;
             }
             let number = self.snapshots.taken[index].number;
+            // What was written behind the end that it had is not moved, if the volume grew while it was taken.
+            let size_blocks = self.size_of_moved(volume, scope.volume, number);
             let scope = Scope {
                 snapshot: number,
                 ..scope
             };
             for range in ranges.iter().flat_map(|range| range.iter()) {
+                if size_blocks.is_some_and(|blocks| chunk * chunk_blocks + u64::from(range.0) >= blocks) {
+                    continue;
+                }
                 let one = BlockRange::new(range.0, 1);
                 let found = self.read_blocks(mounted, scope, chunk, one, Version::NONE);
                 let found = found.map_err(|why| format!("snapshot {}: {why}", number.0))?;
@@ -545,7 +553,8 @@ impl Cluster {
         });
         let (answer, payload) = self.ask(mounted, scope, body)?;
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
-        let base = (scope.volume.0 - 1) * self.setup.blocks + chunk * chunk_blocks;
+        let number = self.number_of(scope.volume).unwrap_or(scope.volume.0 - 1);
+        let base = number * self.setup.blocks + chunk * chunk_blocks;
         let first = Sector((base + u64::from(range.first.0)) * SECTORS_PER_BLOCK as u64);
         match answer.result {
             Ok(AnswerBody::Data(_)) if payload.is_empty() => {

@@ -164,7 +164,7 @@ impl Cluster {
     pub(super) fn act_for_clone(&mut self, now: Time, index: usize) {
         let guest = &mut self.clones.guests[index];
         if guest.at.is_none() && now >= guest.again && !guest.rests && !guest.is_idle {
-            let up: Vec<Member> = (0..self.nodes.len())
+            let up: Vec<Member> = (0..self.setup.gateways())
                 .filter(|member| self.nodes[*member].is_up() && !self.is_shunned(index, *member))
                 .collect();
             let guest = &mut self.clones.guests[index];

@@ -2,11 +2,11 @@
 
 use super::revert::Known;
 use super::{LOOK, PATIENCE};
+use crate::cluster::Cluster;
 use crate::cluster::deletion::seconds;
 use crate::cluster::operator::Desk;
 use crate::cluster::records::json;
 use crate::cluster::shrink::Whose;
-use crate::cluster::{Cluster, pool_of};
 use crate::faults::Member;
 use amita_control::admin::{self, AdminError, Deletion, TakingState};
 use amita_metadata::Call;
@@ -80,7 +80,7 @@ impl Cluster {
     /// Is a member that comes back called whole for a clone by its owner, and not in sync yet?
     pub(super) fn is_called_whole(&self, index: usize) -> bool {
         let guest = &self.clones.guests[index];
-        let pool = pool_of(&self.setup, self.clones.roots[guest.root].volume);
+        let pool = self.clones.roots[guest.root].pool;
         let found = self.metadata.state().get(&map::whole_key(pool, guest.id));
         let whole = found.and_then(|found| found.json::<map::Whole>().ok());
         let mut members = whole.into_iter().flat_map(|whole| whole.members);
@@ -146,13 +146,14 @@ impl Cluster {
             self.tell(|| format!("{name} is flat"));
             if self.clones.setup.late {
                 // He begins, and another owner opens its chunks.
-                let to = self.clones.flats.below(self.nodes.len() as u64) as Member;
+                let to = self.clones.flats.below(self.setup.gateways() as u64) as Member;
                 self.plan_move(now, (id, name.clone()), to);
             }
             let desk = Desk::new(&mut self.metadata, now);
             match admin::delete_snapshot(&desk, &from.0, &from.1) {
                 Ok(gone) => {
-                    self.snapshots.forget(gone.volume, gone.number);
+                    let volume = self.number_of(gone.volume);
+                    self.snapshots.forget(volume, gone.number);
                     self.coverage.hit(match gone.hidden {
                         true => "clone.parent_hidden",
                         false => "clone.parent_gone",

@@ -79,7 +79,7 @@ impl FrontedHost {
             Protocol::Nvme => Client::Nvme(Box::new(Linux::new(linux::Settings {
                 number,
                 nsid: volume as u32 + 1,
-                paths: setup.nodes,
+                paths: setup.gateways(),
                 queues: settings.queues,
                 keep_alive: settings.keep_alive,
                 tells: !setup.plants.keep_silent_hosts,
@@ -93,7 +93,7 @@ impl FrontedHost {
                 Client::Iscsi(Box::new(Initiator::new(initiator::Settings {
                     number,
                     lun: volume as u16,
-                    gateways: (0..setup.nodes).map(|path| portal(path, 0)).collect(),
+                    gateways: (0..setup.gateways()).map(|path| portal(path, 0)).collect(),
                     nop: settings.keep_alive,
                     io_timeout: settings.io_timeout,
                     reconnect: settings.reconnect,
@@ -115,15 +115,15 @@ impl FrontedHost {
             }
             Protocol::Nbd => Client::Nbd(Box::new(Nbd::new(nbd::Settings {
                 export: volume_name(volume),
-                paths: setup.nodes,
+                paths: setup.gateways(),
                 first: volume as usize,
                 io_timeout: settings.io_timeout,
                 reconnect: settings.reconnect,
             }))),
             Protocol::Client => {
                 let at = |path| SocketAddr::new(amita_reactor::sim::node_ip(place(path, 0)), NBD_PORT);
-                let mut nodes: Vec<SocketAddr> = (0..setup.nodes).map(at).collect();
-                nodes.rotate_left(volume as usize % setup.nodes);
+                let mut nodes: Vec<SocketAddr> = (0..setup.gateways()).map(at).collect();
+                nodes.rotate_left(volume as usize % setup.gateways());
                 let resend_at_once = setup.plants.resend_at_once;
                 let (export, patience) = (volume_name(volume), settings.patience);
                 Client::Program(Box::new(Program::new(export, nodes, patience, resend_at_once)))

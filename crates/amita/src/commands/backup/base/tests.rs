@@ -1,5 +1,8 @@
 use super::*;
-use amita_types::{Generation, SnapshotId, VolumeId};
+use amita_metadata::{Call, Transact as _, model};
+use amita_types::map::{self, SnapshotName};
+use amita_types::{ClusterId, Generation, SnapshotId};
+use std::sync::Mutex;
 
 fn snapshot(label: &str) -> Snapshot {
     Snapshot {
@@ -81,4 +84,105 @@ fn of_two_that_begin_at_one_time_the_later_snapshot_gives_way_and_never_neither(
     assert!(check(&both[1..], None).is_err());
     vault.fence(early).unwrap();
     subject.check(&both[1..], &vault, None, false).unwrap();
+}
+
+fn volume(name: &str, id: u64) -> Volume {
+    serde_json::from_value(serde_json::json!({
+        "id": id, "name": name, "pool": "p", "size_bytes": 4096, "generation": 5
+    }))
+    .unwrap()
+}
+
+fn put(meta: &Mutex<model::State>, key: String, record: &impl serde::Serialize) {
+    let value = serde_json::to_vec(record).unwrap();
+    meta.txn(&Call::put(key, value)).unwrap();
+}
+
+/// A cluster with these volumes.
+fn cluster_with(volumes: &[(&str, u64)]) -> Mutex<model::State> {
+    let meta = Mutex::new(model::State::new());
+    admin::init_cluster(&meta, ClusterId(9)).unwrap();
+    for (name, id) in volumes {
+        put(&meta, map::volume_key(name), &volume(name, *id));
+    }
+    meta
+}
+
+/// A snapshot of this data is there, and has its name.
+fn seal(meta: &Mutex<model::State>, snapshot: &Snapshot) {
+    let (data, number) = (snapshot.volume, snapshot.number);
+    put(meta, map::snapshot_key(data, number), snapshot);
+    let named = SnapshotName::new(data, data, number);
+    put(meta, map::snapshot_name_key(data, &snapshot.name), &named);
+}
+
+#[test]
+fn a_volume_that_has_anothers_name_by_now_is_not_backed_up_as_that() {
+    let meta = cluster_with(&[("a", 3), ("b", 4)]);
+    let by = By::Node(&meta);
+    let subject = Subject::numbered(&by, VolumeId(3), "a").unwrap();
+    let own = |name: &str| subject.own_snapshot(&by, name).map(|snapshot| snapshot.number);
+    assert_eq!(own("s").unwrap_err().kind, Kind::Conflict, "there is none yet");
+    let taken = Snapshot {
+        name: "s".to_owned(),
+        ..snapshot("")
+    };
+    seal(&meta, &taken);
+    assert_eq!(own("s").unwrap(), taken.number);
+    // The two exchange their names: the snapshot of that name is the other one's.
+    put(&meta, map::volume_key("a"), &volume("a", 4));
+    put(&meta, map::volume_key("b"), &volume("b", 3));
+    let other = Snapshot {
+        volume: VolumeId(4),
+        ..taken
+    };
+    seal(&meta, &other);
+    assert_eq!(own("s").unwrap_err().kind, Kind::Conflict);
+    assert!(Subject::numbered(&by, VolumeId(3), "a").is_err());
+    assert!(Subject::numbered(&by, VolumeId(4), "a").is_ok());
+}
+
+#[test]
+fn what_cannot_be_deleted_keeps_nothing_else_from_being() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(amita_backup::store::Folder::open(folder.path()).unwrap());
+    let cost = amita_backup::Cost::OF_RANDOM_BITS;
+    let mut vault = Vault::create(store, b"key", cost, amita_backup::Options::default()).unwrap();
+    let mut dead = |over: bool| {
+        let session = vault.begin("a backup").unwrap();
+        let label = label(session.vault(), session.id());
+        if over {
+            session.end().unwrap();
+        }
+        label
+    };
+    let labels = [dead(true), dead(true), dead(true), dead(false)];
+    let meta = cluster_with(&[("a", 3)]);
+    let by = By::Node(&meta);
+    let names = ["held", "left", "spared", "at-work"];
+    for ((number, name), label) in (10..).zip(names).zip(&labels) {
+        let snapshot = Snapshot {
+            number: SnapshotId(number),
+            name: name.to_owned(),
+            protected: name == "held",
+            ..snapshot(label)
+        };
+        seal(&meta, &snapshot);
+    }
+    let subject = Subject::find(&by, "a").unwrap();
+    let listed = subject.snapshots(&by).unwrap();
+    // There is no point from which one could go on: the newest mark remembers what the vault was.
+    assert_eq!(subject.spared(&listed[..3], &vault).as_deref(), Some("spared"));
+    let left = subject.clean(&by, &listed, &vault, Some("spared"), false);
+    assert!(left.len() == 1 && left[0].contains("a@held"), "{left:?}");
+    let there: Vec<String> = subject
+        .snapshots(&by)
+        .unwrap()
+        .into_iter()
+        .map(|snapshot| snapshot.name)
+        .collect();
+    assert_eq!(there, ["held", "spared", "at-work"]);
+    subject.remembers(&listed, &vault).unwrap();
+    let another = snapshot(&format!("{}/1/{}", vault.id(), "ab".repeat(32)));
+    assert!(subject.remembers(&[another], &vault).is_err());
 }

@@ -41,3 +41,27 @@ fn a_passphrase_of_somebodys_own_is_slow_to_try() {
         assert!(Key::load(&path).is_err());
     }
 }
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_waited_for_by_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+        let (sender, told) = std::sync::mpsc::channel();
+        let asked = path.to_owned();
+        std::thread::spawn(move || {
+            let refused = Key::load(&asked).err().map(|why| why.what);
+            let _ = sender.send((refused, read(&asked, "file of credentials").err().map(|why| why.what)));
+        });
+        let found = told.recv_timeout(std::time::Duration::from_secs(20));
+        let (key, secret) = found.expect("it is not waited for");
+        for why in [key, secret] {
+            assert!(
+                why.as_ref().is_some_and(|why| why.contains("no regular file")),
+                "{path:?}: {why:?}"
+            );
+        }
+    }
+}

@@ -3,37 +3,25 @@
 //! What is made already is found in the repository by its name, so that an attempt needs to know nothing of those before it. Sessions of these that
 //! are open still are fenced first: whoever was at the policy before has lost its key, and makes no point any more.
 
-use super::super::base::Subject;
-use super::super::by::By;
-use super::super::failure::{Described as _, is_of_repository};
-use super::super::target::Target;
-use super::super::task::{self, Task};
-use super::super::{prune, sessions};
+mod found;
+mod work;
+
 use super::ends::{Ends, Why};
-use crate::admin::Described as _;
-use crate::commands::volume::data::Way;
-use amita_backup::Vault;
 use amita_client::Config;
 use amita_control::admin;
 use amita_control::backups::plan::{self, Step};
-use amita_control::backups::{is_own, point_name, retention, session_name};
-use amita_metadata::{Call, Client, Error, Op};
-use amita_terminal::error::{Failure, Kind, Result};
+use amita_metadata::{Call, Error, Op, Transact};
+use amita_terminal::error::Failure;
 use amita_terminal::interrupt;
-use amita_types::ClusterId;
 use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The longest wait for snapshots.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A volume that has answered nothing for so long has failed.
-const STALL: Duration = Duration::from_secs(120);
 /// How soon it is tried again to note something while the metadata is away.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// What an attempt works with.
 pub struct Attempt<'a> {
-    pub client: &'a Client,
+    pub client: &'a dyn Transact,
     pub config: &'a Config,
     /// The name of this node.
     pub node: &'a str,
@@ -47,8 +35,9 @@ pub struct Attempt<'a> {
 /// The records that it goes by.
 pub struct Records {
     pub policy: BackupPolicy,
-    /// The revision by which the policy was made.
+    /// The revision by which the policy was made, and the one since which it says what it says.
     made: u64,
+    says: u64,
     pub repository: Option<BackupRepository>,
     runs: BackupRuns,
     /// Of that record; 0: nobody has written it.
@@ -65,9 +54,13 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn fails(&mut self, what: &str) {
+    fn fails(&mut self, failure: &Failure) {
         self.failed += 1;
-        plan::note(&mut self.why, what);
+        plan::note(&mut self.why, &said(failure));
+    }
+
+    fn notes(&mut self, what: &str) {
+        plan::note(&mut self.notes, what);
     }
 }
 
@@ -129,24 +122,31 @@ impl Attempt<'_> {
         let Some(mut records) = self.read()? else { return Ok(()) };
         let mut runs = records.runs.clone();
         if let Some(run) = &mut runs.run {
-            let why = format!(
-                "the repository has not answered node {} for long, and the run there does not come to its end",
-                self.node
-            );
-            (run.failed, run.why) = (1, vec![why]);
+            (run.failed, run.why) = (1, vec![self.stuck_at(records.policy.limit_s)]);
         }
         plan::end(&mut runs, now().as_secs());
         self.note(&mut records, runs).map(drop)
     }
 
+    /// What is known of an attempt that does not end: what it had come to, and not what has it wait there.
+    fn stuck_at(&self, limit_s: u64) -> String {
+        let step = match self.ends.step() {
+            step if step.is_empty() => "it has not begun".to_owned(),
+            step => format!("it was at this last: {step}"),
+        };
+        format!(
+            "node {} does not come to an end with it, though its limit of {limit_s} s is over: {step}",
+            self.node
+        )
+    }
+
     fn read(&self) -> std::result::Result<Option<Records>, Error> {
         let reply = self.client.txn(&Call::get(map::backup_policy_key(self.policy)))?;
-        let Some((policy, made)) = reply
-            .value(0)
-            .and_then(|found| Some((found.json::<BackupPolicy>().ok()?, found.create_revision)))
-        else {
+        let Some(found) = reply.value(0) else { return Ok(None) };
+        let Ok(policy) = found.json::<BackupPolicy>() else {
             return Ok(None);
         };
+        let (made, says) = (found.create_revision, found.mod_revision);
         let keys = [
             map::backup_repository_key(&policy.repository),
             map::backup_runs_key(policy.id),
@@ -166,13 +166,15 @@ impl Attempt<'_> {
             repository: reply.value(0).and_then(|found| found.json().ok()),
             policy,
             made,
+            says,
             runs,
             revision,
         }))
     }
 
     /// Is it noted? Else another node is at it, or the policy is gone.
-    fn note(&self, records: &mut Records, runs: BackupRuns) -> std::result::Result<bool, Error> {
+    fn note(&self, records: &mut Records, mut runs: BackupRuns) -> std::result::Result<bool, Error> {
+        plan::sign(&mut runs, self.node, now().as_secs());
         let Records {
             policy, made, revision, ..
         } = &*records;
@@ -200,7 +202,7 @@ impl Attempt<'_> {
                         return false;
                     }
                     if let Ok(Some(found)) = self.read() {
-                        if found.runs == *runs {
+                        if plan::is_same(&found.runs, runs) {
                             records.revision = found.revision;
                             records.runs = found.runs;
                             return true;
@@ -212,21 +214,57 @@ impl Attempt<'_> {
         }
     }
 
+    /// Notes that there will be something to remove, as long as this node has the policy's key and the policy says what it says. Else nothing is given up
+    /// by its rules, and the attempt ends.
+    fn owes(&self, records: &mut Records) -> bool {
+        let mut runs = records.runs.clone();
+        runs.prune_owed = true;
+        plan::sign(&mut runs, self.node, now().as_secs());
+        loop {
+            let Records {
+                policy, says, revision, ..
+            } = &*records;
+            match admin::note_backup_by_rules(self.client, policy, *says, self.claim, *revision, &runs) {
+                Ok(Some(revision)) => {
+                    (records.runs, records.revision) = (runs, revision);
+                    return true;
+                }
+                Err(admin::AdminError::Metadata(_)) => {
+                    std::thread::sleep(AGAIN);
+                    if self.ends.why().is_some() {
+                        return false;
+                    }
+                    // It may have been done: it is the key that is compared, and not what the record said before.
+                    if let Ok(Some(found)) = self.read() {
+                        records.revision = found.revision;
+                    }
+                }
+                Ok(None) | Err(_) => break,
+            }
+        }
+        match self.read() {
+            Ok(Some(found)) if found.says == records.says => self.ends.lose(),
+            _ => self.ends.change(),
+        }
+        false
+    }
+
     fn work(&self, mut records: Records) -> std::result::Result<&'static str, Error> {
         let mut outcome = Outcome::default();
         // What was told to end has failed by that; what else there is to say is said below.
         if let Err(failure) = self.back_up(&mut records, &mut outcome)
             && !interrupt::caught()
         {
-            outcome.fails(&said(&failure));
+            outcome.fails(&failure);
         }
         let why = self.ends.why().or(interrupt::caught().then_some(Why::Node));
         match why {
             Some(Why::Limit) => {
-                outcome.fails(&format!(
-                    "it did not come to its end within its limit of {} s; what was put stays, and is not sent again",
-                    records.policy.limit_s
-                ));
+                let (limit_s, step) = (records.policy.limit_s, self.ends.step());
+                outcome.fails(&Failure::new(format!(
+                    "it did not come to its end within its limit of {limit_s} s; what was put stays, and is not sent again; it was at this \
+                     last: {step}"
+                )));
             }
             Some(Why::Node) => return Ok("this node ends: another one goes on"),
             Some(Why::Lost) => return Ok("another node may be at it"),
@@ -251,192 +289,6 @@ impl Attempt<'_> {
             (true, false) => Ok("it is done"),
         }
     }
-
-    /// Makes what is to be made, and gives up what no rule keeps.
-    fn back_up(&self, records: &mut Records, outcome: &mut Outcome) -> Result<()> {
-        let policy = records.policy.clone();
-        let repository = records.repository.clone().ok_or_else(|| {
-            Failure::new(format!(
-                "there is no backup repository {}, or its record cannot be read",
-                policy.repository
-            ))
-        })?;
-        let target = Target::of(&repository)?;
-        let mut vault = target.open(self.config.insecure_network)?;
-        let cluster = admin::cluster(self.client).described()?.id;
-        let session = session_name(cluster, &policy);
-        sessions::fence_named(&mut vault, &session)?;
-        sessions::fence(&mut vault, &[])?;
-        if let Some(lost) = task::lost(&vault) {
-            plan::note(&mut outcome.notes, &lost);
-        }
-        let (volumes, gone) = admin::backup_volumes(self.client, &policy).described()?;
-        for volume in gone {
-            outcome.fails(&format!("volume number {volume} of the policy is deleted"));
-        }
-        let names: Vec<String> = volumes.into_iter().map(|(_, name)| name).collect();
-        let groups: Vec<&[String]> = match policy.together {
-            true if names.is_empty() => Vec::new(),
-            true => vec![&names],
-            false => names.chunks(1).collect(),
-        };
-        let due = records.runs.run.as_ref().map_or(0, |run| run.due);
-        let point = point_name(&policy, due);
-        let mut last = None;
-        for group in groups {
-            interrupt::check()?;
-            match self.group(&mut vault, group, cluster, &session, &point) {
-                Ok(Made::Before(volumes)) => outcome.volumes += volumes,
-                Ok(Made::Now(made)) => {
-                    outcome.volumes += made.volumes.len() as u64;
-                    last = Some(made.point);
-                    self.count(records, outcome, &made)?;
-                }
-                Err(failure) if interrupt::caught() => return Err(failure),
-                // The rest of the volumes would come to the same.
-                Err(failure) if is_of_repository(&failure) => {
-                    if failure.kind != Kind::Unreachable
-                        && let Err(why) = self.give_up(&mut vault, records, &repository, cluster, outcome)
-                    {
-                        plan::note(&mut outcome.notes, &said(&why));
-                    }
-                    return Err(failure);
-                }
-                Err(failure) => outcome.fails(&said(&failure)),
-            }
-        }
-        if let Some(point) = last {
-            task::lock(&mut vault, &target, point)?;
-        }
-        self.give_up(&mut vault, records, &repository, cluster, outcome)
-    }
-
-    /// A point of one volume, or of several at one moment, unless the run has it already.
-    fn group(
-        &self,
-        vault: &mut Vault,
-        names: &[String],
-        cluster: ClusterId,
-        session: &str,
-        point: &str,
-    ) -> Result<Made> {
-        let by = By::Node(self.client);
-        let subjects: Vec<Subject> = names
-            .iter()
-            .map(|name| Subject::find(&by, name))
-            .collect::<Result<_>>()?;
-        vault.refresh().described()?;
-        let own = cluster.0.to_be_bytes();
-        let made_before = |vault: &Vault| {
-            let is_made = |found: &&amita_backup::Point| {
-                let volumes = || found.volumes.iter().map(|volume| &volume.identity);
-                let has = |subject: &Subject| volumes().any(|has| has.volume == subject.identity.volume);
-                // What has come to the policy since is of the next run.
-                let is_it = names.len() > 1 || subjects.iter().all(has);
-                found.name == point && is_it && volumes().all(|has| has.cluster == own)
-            };
-            let found = vault.state().points().values().find(is_made);
-            found.map(|found| Made::Before(found.volumes.len() as u64))
-        };
-        if let Some(made) = made_before(vault) {
-            return Ok(made);
-        }
-        let way = Way::of(self.config.clone(), None).stalling(STALL);
-        let task = Task {
-            by,
-            way: &way,
-            subjects: &subjects,
-            is_full: false,
-            patience: PATIENCE,
-            session,
-            point: Some(point),
-            shows: false,
-        };
-        match task.back_up(vault) {
-            Ok(made) => Ok(Made::Now(made)),
-            // Its answer got lost, or one that was at the policy before has made it all the same.
-            Err(failure) => vault.refresh().ok().and_then(|()| made_before(vault)).ok_or(failure),
-        }
-    }
-
-    /// Notes a point that was made.
-    fn count(&self, records: &mut Records, outcome: &Outcome, made: &task::Made) -> Result<()> {
-        let read: u64 = made.volumes.iter().map(|volume| volume.read_bytes).sum();
-        let sent = made.sent.pack_bytes;
-        let mut runs = records.runs.clone();
-        runs.points = runs.points.saturating_add(1);
-        runs.read_bytes = runs.read_bytes.saturating_add(read);
-        runs.sent_bytes = runs.sent_bytes.saturating_add(sent);
-        if let Some(run) = &mut runs.run {
-            run.points += 1;
-            run.volumes = outcome.volumes;
-            run.read_bytes = run.read_bytes.saturating_add(read);
-            run.sent_bytes = run.sent_bytes.saturating_add(sent);
-        }
-        match self.note_surely(records, &runs) {
-            true => Ok(()),
-            false => {
-                self.ends.lose();
-                Err(Failure::interrupted())
-            }
-        }
-    }
-
-    /// Gives up the policy's own points that no rule keeps, and removes what nothing needs any more.
-    fn give_up(
-        &self,
-        vault: &mut Vault,
-        records: &mut Records,
-        repository: &BackupRepository,
-        cluster: ClusterId,
-        outcome: &mut Outcome,
-    ) -> Result<()> {
-        interrupt::check()?;
-        vault.refresh().described()?;
-        let (policy, own) = (&records.policy, cluster.0.to_be_bytes());
-        let points: Vec<_> = prune::points(vault.state())
-            .filter(|(name, point)| is_own(policy, name) && point.volumes.iter().all(|(cluster, _)| *cluster == own))
-            .map(|(_, point)| point)
-            .collect();
-        let gone = retention::given_up(policy, &points).map_err(Failure::new)?;
-        let (condemned, swept, _) = vault.state().waiting();
-        // What is locked waits for days: nothing is read for that each time.
-        let waits = condemned > 0 || (swept > 0 && repository.lock_days.is_none());
-        if gone.is_empty() && !waits {
-            return Ok(());
-        }
-        // Other rules may keep them.
-        let is_as_it_was = self
-            .read()
-            .is_ok_and(|found| found.is_some_and(|found| found.policy == *policy));
-        if !is_as_it_was {
-            self.ends.change();
-            return Err(Failure::interrupted());
-        }
-        let pruned = prune::prune_vault(vault, &gone)?;
-        if !pruned.waiting.is_empty() {
-            plan::note(
-                &mut outcome.notes,
-                &format!(
-                    "what nothing needs any more is removed when these are over: {}",
-                    pruned.waiting.join(", ")
-                ),
-            );
-        }
-        let forgotten = gone.len() as u64;
-        records.runs.forgotten = records.runs.forgotten.saturating_add(forgotten);
-        if let Some(run) = &mut records.runs.run {
-            run.forgotten += forgotten;
-        }
-        Ok(())
-    }
-}
-
-/// A point of a run.
-enum Made {
-    /// An attempt of before has made it; so many volumes are in it.
-    Before(u64),
-    Now(task::Made),
 }
 
 /// A failure, in one or two sentences.
@@ -446,3 +298,6 @@ fn said(failure: &Failure) -> String {
         advice => format!("{}. {advice}", failure.what.trim_end_matches('.')),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,8 @@ pub struct Ends {
     begun: Instant,
     limit: Duration,
     by: Mutex<Option<(BackupPolicy, Option<BackupRepository>)>>,
+    /// What the attempt does now.
+    step: Mutex<String>,
 }
 
 impl Ends {
@@ -42,6 +44,7 @@ impl Ends {
             begun: Instant::now(),
             limit,
             by: Mutex::default(),
+            step: Mutex::default(),
         }
     }
 
@@ -90,6 +93,16 @@ impl Ends {
         } else {
             (self.begun.elapsed() >= self.limit).then_some(Why::Limit)
         }
+    }
+
+    /// The attempt comes to this now.
+    pub fn comes_to(&self, step: impl Into<String>) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step.into();
+    }
+
+    /// What the attempt has come to last; nothing: it has not begun.
+    pub fn step(&self) -> String {
+        self.step.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// For so long it should have ended.

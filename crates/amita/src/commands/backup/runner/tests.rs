@@ -42,7 +42,7 @@ fn record(key: String, value: &impl serde::Serialize, revision: u64) -> KeyValue
 
 fn due_of(found: &Found, node: &str, at: u64) -> Vec<String> {
     let (due, _) = found.due(node, Duration::from_secs(at));
-    due.into_iter().map(|policy| policy.name.clone()).collect()
+    due.into_iter().map(|(_, policy)| policy.name.clone()).collect()
 }
 
 #[test]
@@ -102,6 +102,67 @@ fn a_run_that_waits_is_looked_for_when_it_is_tried_again() {
     assert!(due.is_empty());
     assert_eq!(waits, Duration::from_secs(40));
     assert_eq!(due_of(&found, "n1", MONDAY + 45), ["a"]);
+}
+
+#[test]
+fn who_waits_longest_has_its_turn_first() {
+    let policies: Vec<BackupPolicy> = (1..=4).map(|id| policy("p", id)).collect();
+    let of = |since: [u64; 4]| -> Vec<(u64, &BackupPolicy)> { since.into_iter().zip(&policies).collect() };
+    let order = |since: [u64; 4], ago: &dyn Fn(PolicyId) -> Option<Duration>| -> Vec<u64> {
+        let turns = in_turn(of(since), Duration::from_secs(MONDAY + 900), ago);
+        turns.iter().map(|policy| policy.id.0).collect()
+    };
+    let since = [MONDAY + 60, MONDAY + 50, MONDAY + 70, MONDAY + 50];
+    assert_eq!(order(since, &|_| None), [2, 4, 1, 3]);
+    // Two that are always due have been made here just now: the others do not wait for ever.
+    let made = |id: PolicyId| [2, 4].contains(&id.0).then_some(Duration::from_secs(id.0));
+    assert_eq!(order(since, &made), [1, 3, 4, 2]);
+    // What was made here long ago waits since it was due.
+    let long_ago = |id: PolicyId| (id.0 == 2).then_some(Duration::from_secs(7200));
+    assert_eq!(order(since, &long_ago), [2, 4, 1, 3]);
+}
+
+#[test]
+fn what_is_due_says_since_when_it_waits() {
+    let runs = BackupRuns {
+        schedule: "@hourly in UTC".to_owned(),
+        after: MONDAY,
+        ..BackupRuns::default()
+    };
+    let records = [
+        record(map::backup_policy_key("a"), &policy("a", 1), 2),
+        record(map::backup_runs_key(PolicyId(1)), &runs, 6),
+    ];
+    let found = Found::of(&records, 9);
+    let (due, _) = found.due("n1", Duration::from_secs(MONDAY + 3900));
+    assert_eq!(
+        due.iter().map(|(since, _)| *since).collect::<Vec<u64>>(),
+        [MONDAY + 3600]
+    );
+    let readable: Vec<(PolicyId, u64, &BackupRuns)> = found.readable_runs().collect();
+    assert_eq!(readable, [(PolicyId(1), 6, &runs)]);
+}
+
+#[test]
+fn what_the_one_at_a_policy_notes_wakes_nobody_else() {
+    let records = [
+        record(map::backup_policy_key("a"), &policy("a", 1), 2),
+        record(map::backup_policy_key("b"), &policy("b", 2), 3),
+        record(map::backup_runner_key(PolicyId(1)), &"n3", 8),
+    ];
+    let found = Found::of(&records, 9);
+    let put = |key: String| amita_metadata::Event::Put(record(key, &"x", 10));
+    let batch = |events: Vec<amita_metadata::Event>| Batch { revision: 10, events };
+    let of_runs = |id: u64| put(map::backup_runs_key(PolicyId(id)));
+    assert!(!found.is_changed_by(&batch(vec![of_runs(1)])));
+    assert!(!found.is_changed_by(&batch(Vec::new())), "nothing has changed");
+    assert!(found.is_changed_by(&batch(vec![of_runs(2)])), "nobody was at it");
+    assert!(found.is_changed_by(&batch(vec![of_runs(1), put(map::backup_policy_key("a"))])));
+    let ended = amita_metadata::Event::Delete {
+        key: map::backup_runner_key(PolicyId(1)),
+        mod_revision: 10,
+    };
+    assert!(found.is_changed_by(&batch(vec![ended])));
 }
 
 #[test]

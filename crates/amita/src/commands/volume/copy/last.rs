@@ -7,25 +7,12 @@ use amita_terminal::error::Result;
 use amita_types::map::{Copying, Moving, Snapshot};
 use std::time::{Duration, Instant};
 
-/// Where a pass has brought no more than this, the next one is a last one: what hosts write during a pass of that size is less.
-const LITTLE: u64 = 8 << 20;
-/// After so many passes a last one is tried, however much is left: hosts write as fast as the target takes it.
-const PATIENT_PASSES: u32 = 8;
-/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long.
-const HOLD: Duration = Duration::from_millis(30);
-/// And so often: for a second at the longest, as long as a planned takeover may take.
-const MOST_DOUBLINGS: u32 = 5;
 /// Where more last passes than this came to nothing, one behind the other, hosts are left alone for a while before the next one,
 const AT_ONCE: u32 = 4;
 /// for so long at first, twice as long each time, and never for longer than that; and it is told why.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// How often it is looked whether the last snapshot is taken: hosts wait meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// How long its owner is to hold.
-fn hold(moving: Moving) -> Duration {
-    HOLD * (1 << (moving.late / 2).min(MOST_DOUBLINGS))
-}
 
 /// How long hosts are left alone when so many last passes came to nothing.
 fn pause(missed: u32) -> Duration {
@@ -34,11 +21,6 @@ fn pause(missed: u32) -> Duration {
         None | Some(0) => Duration::ZERO,
         Some(more) => longest.min(first * (1 << (more - 1).min(10))),
     }
-}
-
-/// Is what is left little enough for a last pass?
-fn is_little(lap_bytes: Option<u64>, moving: Moving) -> bool {
-    lap_bytes.is_some_and(|bytes| bytes <= LITTLE || moving.taken.is_multiple_of(PATIENT_PASSES))
 }
 
 /// Last passes that came to nothing, one behind the other.
@@ -59,7 +41,7 @@ impl Work {
         };
         admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
         // What another runner has opened is opened anew, and has a pass of its own.
-        if self.target.is_none() || !is_little(self.lap_bytes, moving) {
+        if self.target.is_none() || !admin::is_last_pass_due(self.lap_bytes, moving) {
             return self.another_pass(false);
         }
         // Before anybody holds for it.
@@ -94,7 +76,7 @@ impl Work {
     fn last_pass(&mut self, moving: Moving) -> Result<Step> {
         let next = admin::next_move_pass(&self.client, self.volume, self.claim, false).described()?;
         let mut record = next.ok_or_else(|| self.wanted.lose())?;
-        let hold = hold(moving);
+        let hold = admin::move_hold(moving);
         let until = Instant::now() + TAKING_FOR;
         let last = loop {
             let taken = admin::take_last_snapshot(&self.client, &record, self.claim, hold, now());
@@ -181,35 +163,10 @@ impl Work {
 mod tests {
     use super::*;
 
-    fn moving(taken: u32, late: u32) -> Moving {
-        Moving {
-            data: amita_types::VolumeId(1),
-            taken,
-            late,
-        }
-    }
-
-    #[test]
-    fn who_comes_late_holds_for_longer_but_never_for_long() {
-        let of = |late| hold(moving(1, late)).as_millis();
-        assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
-        assert_eq!(of(u32::MAX), 960);
-    }
-
     #[test]
     fn hosts_are_left_alone_when_it_does_not_end() {
         let of = |missed| pause(missed).as_millis();
         assert_eq!([0, 4, 5, 6, 7].map(of), [0, 0, 500, 1_000, 2_000]);
         assert_eq!(of(u32::MAX), 60_000);
-    }
-
-    #[test]
-    fn a_last_pass_is_begun_when_little_is_left_or_it_never_gets_less() {
-        assert!(
-            !is_little(None, moving(8, 0)),
-            "what another runner has done is not known"
-        );
-        assert!(is_little(Some(LITTLE), moving(2, 0)) && !is_little(Some(LITTLE + 1), moving(2, 0)));
-        assert!(is_little(Some(1 << 40), moving(8, 0)));
     }
 }

@@ -394,6 +394,8 @@ impl Work {
         let fitted = admin::fit_copy(&self.client, record, self.claim, size_bytes).described()?;
         let before = fitted.ok_or_else(|| self.wanted.lose())?;
         // Others may have had it (P1).
+        // Whoever was at it has come to the end of a pass, and perhaps to its snapshot.
+        let is_whole = place.pass != SnapshotId::HEAD && place.pass_bytes == size_bytes;
         place.found(before.generation);
         self.note_place(place)?;
         let target = self.way().open(name)?;
@@ -403,8 +405,20 @@ impl Work {
             }
             // Not before: where this opening comes to nothing, another's may have that generation.
             place.generation = now.generation;
+            // Nothing is sealed any more under the generation of before. What was counts (P4), where nobody else has had the target: a number that
+            // was given to it is not given again.
+            let is_whole = is_whole && place.pass_bytes == size_bytes;
+            if is_whole && admin::has_point(&self.client, record, place.pass, before.generation).described()? {
+                place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
+                (place.base, place.mixed) = (place.pass, false);
+                (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
+            }
             self.note_place(place)?;
-            self.held(admin::drop_points(&self.client, record, self.claim))
+            let noted = Copying {
+                place: *place,
+                ..record.clone()
+            };
+            self.held(admin::drop_points(&self.client, &noted, self.claim))
         });
         match ready {
             Ok(()) => Ok(target),
@@ -460,6 +474,10 @@ impl Work {
             (place.pass, place.pass_bytes) = (snapshot.number, 0);
         }
         let mut target = self.open(record, &mut place, snapshot.size_bytes)?;
+        if place.base == snapshot.number && place.pass == SnapshotId::HEAD {
+            self.target = Some(target);
+            return Ok(());
+        }
         let copied = self.copy(&mut target, &mut place, of, snapshot, base, record.moving.is_some());
         if copied.is_err() {
             place.pass_bytes = target.place().unwrap_or(place.pass_bytes).min(place.pass_bytes);

@@ -8,6 +8,7 @@ fn each_key_that_was_not_wrapped_is_named_and_not_a_thousand() {
     let done = |failed: usize| Rewrapped {
         wrapped: 3,
         same: 2,
+        version: None,
         failed: (0..failed).map(|number| format!("key {number}: why")).collect(),
     };
     assert!(told(&done(0)).starts_with("All data keys"));
@@ -21,4 +22,23 @@ fn each_key_that_was_not_wrapped_is_named_and_not_a_thousand() {
     let json = serde_json::to_value(done(1000)).unwrap();
     assert_eq!(json["failed"].as_array().map(Vec::len), Some(1000));
     assert_eq!((&json["wrapped"], &json["same"]), (&3.into(), &2.into()));
+    assert_eq!(json.get("version"), None);
+}
+
+#[test]
+fn of_vaults_key_it_is_said_by_which_version_and_what_not_to_trim() {
+    let done = Rewrapped {
+        wrapped: 3,
+        version: Some(7),
+        ..Rewrapped::default()
+    };
+    let said = told(&done);
+    assert!(
+        said.contains("first line, by version 7 of Vault's key: 3 now"),
+        "{said}"
+    );
+    let trim = "do not trim versions below 7 while any older copy of the metadata may be put back.\n";
+    assert!(said.ends_with(trim), "{said}");
+    assert!(!told(&Rewrapped::default()).contains("version"));
+    assert_eq!(serde_json::to_value(&done).unwrap()["version"], 7);
 }

@@ -354,11 +354,17 @@ fn how(
     })
 }
 
-/// The volumes of a policy that are there, with their names, and those that are not.
-pub type BackupVolumes = (Vec<(VolumeId, String)>, Vec<VolumeId>);
+/// The volumes that a policy is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupVolumes {
+    /// Those that are there, by their numbers, in order of these, and their names.
+    pub volumes: Vec<(VolumeId, String)>,
+    /// What there should be and is not, each in a sentence: volumes that are named and deleted, records that nobody can read, any volume at all. What is
+    /// said here is not backed up, and a run of which it is said has failed.
+    pub lacks: Vec<String>,
+}
 
-/// The numbers and names of the volumes that a policy is for now, in order of their numbers; and the numbers of those that it names and that are
-/// not there.
+/// The volumes that a policy is for now.
 ///
 /// # Errors
 /// The metadata is away.
@@ -373,8 +379,43 @@ pub fn backup_volumes(meta: &dyn Transact, policy: &BackupPolicy) -> Result<Back
         Target::Label { .. } | Target::Pool(_) => &[],
     };
     let is_there = |volume: &&VolumeId| volumes.iter().any(|(found, _)| found == *volume);
-    let lost = named.iter().filter(|volume| !is_there(volume)).copied().collect();
-    Ok((volumes, lost))
+    let name = &policy.name;
+    let gone = named.iter().filter(|volume| !is_there(volume)).map(|volume| {
+        format!(
+            "volume number {volume} of the policy is deleted: have it back (`amita volume undelete`), or say which ones the policy is for \
+             (`amita backup policy set {name} --volume ...`)"
+        )
+    });
+    let mut lacks: Vec<String> = gone.collect();
+    let is_found = !named.is_empty() && lacks.is_empty();
+    // The key and the reason may have come from whoever may write.
+    let doubts = catalog
+        .in_doubt(&policy.target, is_found)
+        .into_iter()
+        .map(|(key, why)| {
+            format!(
+                "the record {} cannot be read, and the policy may be for its volume: {}",
+                key.escape_debug(),
+                why.escape_debug()
+            )
+        });
+    lacks.extend(doubts);
+    if volumes.is_empty() && named.is_empty() {
+        let none = match &policy.target {
+            Target::Label { key, value } => format!("no volume has the label {key}={value}"),
+            Target::Pool(pool) => format!("there is no volume in pool {pool}"),
+            Target::Volume(_) | Target::Volumes(_) => "it is for no volume".to_owned(),
+        };
+        // First, for that says most.
+        lacks.insert(
+            0,
+            format!(
+                "{none}, those in the recycle bin aside: nothing is backed up. `amita backup policy set {name} --label KEY=VALUE` says which \
+                 ones it is for, and `--pause` that it is to do nothing"
+            ),
+        );
+    }
+    Ok(BackupVolumes { volumes, lacks })
 }
 
 /// Writes what has become of a policy, if its key is held still by `claim`, the policy is there, made by the transaction of revision `made`, and nobody
@@ -390,15 +431,44 @@ pub fn note_backup(
     revision: u64,
     runs: &BackupRuns,
 ) -> Result<Option<u64>> {
+    let is_there = Compare::CreateRevision {
+        key: map::backup_policy_key(&policy.name),
+        equals: made,
+    };
+    note(meta, policy, is_there, claim, revision, runs)
+}
+
+/// The same, if also the policy still says what it says since the transaction of revision `says`: for what is done by its rules, and comes back by
+/// no others.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn note_backup_by_rules(
+    meta: &dyn Transact,
+    policy: &BackupPolicy,
+    says: u64,
+    claim: u64,
+    revision: u64,
+    runs: &BackupRuns,
+) -> Result<Option<u64>> {
+    let is_so = unchanged(&map::backup_policy_key(&policy.name), says);
+    note(meta, policy, is_so, claim, revision, runs)
+}
+
+fn note(
+    meta: &dyn Transact,
+    policy: &BackupPolicy,
+    is_so: Compare,
+    claim: u64,
+    revision: u64,
+    runs: &BackupRuns,
+) -> Result<Option<u64>> {
     let key = map::backup_runs_key(policy.id);
     let call = Call {
         compares: vec![
             unchanged(&map::backup_runner_key(policy.id), claim),
             unchanged(&key, revision),
-            Compare::CreateRevision {
-                key: map::backup_policy_key(&policy.name),
-                equals: made,
-            },
+            is_so,
         ],
         then: vec![put(key, runs)],
         otherwise: Vec::new(),

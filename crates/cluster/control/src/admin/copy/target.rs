@@ -8,7 +8,7 @@ use super::super::volume::{believable, find_volume};
 use super::super::{AdminError, Left, RACES, Result};
 use super::{POINT_LABEL, ask_for, by_claim, remove_held};
 use amita_metadata::{Call, Op, Transact};
-use amita_types::map::{self, Copying, MAX_LABELS, OWN_LABELS, Snapshot, Volume};
+use amita_types::map::{self, Copying, MAX_LABELS, OWN_LABELS, Snapshot, SnapshotState, Volume};
 use amita_types::{Generation, SnapshotId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,6 +56,20 @@ pub fn drop_points(meta: &dyn Transact, copying: &Copying, claim: u64) -> Result
         }
     }
     Ok(true)
+}
+
+/// Has the target a snapshot that is a copy of this one, sealed under that generation? Where a pass to it was whole under that, and whoever
+/// made it has not come to note that it is done, it is.
+///
+/// # Errors
+/// The target is gone; the metadata is away.
+pub fn has_point(meta: &dyn Transact, copying: &Copying, of: SnapshotId, generation: Generation) -> Result<bool> {
+    let (target, _) = find_volume(meta, &copying.name)?;
+    let label = of.0.to_string();
+    let is_it = |found: &Snapshot| {
+        found.state == SnapshotState::Sealed(generation) && found.labels.get(POINT_LABEL) == Some(&label)
+    };
+    Ok(of_chain(meta, &target)?.iter().any(is_it))
 }
 
 /// Gives the target the size that the next pass needs. Smaller it becomes only where nobody ever had it. None: the claim is lost.

@@ -273,6 +273,36 @@ fn whoever_has_the_key_notes_and_nobody_else() {
 }
 
 #[test]
+fn what_is_done_by_rules_is_noted_only_while_they_are_the_policys() {
+    let meta = prepared();
+    let policy = create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();
+    let says = || {
+        let reply = meta.txn(&Call::get(map::backup_policy_key("p"))).unwrap();
+        reply.value(0).unwrap().mod_revision
+    };
+    let key = map::backup_runner_key(policy.id);
+    let claim = meta.txn(&Call::put(key, b"\"n1\"".to_vec())).unwrap().revision;
+    let runs = BackupRuns {
+        prune_owed: true,
+        ..BackupRuns::default()
+    };
+    let before = says();
+    let note = |says, claim, revision| note_backup_by_rules(&meta, &policy, says, claim, revision, &runs).unwrap();
+    let noted = note(before, claim, 0).unwrap();
+    assert_eq!(note(before, claim + 1, noted), None, "another node has the key");
+    let more = BackupChange {
+        keep: KeepChange {
+            last: Some(30),
+            ..KeepChange::default()
+        },
+        ..BackupChange::default()
+    };
+    set_backup_policy(&meta, "p", &more, NOW).unwrap();
+    assert_eq!(note(before, claim, noted), None, "it keeps more by now");
+    assert!(note(says(), claim, noted).is_some());
+}
+
+#[test]
 fn what_cannot_be_read_is_told_and_begun_anew_when_an_operator_says_so() {
     let meta = prepared();
     let policy = create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();
@@ -283,32 +313,95 @@ fn what_cannot_be_read_is_told_and_begun_anew_when_an_operator_says_so() {
     assert!(failing.text.contains("begins it anew"), "{}", failing.text);
     let shown = backup_policy(&meta, "p", NOW).unwrap();
     assert!(shown.fault.is_some() && shown.next_at.is_none());
+    let figure = || figures(&meta).unwrap().backups.remove(0);
+    assert_eq!(figure().failing, 1, "the metric says what the fact says");
+    // It has never succeeded: its age grows all the same.
+    assert_eq!(figure().succeeded_at, Some(policy.since));
     let resume = BackupChange {
         paused: Some(false),
         ..BackupChange::default()
     };
     set_backup_policy(&meta, "p", &resume, NOW).unwrap();
     assert_eq!(backup_policy(&meta, "p", NOW).unwrap().fault, None);
+    assert_eq!(figure().failing, 0);
+    let runs = BackupRuns {
+        succeeded_at: Some(NOW.as_secs() + 9),
+        ..BackupRuns::default()
+    };
+    let key = map::backup_runs_key(policy.id);
+    meta.txn(&Call::put(key, serde_json::to_vec(&runs).unwrap())).unwrap();
+    assert_eq!(figure().succeeded_at, runs.succeeded_at);
 }
 
 #[test]
 fn a_policy_is_for_what_has_its_label_and_names_what_is_gone() {
     let meta = prepared();
     let policy = create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();
-    assert_eq!(backup_volumes(&meta, &policy).unwrap(), (Vec::new(), Vec::new()));
+    let none = backup_volumes(&meta, &policy).unwrap();
+    assert!(none.volumes.is_empty());
+    assert_eq!(none.lacks.len(), 1);
+    assert!(
+        none.lacks[0].starts_with("no volume has the label tier=gold")
+            && none.lacks[0].contains("policy set p --label"),
+        "{none:?}"
+    );
+    let labels = [("tier".to_owned(), "gold".to_owned())].into();
+    label_volume(&meta, "db", &labels, &[]).unwrap();
+    let id = volume(&meta, "db").unwrap().host();
+    let there = BackupVolumes {
+        volumes: vec![(id, "db".to_owned())],
+        lacks: Vec::new(),
+    };
+    assert_eq!(backup_volumes(&meta, &policy).unwrap(), there);
     let one = BackupChange {
         target: Some(PolicyTarget::Volume("db".to_owned())),
         ..BackupChange::default()
     };
     let policy = set_backup_policy(&meta, "p", &one, NOW).unwrap();
-    let id = volume(&meta, "db").unwrap().host();
-    assert_eq!(
-        backup_volumes(&meta, &policy).unwrap(),
-        (vec![(id, "db".to_owned())], Vec::new())
-    );
+    assert_eq!(backup_volumes(&meta, &policy).unwrap(), there);
     let gone = map::BackupPolicy {
         target: Target::Volumes(vec![id, VolumeId(99)]),
         ..policy
     };
-    assert_eq!(backup_volumes(&meta, &gone).unwrap().1, [VolumeId(99)]);
+    let found = backup_volumes(&meta, &gone).unwrap();
+    assert_eq!(found.volumes, there.volumes);
+    assert!(
+        found.lacks[0].contains(&format!("volume number {} of the policy is deleted", VolumeId(99)))
+            && found.lacks[0].contains("`amita backup policy set p --volume"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_nobody_can_read_is_not_left_out_in_silence() {
+    let meta = prepared();
+    create_volume(&meta, "log", "main", 4096 << 10).unwrap();
+    let policy = create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();
+    let labels = [("tier".to_owned(), "gold".to_owned())].into();
+    label_volume(&meta, "db", &labels, &[]).unwrap();
+    let (db, log) = (volume(&meta, "db").unwrap(), volume(&meta, "log").unwrap());
+    let spoil = |key: String| drop(meta.txn(&Call::put(key, b"{".to_vec())).unwrap());
+    // Of volumes that are there no more nobody asks.
+    spoil(map::about_key(VolumeId(777)));
+    spoil(map::volume_key(".trash"));
+    assert!(backup_volumes(&meta, &policy).unwrap().lacks.is_empty());
+    let about = map::about_key(log.id);
+    spoil(about.clone());
+    let found = backup_volumes(&meta, &policy).unwrap();
+    assert_eq!(found.volumes.len(), 1);
+    assert!(found.lacks.len() == 1 && found.lacks[0].contains(&about), "{found:?}");
+    let named = map::BackupPolicy {
+        target: Target::Volumes(vec![db.host(), log.host()]),
+        ..policy.clone()
+    };
+    assert!(
+        backup_volumes(&meta, &named).unwrap().lacks.is_empty(),
+        "it goes by no label"
+    );
+    let key = map::volume_key("log");
+    spoil(key.clone());
+    for policy in [&policy, &named] {
+        let found = backup_volumes(&meta, policy).unwrap();
+        assert!(found.lacks.iter().any(|why| why.contains(&key)), "{found:?}");
+    }
 }

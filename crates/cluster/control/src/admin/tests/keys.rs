@@ -7,6 +7,7 @@ use amita_types::map::{
     About, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, Snapshot, SnapshotName, SnapshotState,
 };
 use amita_types::{ClusterId, SnapshotId, Version, VolumeId};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
@@ -343,7 +344,12 @@ impl Rewrap for Newer<'_> {
         Newer::file().first().map_err(|why| why.to_string())
     }
 
-    fn rewrap(&self, _: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<WrappedKey, String> {
+    fn rewrap(
+        &self,
+        _: ClusterId,
+        to: &WrappingKey,
+        wrapped: &WrappedKey,
+    ) -> std::result::Result<WrappedKey, KeyTrouble> {
         if let Some(meta) = self.meanwhile
             && wrapping_key(meta).unwrap().0.as_ref() == Some(to)
             && self.refused.borrow().is_none()
@@ -353,12 +359,14 @@ impl Rewrap for Newer<'_> {
         }
         let binding = wrapped.binding();
         let key = Newer::file().unwrap(binding, wrapped).map_err(|why| why.to_string())?;
-        let key = key.done().ok_or("nobody is asked")?;
+        let key = key.done().ok_or_else(|| "nobody is asked".to_owned())?;
         let again = Newer::file().wrap_by(to, binding, &key, &mut |bytes| bytes.fill(1));
-        again
-            .map_err(|why| why.to_string())?
-            .done()
-            .ok_or_else(|| "nobody is asked".to_owned())
+        let again = again.map_err(|why| why.to_string())?.done();
+        again.ok_or_else(|| KeyTrouble::Key("nobody is asked".to_owned()))
+    }
+
+    fn proves(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        panic!("it is known by what it is");
     }
 }
 
@@ -389,8 +397,12 @@ impl Rewrap for Foreign {
         Newer::default().to(None)
     }
 
-    fn rewrap(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<WrappedKey, String> {
-        Err("it does not open".to_owned())
+    fn rewrap(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<WrappedKey, KeyTrouble> {
+        Err(KeyTrouble::Key("it does not open".to_owned()))
+    }
+
+    fn proves(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        Err(KeyTrouble::Key("it does not open".to_owned()))
     }
 }
 
@@ -418,10 +430,14 @@ impl Rewrap for Rotated {
         cluster: ClusterId,
         to: &WrappingKey,
         wrapped: &WrappedKey,
-    ) -> std::result::Result<WrappedKey, String> {
+    ) -> std::result::Result<WrappedKey, KeyTrouble> {
         let again = Newer::default().rewrap(cluster, to, wrapped)?;
         self.0.borrow_mut().insert(again.to_text());
         Ok(again)
+    }
+
+    fn proves(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        Ok(())
     }
 
     fn is_older(&self, _: &WrappingKey, wrapped: &WrappedKey) -> bool {
@@ -476,6 +492,246 @@ fn who_had_looked_before_all_was_wrapped_anew_makes_no_key() {
     let by = wrapping_key(&meta).unwrap().0.unwrap().to_string();
     let keys = volume_keys(&meta, "db").unwrap();
     assert!(keys.iter().all(|key| key.wrapped_by.as_ref() == Some(&by)), "{keys:?}");
+}
+
+/// A key of Vault's, as far as records tell of it.
+#[derive(Debug)]
+struct OfVault {
+    /// It wraps by this version of it.
+    wraps: Cell<u32>,
+    /// It says that this one is the newest.
+    newest: Cell<u32>,
+    /// What is said to be wrapped by it is so; else it is another key of that name.
+    is_own: Cell<bool>,
+    /// It answers so many times.
+    answers: Cell<usize>,
+}
+
+impl OfVault {
+    fn new() -> OfVault {
+        OfVault {
+            wraps: Cell::new(1),
+            newest: Cell::new(1),
+            is_own: Cell::new(true),
+            answers: Cell::new(1000),
+        }
+    }
+
+    fn rotate(&self) {
+        self.newest.set(self.newest.get() + 1);
+        self.wraps.set(self.newest.get());
+    }
+
+    fn open(&self) -> std::result::Result<(), KeyTrouble> {
+        let left = self.answers.get().checked_sub(1);
+        let left = left.ok_or_else(|| KeyTrouble::Away("Vault is sealed".to_owned()))?;
+        self.answers.set(left);
+        match self.is_own.get() {
+            true => Ok(()),
+            false => Err(KeyTrouble::Key("authentication failed".to_owned())),
+        }
+    }
+
+    /// The record of the same data key, as if it had wrapped it.
+    fn record(&self, of: &WrappedKey) -> WrappedKey {
+        let mut record: serde_json::Value = serde_json::from_str(&of.to_text()).unwrap();
+        let wrapped = format!("vault:v{}:AAAA", self.wraps.get());
+        record["by"] = serde_json::json!({"transit": {"mount": "transit", "key": "amita", "wrapped": wrapped}});
+        WrappedKey::parse(&record.to_string()).unwrap()
+    }
+}
+
+impl DataKeys for OfVault {
+    fn make(
+        &self,
+        cluster: ClusterId,
+        by: Option<&WrappingKey>,
+        binding: &Binding,
+    ) -> std::result::Result<WrappedKey, String> {
+        Ok(self.record(&Maker::default().make(cluster, by, binding)?))
+    }
+
+    fn opens(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        self.open()
+    }
+}
+
+impl Rewrap for OfVault {
+    fn to(&self, _: Option<&WrappingKey>) -> std::result::Result<WrappingKey, String> {
+        let name = r#"{"transit": {"mount": "transit", "key": "amita"}}"#;
+        Ok(serde_json::from_str(name).unwrap())
+    }
+
+    fn rewrap(
+        &self,
+        _: ClusterId,
+        _: &WrappingKey,
+        wrapped: &WrappedKey,
+    ) -> std::result::Result<WrappedKey, KeyTrouble> {
+        self.open()?;
+        Ok(self.record(wrapped))
+    }
+
+    fn proves(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        self.open()
+    }
+
+    fn version(&self, _: &WrappingKey) -> Option<u32> {
+        Some(self.newest.get())
+    }
+}
+
+fn by_vault(meta: &dyn Transact, vault: &OfVault, name: &str) -> Result<Volume> {
+    make_encrypted_volume(meta, name, "main", 1 << 30, None, vault)
+}
+
+/// By which versions of Vault's key all are wrapped.
+fn versions(meta: &dyn Transact) -> Vec<Option<u32>> {
+    let reply = meta.txn(&Call::prefix(map::all_secrets_prefix())).unwrap();
+    let records = reply.values(0).iter();
+    let parse = |text: &[u8]| WrappedKey::parse(std::str::from_utf8(text).unwrap()).unwrap();
+    records.map(|found| parse(&found.value).transit_version()).collect()
+}
+
+/// Another Vault has come in its place, with a key of the same name: nothing says so but that nothing opens.
+#[test]
+fn a_key_of_vaults_of_the_same_name_is_not_the_same_key() {
+    let meta = cluster_with_pool();
+    let vault = OfVault::new();
+    by_vault(&meta, &vault, "db").unwrap();
+    by_vault(&meta, &vault, "log").unwrap();
+    let (by, _) = wrapping_key(&meta).unwrap();
+    let by = by.unwrap();
+    assert_eq!(opens_by(&meta, &vault, &by).unwrap(), Ok(()));
+    let done = rewrap_keys(&meta, &vault).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (0, 2, 0));
+    vault.is_own.set(false);
+    let done = rewrap_keys(&meta, &vault).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (0, 0, 2));
+    // Its versions are fewer than those that have wrapped, or as many, or more: all the same.
+    for newest in [2, 1] {
+        vault.newest.set(newest);
+        vault.wraps.set(newest);
+        let done = rewrap_keys(&meta, &vault).unwrap();
+        assert_eq!((done.wrapped, done.same, done.failed.len()), (0, 0, 2), "{newest}");
+    }
+    let Err(KeyTrouble::Key(why)) = opens_by(&meta, &vault, &by).unwrap() else {
+        panic!("it opens");
+    };
+    assert!(why.contains("another key of the same name"), "{why}");
+    // Nothing is made by it that the first one would not open.
+    let why = by_vault(&meta, &vault, "late").unwrap_err();
+    assert!(why.to_string().contains("another key of the same name"), "{why}");
+    assert_eq!(why.code().name(), "no-volume-keys");
+    // One record alone that does not open is that record's.
+    vault.is_own.set(true);
+    let records = meta.txn(&Call::prefix(map::all_secrets_prefix())).unwrap();
+    let damaged = records.values(0)[0].key.clone();
+    meta.txn(&Call::put(damaged, b"{}".to_vec())).unwrap();
+    by_vault(&meta, &vault, "late").unwrap();
+}
+
+/// What a newer version has wrapped than there is (Vault was put back as it was before) is not taken for the newest's.
+#[test]
+fn a_version_that_is_not_there_yet_is_no_newest_one() {
+    let meta = cluster_with_pool();
+    let vault = OfVault::new();
+    vault.rotate();
+    by_vault(&meta, &vault, "db").unwrap();
+    vault.newest.set(1);
+    vault.wraps.set(1);
+    let done = rewrap_keys(&meta, &vault).unwrap();
+    assert_eq!((done.wrapped, done.same, done.version), (1, 0, Some(1)));
+    assert_eq!(versions(&meta), [Some(1)]);
+}
+
+/// Vault's key is rotated, and all is wrapped again, between a key that was wrapped and the transaction that keeps it.
+struct Rotating<'a> {
+    meta: &'a Mutex<State>,
+    vault: &'a OfVault,
+    is_done: Cell<bool>,
+}
+
+impl Transact for Rotating<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        let secrets = map::all_secrets_prefix();
+        let keeps = |op: &Op| op.is_write() && op.key().starts_with(&secrets);
+        if call.then.iter().any(keeps) && !self.is_done.replace(true) {
+            self.vault.rotate();
+            rewrap_keys(self.meta, self.vault).unwrap();
+        }
+        self.meta.txn(call)
+    }
+}
+
+/// Else whoever trims the older versions, as all were wrapped by the newest, has destroyed that volume.
+#[test]
+fn no_key_under_way_escapes_a_rewrap_by_vaults_next_version() {
+    let meta = cluster_with_pool();
+    let vault = OfVault::new();
+    by_vault(&meta, &vault, "db").unwrap();
+    let rotating = Rotating {
+        meta: &meta,
+        vault: &vault,
+        is_done: Cell::new(false),
+    };
+    by_vault(&rotating, &vault, "late").unwrap();
+    assert!(rotating.is_done.get());
+    assert_eq!(versions(&meta), [Some(2), Some(2)]);
+}
+
+#[test]
+fn all_are_wrapped_by_the_version_that_is_told_or_it_is_said_which_are_not() {
+    let meta = cluster_with_pool();
+    let vault = OfVault::new();
+    by_vault(&meta, &vault, "db").unwrap();
+    by_vault(&meta, &vault, "log").unwrap();
+    vault.rotate();
+    // A server of Vault's that has not heard of it.
+    vault.wraps.set(1);
+    let done = rewrap_keys(&meta, &vault).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (0, 0, 2));
+    assert!(done.failed[0].contains("older version"), "{:?}", done.failed);
+    vault.wraps.set(2);
+    let done = rewrap_keys(&meta, &vault).unwrap();
+    assert_eq!((done.wrapped, done.same, done.version), (2, 0, Some(2)));
+    assert!(done.failed.is_empty());
+    let done = rewrap_keys(&meta, &vault).unwrap();
+    assert_eq!((done.wrapped, done.same, done.version), (0, 2, Some(2)));
+    assert_eq!(versions(&meta), [Some(2), Some(2)]);
+}
+
+/// Else each of ten thousand keys is waited for.
+#[test]
+fn a_vault_that_is_away_ends_a_rewrap_at_once() {
+    let meta = cluster_with_pool();
+    for name in ["a", "b", "c", "d"] {
+        encrypted(&meta, name);
+    }
+    let vault = OfVault::new();
+    vault.answers.set(0);
+    let (before, _) = wrapping_key(&meta).unwrap();
+    let why = rewrap_keys(&meta, &vault).unwrap_err().to_string();
+    assert!(why.contains("does not answer; 0 were wrapped"), "{why}");
+    assert_eq!(wrapping_key(&meta).unwrap().0, before, "nothing was changed");
+    // One answer is for the look whether any opens.
+    vault.answers.set(3);
+    let why = rewrap_keys(&meta, &vault).unwrap_err().to_string();
+    assert!(
+        why.contains("does not answer; 2 were wrapped, give it again") && why.contains("sealed"),
+        "{why}"
+    );
+    vault.answers.set(2);
+    let why = rewrap_keys(&meta, &vault).unwrap_err().to_string();
+    assert!(
+        why.contains("does not answer; 0 were wrapped"),
+        "what stays is asked about, too: {why}"
+    );
+    vault.answers.set(1000);
+    let done = rewrap_keys(&meta, &vault).unwrap();
+    assert_eq!((done.wrapped, done.same, done.failed.len()), (2, 2, 0));
+    // Nothing is asked twice of Vault: the passes behind know what has opened.
+    assert_eq!(vault.answers.get(), 996);
 }
 
 #[test]

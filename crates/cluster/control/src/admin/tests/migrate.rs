@@ -231,6 +231,29 @@ fn a_volume_is_in_the_other_pool_from_one_transaction_on() {
     assert_eq!(names(&meta), [("mon".to_owned(), 1)]);
 }
 
+/// What hosts have open is cut at the borders of chunks.
+#[test]
+fn a_volume_does_not_move_to_smaller_chunks() {
+    let meta = two_pools();
+    let small = PoolSpec {
+        name: "small".to_owned(),
+        chunk_bytes: 1 << 20,
+        ..spec(2)
+    };
+    create_pool(&meta, &small).unwrap();
+    let to = |volume, pool| {
+        let wish = MigrateWish { pool, ..wish(volume) };
+        migrate_volume(&meta, &wish)
+    };
+    let refused = to("db", "small");
+    assert!(
+        matches!(&refused, Err(AdminError::BadSetting { why, .. }) if why.contains("smaller ones, of 1048576")),
+        "{refused:?}"
+    );
+    create_volume(&meta, "cut", "small", 64 * MIB).unwrap();
+    to("cut", "other").unwrap();
+}
+
 trait Total {
     fn total_bytes(&self) -> u64;
 }
@@ -419,7 +442,10 @@ fn a_runner_that_dies_behind_the_switch_is_followed_by_one_that_tidies_up() {
     assert!(!cancel_copy(&meta, TARGET).unwrap(), "there is nothing to take back");
     let db = volume(&meta, "db").unwrap();
     let mon = snapshot(&meta, "db", "mon").unwrap();
-    assert!(matches!(may_revert(&meta, &db, &mon, None), Err(AdminError::Moving { .. })));
+    assert!(matches!(
+        may_revert(&meta, &db, &mon, None),
+        Err(AdminError::Moving { .. })
+    ));
     // What is deleted meanwhile stays deleted, and a name that is taken anew stays the new one's.
     delete_snapshot(&meta, "db", "tue").unwrap();
     snap(&meta, "db", "tue", false);

@@ -1,7 +1,7 @@
 //! The volumes that there are, read once a step and only where they are needed.
 
 use crate::admin::{AdminError, Tally};
-use amita_metadata::{Call, Op, Reply, Transact};
+use amita_metadata::{Call, KeyValue, Op, Reply, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, About, Copying, Target, Volume};
 use serde::de::DeserializeOwned;
@@ -14,6 +14,8 @@ pub(crate) struct Catalog {
     /// Those of them that are to be copies, and are none yet: no policy is for them.
     copying: BTreeSet<VolumeId>,
     abouts: Option<Vec<About>>,
+    /// The records of volumes, and of what is known of them, that cannot be read: their keys, and why.
+    unreadable: Vec<(String, String)>,
     /// How many snapshots there are in pools that have a quota: it outlives the step.
     pub tally: Tally,
 }
@@ -41,6 +43,7 @@ impl Catalog {
             let mut call = Call::prefix(map::volume_key(""));
             call.then.push(copies());
             let reply = meta.txn(&call)?;
+            self.unreadable = unreadable::<Volume>(&reply, 0);
             self.volumes = Some(listed(&reply, 0));
             self.copying = copying(&reply, 1);
         }
@@ -55,6 +58,8 @@ impl Catalog {
         });
         call.then.push(copies());
         let reply = meta.txn(&call)?;
+        self.unreadable = unreadable::<About>(&reply, 0);
+        self.unreadable.extend(unreadable::<Volume>(&reply, 1));
         self.abouts = Some(readable(&reply, 0));
         self.volumes = Some(listed(&reply, 1));
         self.copying = copying(&reply, 2);
@@ -102,6 +107,23 @@ impl Catalog {
         Ok(self.volumes.iter().flatten().filter(whole).filter(is_meant))
     }
 
+    /// Records that cannot be read and by which a policy may be for more volumes than were found, or for others: their keys, and why. `is_found`: of
+    /// those that it names, all are there.
+    pub fn in_doubt(&self, target: &Target, is_found: bool) -> Vec<(String, String)> {
+        let of_volumes = map::volume_key("");
+        let is_in_doubt = |key: &str| match key.strip_prefix(of_volumes.as_str()) {
+            // What is in the recycle bin is nobody's.
+            Some(name) => !is_found && !map::is_hidden(name),
+            None => {
+                let volumes = self.volumes.iter().flatten().map(|volume| volume.id);
+                let mut abouts = volumes.filter(|id| !self.copying.contains(id)).map(map::about_key);
+                matches!(target, Target::Label { .. }) && abouts.any(|about| about == key)
+            }
+        };
+        let all = self.unreadable.iter();
+        all.filter(|(key, _)| is_in_doubt(key)).cloned().collect()
+    }
+
     /// Where a volume is that has not the name that it had.
     pub fn find(&mut self, meta: &dyn Transact, volume: VolumeId) -> Result<Found, AdminError> {
         let found = self.volumes(meta)?.iter().find(|found| found.host() == volume);
@@ -132,6 +154,14 @@ fn copying(reply: &Reply, at: usize) -> BTreeSet<VolumeId> {
 /// One that cannot be read is no reason to leave all others without snapshots; `amita status` tells of it.
 fn readable<T: DeserializeOwned>(reply: &Reply, at: usize) -> Vec<T> {
     reply.values(at).iter().filter_map(|found| found.json().ok()).collect()
+}
+
+fn unreadable<T: DeserializeOwned>(reply: &Reply, at: usize) -> Vec<(String, String)> {
+    let why = |found: &KeyValue| {
+        let what = serde_json::from_slice::<T>(&found.value).err()?.to_string();
+        Some((found.key.clone(), what))
+    };
+    reply.values(at).iter().filter_map(why).collect()
 }
 
 /// The volumes that are not in the recycle bin, nor hidden for another reason.

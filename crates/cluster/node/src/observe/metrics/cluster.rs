@@ -286,7 +286,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "amita_backup_failing",
-        help: "What failed at the backup policy's last run, or at the last attempts of the one that is tried again.",
+        help: "What failed at the backup policy's last run, or at the last attempts of the one that is tried again; 1 where the policy cannot be understood, or clocks do not agree. 0 while it is paused.",
         kind: Gauge,
         labels: &["policy"],
         read: |view, out| view.each_backup(out, |backup| backup.failing),
@@ -300,7 +300,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "amita_backup_success_timestamp_seconds",
-        help: "When the last run of the backup policy ended of which nothing failed, in seconds since 1970.",
+        help: "When the last run of the backup policy ended of which nothing failed, in seconds since 1970; before the first one, when the policy was made or its schedule was changed.",
         kind: Gauge,
         labels: &["policy"],
         read: |view, out| view.each_backup(out, |backup| backup.succeeded_at),

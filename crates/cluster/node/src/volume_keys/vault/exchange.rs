@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
@@ -24,6 +24,10 @@ use tokio_rustls::TlsConnector;
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// All of a request is done within this: names, connection, TLS and answer.
 const LIMIT: Duration = Duration::from_secs(8);
+/// A connection that nobody has used for so long is not used again: who lies in between may have forgotten it, or the other side may be gone.
+const RESTS: Duration = Duration::from_secs(20);
+/// By one that has rested an answer begins within this; else a fresh one is tried, in the time that is left.
+const KEPT_LIMIT: Duration = Duration::from_secs(2);
 /// The most addresses of a name that are tried.
 const MAX_TRIED: usize = 2;
 /// The most bytes of an answer's head.
@@ -32,12 +36,14 @@ const MAX_HEAD: usize = 16 * 1024;
 /// The way to one Vault.
 pub(super) struct Way {
     place: Place,
-    open: Option<Open>,
+    pub(super) open: Option<Open>,
 }
 
-struct Open {
+pub(super) struct Open {
     sender: SendRequest<Full<Bytes>>,
     connection: JoinHandle<()>,
+    /// Since then nobody has used it.
+    pub(super) rested: Instant,
 }
 
 impl Drop for Open {
@@ -67,11 +73,14 @@ impl Way {
     }
 
     async fn exchange(&mut self, request: &HttpRequest, token: &str) -> Result<HttpResponse, String> {
-        // One that has rested may be closed by the other side just now: a fresh one tells.
-        if let Some(mut open) = self.open.take().filter(|open| !open.sender.is_closed())
-            && let Ok(answer) = send(&mut open, self.made(request, token)?).await
-        {
-            return self.read(open, answer).await;
+        // One that has rested may be closed by the other side just now, or nobody may be there any more (another server of Vault's has its
+        // address): a fresh one tells.
+        let is_good = |open: &Open| !open.sender.is_closed() && open.rested.elapsed() <= RESTS;
+        if let Some(mut open) = self.open.take().filter(is_good) {
+            let sent = send(&mut open, self.made(request, token)?);
+            if let Ok(Ok(answer)) = tokio::time::timeout(KEPT_LIMIT, sent).await {
+                return self.read(open, answer).await;
+            }
         }
         let mut open = self.connect().await?;
         let answer = send(&mut open, self.made(request, token)?).await?;
@@ -104,7 +113,7 @@ impl Way {
     }
 
     /// The answer, whole; its connection is kept for the next one.
-    async fn read(&mut self, open: Open, answer: http::Response<Incoming>) -> Result<HttpResponse, String> {
+    async fn read(&mut self, mut open: Open, answer: http::Response<Incoming>) -> Result<HttpResponse, String> {
         let status = answer.status().as_u16();
         let body = Limited::new(answer.into_body(), HttpResponse::MAX_BODY_BYTES)
             .collect()
@@ -115,6 +124,7 @@ impl Way {
         let mut kept = Zeroizing::new(Vec::with_capacity(body.len()));
         kept.extend_from_slice(&body);
         if !open.sender.is_closed() {
+            open.rested = Instant::now();
             self.open = Some(open);
         }
         Ok(HttpResponse { status, body: kept })
@@ -186,7 +196,12 @@ where
     let connection = tokio::spawn(async move {
         let _ = connection.await;
     });
-    Ok(Open { sender, connection })
+    let rested = Instant::now();
+    Ok(Open {
+        sender,
+        connection,
+        rested,
+    })
 }
 
 async fn send(open: &mut Open, request: Request<Full<Bytes>>) -> Result<http::Response<Incoming>, String> {

@@ -4,7 +4,8 @@
 //! vault:https://HOST[:PORT] key=NAME token-file=PATH ca-file=PATH [mount=PATH] [namespace=PATH]
 //! ```
 //!
-//! Words stand apart by spaces, so that paths have none. There is no secret in it: the token is in a file of its own.
+//! Words stand apart by spaces, so that paths have none. There is no secret in it: the token is in a file of its own. What is wrong with it is told all
+//! the same without what stands there, which may be a token that was put at a wrong place.
 
 use amita_crypt::Transit;
 use std::net::IpAddr;
@@ -42,14 +43,14 @@ impl Place {
         let (is_tls, host, port) = parse_address(address)?;
         let names = ["key", "token-file", "ca-file", "mount", "namespace"];
         let mut given: [Option<&str>; 5] = [None; 5];
-        for word in words {
+        for (number, word) in (1..).zip(words) {
             let (name, value) = word
                 .split_once('=')
-                .ok_or_else(|| format!("{word:?} is no NAME=VALUE"))?;
-            let at = names
-                .iter()
-                .position(|known| *known == name)
-                .ok_or_else(|| format!("{name:?} is none of {}", names.join(", ")))?;
+                .ok_or_else(|| format!("word {number} behind the address is no NAME=VALUE"))?;
+            let at = names.iter().position(|known| *known == name).ok_or_else(|| {
+                let names = names.join(", ");
+                format!("the name of word {number} behind the address is none of {names}")
+            })?;
             if given[at].replace(value).is_some() {
                 return Err(format!("{name} stands there twice"));
             }
@@ -82,6 +83,13 @@ impl Place {
     /// A name that Vault does not take.
     pub fn provider(&self) -> Result<Transit, String> {
         Transit::without_token(&self.mount, &self.key, self.namespace.as_deref()).map_err(|why| why.to_string())
+    }
+
+    /// What is to be known of it, for people.
+    pub fn warning(&self) -> Option<&'static str> {
+        const WARNING: &str = "by http:// nobody shows who he is: any program of this machine that has that port gets the token and all data keys. \
+             See that none but Vault's agent can have it, or name one that shows a certificate, by https:// and its ca-file";
+        (!self.is_tls).then_some(WARNING)
     }
 
     /// As a URL has it.

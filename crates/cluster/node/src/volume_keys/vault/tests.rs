@@ -4,7 +4,7 @@ mod fake;
 
 use super::*;
 use crate::volume_keys::{Changes, KeyFile, Records, VolumeKeys};
-use amita_control::admin::{DataKeys, Rewrap};
+use amita_control::admin::{DataKeys, KeyTrouble, Rewrap};
 use amita_crypt::{Binding, DataKey, Keys, NotNow, Provider, WrappedKey};
 use amita_keys::SealKey;
 use amita_metadata::model::State;
@@ -14,7 +14,7 @@ use amita_types::{ClusterId, VolumeId};
 use fake::{Authority, Fake, Mood};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use tempfile::TempDir;
 
 const CLUSTER: ClusterId = ClusterId(7);
@@ -50,6 +50,7 @@ impl World {
         let fake = Fake::start(is_tls.then_some(&authority));
         let world = World { fake, folder, is_tls };
         std::fs::write(world.path("ca.pem"), &authority.pem).unwrap();
+        world.allow("ca.pem", 0o644);
         world.secret("token", "hvs.one\n");
         world.secret("volume.keys", &world.line(""));
         world
@@ -61,7 +62,16 @@ impl World {
 
     fn secret(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
-        std::fs::set_permissions(self.path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+        self.allow(name, 0o600);
+    }
+
+    fn allow(&self, name: &str, mode: u32) {
+        std::fs::set_permissions(self.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn place(&self) -> Place {
+        let line = self.line("");
+        Place::parse(line.trim_end().strip_prefix("vault:").unwrap()).unwrap()
     }
 
     fn line(&self, more: &str) -> String {
@@ -83,11 +93,11 @@ impl World {
     }
 
     fn worker(&self) -> Worker {
-        let line = self.line("");
-        let place = Place::parse(line.trim_end().strip_prefix("vault:").unwrap()).unwrap();
+        let place = self.place();
         Worker {
             name: "Vault".to_owned(),
             read: None,
+            ails: None,
             way: Way::new(place.clone()),
             token: Token::new(Instant::now()),
             place,
@@ -124,7 +134,9 @@ fn vault_wraps_and_unwraps_by_tls_and_one_connection() {
     assert!(file.is_of(&wrapped.wrapping_key()).unwrap());
     file.answers().unwrap();
     assert!(!file.keeps(), "nothing is kept of the file");
-    assert_eq!(world.fake.asked(), [ENCRYPT, DECRYPT, ENCRYPT]);
+    // Whether it binds what it wraps; the key, and that it opens; the key; whether it binds it still.
+    let asked = [ENCRYPT, DECRYPT, ENCRYPT, DECRYPT, DECRYPT, ENCRYPT, DECRYPT];
+    assert_eq!(world.fake.asked(), asked);
     assert_eq!(world.fake.state().connections, 1);
     // It is bound to its place, and to the cluster.
     let moved = wrapped.to_text().replace("\"image\":1", "\"image\":2");
@@ -399,7 +411,7 @@ fn a_token_that_ends_is_renewed_at_half_of_its_time() {
     let world = World::new(false);
     let mut worker = world.worker();
     world.wrap(&mut worker).unwrap();
-    let due = |worker: &Worker| worker.token.wait(Instant::now());
+    let due = |worker: &Worker| worker.token.left(Instant::now()).unwrap_or(Duration::MAX);
     assert!(due(&worker) < Duration::from_secs(3), "it is looked up soon");
     // One that never ends is left alone.
     token::keep(&mut worker);
@@ -438,6 +450,272 @@ fn a_token_that_ends_is_renewed_at_half_of_its_time() {
     assert_eq!(world.fake.asked(), [RENEW, LOOK_UP]);
     assert!(due(&worker) > Duration::from_secs(3600), "nothing can be done for it");
     world.fake.check();
+}
+
+fn trouble(is_passing: bool) -> Trouble {
+    let why = "x".to_owned();
+    Trouble { why, is_passing }
+}
+
+#[test]
+fn another_key_of_the_same_name_is_found_out() {
+    let world = World::new(false);
+    let file = world.file();
+    let wrapped = world.make(&file, 1).unwrap();
+    let by = wrapped.wrapping_key();
+    assert_eq!(file.opened(), None);
+    file.opens(CLUSTER, &by, &wrapped).unwrap();
+    assert_eq!(file.opened(), Some(binding(1).key));
+    let to = file.to(Some(&by)).unwrap();
+    assert_eq!((file.version(&to), &to), (Some(1), &by));
+    file.proves(CLUSTER, &to, &wrapped).unwrap();
+    // Another Vault has come in its place: it wraps as well as any.
+    let others = vec![[9; 32]];
+    world.fake.state().keys.insert("transit/amita".to_owned(), others);
+    assert_eq!(file.to(Some(&by)).unwrap(), to);
+    file.answers().unwrap();
+    assert!(!file.is_older(&to, &wrapped), "by its name it is the newest version");
+    for refused in [
+        file.opens(CLUSTER, &by, &wrapped),
+        file.proves(CLUSTER, &to, &wrapped),
+        file.rewrap(CLUSTER, &to, &wrapped).map(drop),
+    ] {
+        let Err(KeyTrouble::Key(why)) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert!(why.contains("put the right one back"), "{why}");
+    }
+    // What proves is the first line, whatever else opens.
+    SealKey::generate().save(&world.path("one")).unwrap();
+    let sealed = std::fs::read_to_string(world.path("one")).unwrap();
+    world
+        .fake
+        .state()
+        .keys
+        .insert("transit/amita".to_owned(), vec![[1; 32]]);
+    world.secret("volume.keys", &format!("{sealed}{}", world.line("")));
+    file.unwrap(&binding(1), &wrapped).unwrap();
+    file.opens(CLUSTER, &by, &wrapped).unwrap();
+    file.proves(CLUSTER, &to, &wrapped).unwrap_err();
+    world.fake.check();
+}
+
+#[test]
+fn what_is_away_is_not_a_keys_trouble() {
+    let away = KeyTrouble::from(trouble(true));
+    assert_eq!(away, KeyTrouble::Away("x".to_owned()));
+    assert_eq!(KeyTrouble::from(trouble(false)), KeyTrouble::Key("x".to_owned()));
+}
+
+#[test]
+fn the_newest_version_is_the_one_that_was_heard_last() {
+    let world = World::new(false);
+    let file = world.file();
+    let first = world.make(&file, 1).unwrap();
+    let to = file.to(None).unwrap();
+    assert!(!file.is_older(&to, &first));
+    // It is rotated while all is wrapped by the one before.
+    world.fake.rotate();
+    let second = file.rewrap(CLUSTER, &to, &first).unwrap();
+    assert_eq!((second.transit_version(), file.version(&to)), (Some(2), Some(2)));
+    assert!(file.is_older(&to, &first) && !file.is_older(&to, &second));
+    // Vault is put back as it was: what that version has wrapped is no newest one's.
+    world
+        .fake
+        .state()
+        .keys
+        .insert("transit/amita".to_owned(), vec![[1; 32]]);
+    file.to(None).unwrap();
+    assert_eq!(file.version(&to), Some(1));
+    assert!(!file.is_older(&to, &first) && file.is_older(&to, &second));
+    world.fake.check();
+}
+
+#[test]
+fn a_vault_that_binds_nothing_gets_no_data_key() {
+    let world = World::new(false);
+    world.fake.state().is_old = true;
+    let file = world.file();
+    let refused = world.make(&file, 1).unwrap_err();
+    assert!(refused.contains("1.13 or later"), "{refused}");
+    assert_eq!(
+        world.fake.asked(),
+        [ENCRYPT, DECRYPT],
+        "nothing but the question whether"
+    );
+    let refused = file.answers().unwrap_err();
+    assert!(refused.contains("1.13 or later"), "{refused}");
+    let refused = file.to(None).unwrap_err();
+    assert!(refused.contains("1.13 or later"), "{refused}");
+    // It is a newer one by now, and asked once.
+    world.fake.state().is_old = false;
+    world.make(&file, 1).unwrap();
+    world.fake.asked();
+    world.make(&file, 2).unwrap();
+    assert_eq!(world.fake.asked(), [ENCRYPT, DECRYPT]);
+    world.fake.check();
+}
+
+#[test]
+fn what_vault_does_not_open_again_is_not_kept() {
+    let world = World::new(false);
+    world.fake.state().is_broken = true;
+    let refused = world.make(&world.file(), 1).unwrap_err();
+    assert!(refused.contains("authentication failed"), "{refused}");
+    world.fake.check();
+}
+
+#[test]
+fn a_token_that_is_replaced_is_seen_though_nobody_asks() {
+    let world = World::new(false);
+    let mut worker = world.worker();
+    world.wrap(&mut worker).unwrap();
+    token::keep(&mut worker);
+    let now = Instant::now();
+    assert_eq!(worker.token.left(now), None, "it never ends");
+    assert!(worker.token.wait(now) <= Duration::from_secs(60));
+    world.fake.asked();
+    worker.pause.begin(now, trouble(true));
+    worker.look();
+    assert!(worker.pause.until.is_some(), "it is the same one");
+    world.fake.state().token = "hvs.two".to_owned();
+    world.secret("token", "hvs.two");
+    worker.look();
+    assert!(worker.pause.until.is_none());
+    assert!(worker.token.left(Instant::now()).unwrap() < Duration::from_secs(3));
+    // So does what looks after it.
+    world.fake.state().token = "hvs.three".to_owned();
+    world.secret("token", "hvs.three");
+    worker.pause.begin(Instant::now(), trouble(true));
+    token::keep(&mut worker);
+    assert_eq!(world.fake.asked(), [LOOK_UP]);
+    assert_eq!(worker.token.left(Instant::now()), None);
+    world.fake.check();
+}
+
+#[test]
+fn of_a_token_that_vault_lengthens_no_more_it_is_said_once() {
+    let world = World::new(false);
+    {
+        let mut state = world.fake.state();
+        (state.ttl, state.renewable) = (1000, true);
+    }
+    let mut worker = world.worker();
+    world.wrap(&mut worker).unwrap();
+    token::keep(&mut worker);
+    token::keep(&mut worker);
+    world.fake.state().cap = Some(950);
+    token::keep(&mut worker);
+    assert_eq!(world.fake.asked(), [ENCRYPT, LOOK_UP, RENEW, RENEW]);
+    assert!(!worker.token.is_told, "a little less is nothing");
+    world.fake.state().cap = Some(400);
+    token::keep(&mut worker);
+    assert!(worker.token.is_told);
+    assert!(worker.token.left(Instant::now()).unwrap() <= Duration::from_secs(200));
+    // Of another one it is said again.
+    world.fake.state().token = "hvs.two".to_owned();
+    world.secret("token", "hvs.two");
+    token::keep(&mut worker);
+    assert!(!worker.token.is_told);
+    world.fake.check();
+}
+
+#[test]
+fn a_kept_connection_where_nobody_is_any_more_costs_little() {
+    let world = World::new(false);
+    let mut worker = world.worker();
+    world.wrap(&mut worker).unwrap();
+    world.fake.state().deaf = 1;
+    let began = Instant::now();
+    world.wrap(&mut worker).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(7));
+    assert_eq!(world.fake.state().connections, 2);
+    world.wrap(&mut worker).unwrap();
+    assert_eq!(world.fake.state().connections, 2, "that one is kept");
+    // One that has rested for long is not tried.
+    worker.way.open.as_mut().unwrap().rested = Instant::now().checked_sub(Duration::from_secs(21)).unwrap();
+    world.fake.asked();
+    world.wrap(&mut worker).unwrap();
+    assert_eq!(world.fake.state().connections, 3);
+    assert_eq!(world.fake.asked(), [ENCRYPT]);
+    world.fake.check();
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_asked() {
+    let world = World::new(false);
+    world.fake.set(Mood::Hangs);
+    let place = world.place();
+    let vault = Vault::start(place.clone()).unwrap();
+    let ask = |asking: &Asking| {
+        let (tell, told) = channel();
+        let (request, _) = place.provider().unwrap().probe().into_parts();
+        let answered: Told = Box::new(move |answer| {
+            let _ = tell.send(answer.is_ok());
+        });
+        vault.ask(Arc::new(request), asking.wanted(), answered);
+        told
+    };
+    let asking = [Asking::new(), Asking::new(), Asking::new()];
+    let told: Vec<_> = asking.iter().map(ask).collect();
+    let [_first, second, _third] = asking;
+    until("the first one hangs", || world.fake.state().asked == [ENCRYPT]);
+    drop(second);
+    world.fake.set(Mood::Well);
+    world.fake.answer_now();
+    for at in [0, 2] {
+        assert_eq!(told[at].recv_timeout(LONG), Ok(true));
+    }
+    assert!(told[1].recv_timeout(LONG).is_err(), "nobody is told");
+    assert_eq!(world.fake.asked(), [ENCRYPT, ENCRYPT]);
+    world.fake.check();
+}
+
+#[test]
+fn who_vouches_for_vault_nobody_else_can_change() {
+    let world = World::new(true);
+    for mode in [0o664, 0o646] {
+        world.allow("ca.pem", mode);
+        let refused = world.wrap(&mut world.worker()).unwrap_err();
+        assert!(
+            refused.contains("ca-file") && refused.contains("chmod go-w"),
+            "{refused}"
+        );
+    }
+    assert!(world.fake.asked().is_empty());
+    world.allow("ca.pem", 0o644);
+    world.wrap(&mut world.worker()).unwrap();
+    world.fake.check();
+}
+
+#[test]
+fn who_shows_no_certificate_is_warned_of() {
+    assert_eq!(World::new(true).place().warning(), None);
+    let warning = World::new(false).place().warning().unwrap();
+    assert!(warning.contains("any program of this machine"), "{warning}");
+}
+
+/// What is told goes to logs, facts and whoever may look at a cluster.
+#[test]
+fn neither_a_token_nor_where_it_is_is_told() {
+    let secret = "hvs.CAESIJmq3vB4mT0";
+    for word in [secret.to_owned(), format!("{secret}=x"), format!("{secret}=")] {
+        let line = format!("https://vault.example key=a {word} token-file=/t ca-file=/c");
+        let said = Place::parse(&line).unwrap_err();
+        assert!(said.contains("word 2") && !said.contains("hvs"), "{said}");
+    }
+    let world = World::new(false);
+    let mut worker = world.worker();
+    std::fs::remove_file(world.path("token")).unwrap();
+    let said = world.wrap(&mut worker).unwrap_err();
+    let path = world.path("token").display().to_string();
+    assert!(said.contains("token-file") && !said.contains(&path), "{said}");
+    assert!(worker.ails.is_some(), "the log has it");
+    world.secret("token", "hvs.one");
+    worker.pause = Pause::default();
+    worker.read = None;
+    world.wrap(&mut worker).unwrap();
+    assert_eq!(worker.ails, None);
 }
 
 #[test]

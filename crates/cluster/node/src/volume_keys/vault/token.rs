@@ -16,8 +16,10 @@ const AGAIN: Duration = Duration::from_secs(30);
 const REFUSED: Duration = Duration::from_secs(300);
 /// It is renewed no more often.
 const SHORTEST: Duration = Duration::from_secs(5);
-/// Nobody waits longer at once, and no time of Vault's is longer.
+/// No time of Vault's is longer.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Nobody waits longer at once: its file may have another one by then.
+const LOOK: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
@@ -31,6 +33,10 @@ pub(super) struct Token {
     /// What tells it from another one.
     seen: Option<u64>,
     due: Option<(Instant, Next)>,
+    /// The longest that Vault has given it, in seconds.
+    granted: u64,
+    /// It was said that Vault lengthens it no more.
+    pub(super) is_told: bool,
 }
 
 impl Token {
@@ -39,6 +45,8 @@ impl Token {
             hashes: RandomState::new(),
             seen: None,
             due: Some((now + FIRST, Next::LookUp)),
+            granted: 0,
+            is_told: false,
         }
     }
 
@@ -49,18 +57,32 @@ impl Token {
         if is_new {
             self.seen = hash;
             self.due = Some((now + FIRST, Next::LookUp));
+            (self.granted, self.is_told) = (0, false);
         }
         is_new
     }
 
-    /// For so long there is nothing to be done.
+    /// After so long something is to be done; none: nothing is.
+    pub fn left(&self, now: Instant) -> Option<Duration> {
+        self.due.map(|(due, _)| due.saturating_duration_since(now))
+    }
+
+    /// For so long there is nothing to be done, and nothing to be looked at.
     pub fn wait(&self, now: Instant) -> Duration {
-        self.due
-            .map_or(LONGEST, |(due, _)| due.saturating_duration_since(now).min(LONGEST))
+        self.left(now).map_or(LOOK, |left| left.min(LOOK))
     }
 
     pub fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|(due, _)| due <= now)
+    }
+
+    /// It was lengthened to this; `true`: that is less than it was, as it comes to the end that Vault has set it, and that is to be said, once.
+    fn is_ending(&mut self, seconds: u64) -> bool {
+        let is_less = seconds > 0 && seconds < self.granted - self.granted / 10;
+        self.granted = self.granted.max(seconds);
+        let is_news = is_less && !self.is_told;
+        self.is_told |= is_less;
+        is_news
     }
 
     /// It ends after this, and may be renewed or not.
@@ -109,7 +131,7 @@ pub(super) fn keep(worker: &mut Worker) {
     let Ok(shown) = worker.read_token() else {
         return;
     };
-    worker.token.seen(&shown, now);
+    worker.see(&shown);
     let next = match worker.token.due {
         Some((_, Next::LookUp)) | None => Next::LookUp,
         Some((_, Next::Renew)) => Next::Renew,
@@ -126,7 +148,17 @@ pub(super) fn keep(worker: &mut Worker) {
     let now = Instant::now();
     let file = worker.place.token_file.display();
     match (life(next, &response), next) {
-        (Some((seconds, true)), _) => worker.token.lasts(now, seconds, true),
+        (Some((seconds, true)), next) => {
+            if next == Next::LookUp {
+                worker.token.granted = worker.token.granted.max(seconds);
+            } else if worker.token.is_ending(seconds) {
+                let name = &worker.name;
+                log::warn!(
+                    "{name}: the token in {file} ends in {seconds} s and Vault lengthens it no more; put a new one there"
+                );
+            }
+            worker.token.lasts(now, seconds, true);
+        }
         (Some((seconds, false)), _) => {
             if seconds > 0 {
                 let name = &worker.name;

@@ -32,6 +32,8 @@ struct Vault {
     sealed: bool,
     /// It is asked for the version of a key.
     probes: bool,
+    /// It is older than 1.13: `associated_data` is nothing to it.
+    is_old: bool,
     /// The versions of its keys, by mount and name.
     keys: BTreeMap<&'static str, Vec<[u8; 32]>>,
     asked: u8,
@@ -44,6 +46,7 @@ impl Vault {
             token: TOKEN,
             sealed: false,
             probes: false,
+            is_old: false,
             keys: BTreeMap::from([("transit/amita", vec![[1; 32]]), ("kms/eu/other.key-1", vec![[2; 32]])]),
             asked: 0,
         }
@@ -95,9 +98,12 @@ impl Vault {
         let Some(versions) = self.keys.get(format!("{mount}/{name}").as_str()) else {
             return refusal(400, &["encryption key not found"]);
         };
-        let associated = decoded("associated_data");
+        let mut associated = decoded("associated_data");
         let is_key = associated.starts_with(b"amita-crypt wrapped key 1\0");
-        assert!(is_key || self.probes && associated == PROBE);
+        assert!(is_key || self.probes && [PROBE, OTHER].contains(&&associated[..]));
+        if self.is_old {
+            associated.clear();
+        }
         let cipher = |version: usize| LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &versions[version - 1]).unwrap());
         if what == "encrypt" {
             let (version, nonce) = (versions.len(), [self.asked; 12]);
@@ -492,22 +498,49 @@ fn the_newest_version_is_asked_for_by_wrapping() {
     let mut vault = Vault::new();
     vault.probes = true;
     for version in 1..4 {
-        let question = transit().newest_version();
+        let question = transit().probe();
         let response = vault.answer(question.request());
-        assert_eq!(question.answer(&response).unwrap(), version);
+        let (found, binds) = question.answer(&response).unwrap();
+        assert_eq!(found, version);
+        let response = vault.answer(binds.request());
+        binds.answer(&response).unwrap();
         vault.rotate("transit/amita");
     }
     vault.keys.clear();
-    let question = transit().newest_version();
+    let question = transit().probe();
     let response = vault.answer(question.request());
     let refused = question.answer(&response).unwrap_err().to_string();
     assert!(refused.starts_with("Vault refuses (400"), "{refused}");
 }
 
 #[test]
+fn a_vault_that_binds_nothing_is_found_out() {
+    let mut vault = Vault::new();
+    (vault.probes, vault.is_old) = (true, true);
+    let question = transit().probe();
+    let response = vault.answer(question.request());
+    let (_, binds) = question.answer(&response).unwrap();
+    let response = vault.answer(binds.request());
+    let refused = binds.answer(&response).unwrap_err();
+    assert!(
+        matches!(refused, KeyError::Vault(TransitError::BindsNothing)) && refused.to_string().contains("1.13 or later"),
+        "{refused}"
+    );
+    // What is no answer proves nothing.
+    vault.is_old = false;
+    let question = transit().probe();
+    let response = vault.answer(question.request());
+    let (_, binds) = question.answer(&response).unwrap();
+    vault.sealed = true;
+    let response = vault.answer(binds.request());
+    let refused = binds.answer(&response).unwrap_err().to_string();
+    assert!(refused.starts_with("Vault refuses (503"), "{refused}");
+}
+
+#[test]
 fn who_carries_the_questions_shows_the_token() {
     let by = Transit::without_token("transit", "amita", None).unwrap();
-    let question = by.newest_version();
+    let question = by.probe();
     assert!(question.request().headers.iter().all(|(name, _)| *name != TOKEN_HEADER));
     assert_eq!(check_token("hvs.x\r\n"), Ok("hvs.x"));
     assert_eq!(check_token("two words"), Err(BadTransit::Token));

@@ -4,8 +4,8 @@
 
 use super::figures::Expected;
 use super::{Mounted, scope};
+use crate::cluster::Cluster;
 use crate::cluster::node::{home, store_id};
-use crate::cluster::{Cluster, pool_of};
 use crate::excuse::Excuse;
 use crate::faults::Member;
 use amita_types::message::{AnswerBody, Change, OpenRequest, OpenedAnswer, RequestBody, Scope};
@@ -32,13 +32,10 @@ impl Cluster {
         live: &BTreeMap<VolumeId, BTreeSet<SnapshotId>>,
         seen: &mut OfClones,
     ) -> Result<Option<Expected>, String> {
-        let Some((record, root, blocks)) = self.clone_there(index) else {
+        let Some((record, root, pool, blocks)) = self.clone_there(index) else {
             return Ok(None);
         };
-        let (pool, per_chunk) = (
-            pool_of(&self.setup, root),
-            u64::from(self.setup.chunk_bytes / BLOCK_BYTES),
-        );
+        let per_chunk = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let mut expected: Option<Expected> = None;
         let mut fenced = Fenced::new();
         for chunk in 0..blocks.div_ceil(per_chunk) {

@@ -7,7 +7,7 @@
 use super::Mounted;
 use super::views::Listed;
 use crate::cluster::node::{disk, home};
-use crate::cluster::{Cluster, SETTLE, pool_of, volume_id};
+use crate::cluster::{Cluster, SETTLE};
 use crate::faults::Member;
 use amita_reactor::Driver;
 use amita_reactor::sim::World;
@@ -123,18 +123,18 @@ impl Cluster {
             }
             let mut of_pool: BTreeMap<VolumeId, (Kin, AskedVolume, &Expected)> = BTreeMap::new();
             for (volume, expected) in expected {
-                if pool_of(&self.setup, *volume) == pool {
+                if self.pool_of(*volume) == pool {
                     let kin = match self.is_cloned(*volume) {
                         true => Kin::Cloned,
                         false => Kin::Alone,
                     };
-                    let id = volume_id(*volume);
+                    let id = self.data_of(*volume);
                     of_pool.insert(id, (kin, asked(id), expected));
                 }
             }
             for (id, (index, expected)) in clones {
-                if let Some((record, root, _)) = self.clone_there(*index)
-                    && pool_of(&self.setup, root) == pool
+                if let Some((record, _, of, _)) = self.clone_there(*index)
+                    && of == pool
                 {
                     let parents = record.parents.iter().filter(|_| !forgets);
                     let question = AskedVolume {

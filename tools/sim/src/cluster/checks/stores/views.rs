@@ -220,7 +220,9 @@ impl Cluster {
                 let was_written = self.history.was_written_after(block, marked.between.1);
                 let wrong = match is_changed {
                     false if was_written => "is not told as changed",
-                    true if !self.history.may_be_written(block, (marked.between.0, u64::MAX)) => {
+                    true if !self.is_written_anew(volume)
+                        && !self.history.may_be_written(block, (marked.between.0, u64::MAX)) =>
+                    {
                         "is told as changed, and nobody has asked for that"
                     }
                     _ => {
@@ -271,7 +273,10 @@ impl Cluster {
                     let wrong = match is_changed {
                         false if before != now => Some("is not told as changed"),
                         true if !has_data && now.iter().any(|stamp| *stamp != Stamp::ZERO) => Some("is told as zeros"),
-                        true if before == now && !self.history.may_be_written(block, (older.between.0, told)) => {
+                        true if before == now
+                            && !self.is_written_anew(volume)
+                            && !self.history.may_be_written(block, (older.between.0, told)) =>
+                        {
                             Some("is told as changed, and nobody has asked for that")
                         }
                         _ => None,

@@ -76,6 +76,14 @@ pub struct State {
     /// Of the token; 0: it does not end.
     pub ttl: u64,
     pub renewable: bool,
+    /// It lengthens it to so much at most.
+    pub cap: Option<u64>,
+    /// It is older than 1.13: `associated_data` is nothing to it.
+    pub is_old: bool,
+    /// What it wraps none of its keys opens.
+    pub is_broken: bool,
+    /// Connections up to this one, from 1 on, take requests that nobody answers.
+    pub deaf: usize,
     /// The methods and paths of the requests that it took.
     pub asked: Vec<String>,
     pub connections: usize,
@@ -104,6 +112,10 @@ impl Fake {
             keys: BTreeMap::from([("transit/amita".to_owned(), vec![[1; 32]])]),
             ttl: 0,
             renewable: false,
+            cap: None,
+            is_old: false,
+            is_broken: false,
+            deaf: 0,
             asked: Vec::new(),
             connections: 0,
             nonces: 0,
@@ -126,6 +138,7 @@ impl Fake {
                     break;
                 }
                 known.connections += 1;
+                let number = known.connections;
                 if known.mood == Mood::Away {
                     continue;
                 }
@@ -135,10 +148,10 @@ impl Fake {
                 served.push(std::thread::spawn(move || {
                     let host = address.to_string();
                     match config {
-                        None => serve(stream, &host, &shared, &gone),
+                        None => serve(stream, (&host, number), &shared, &gone),
                         Some(config) => {
                             let connection = ServerConnection::new(config).unwrap();
-                            serve(StreamOwned::new(connection, stream), &host, &shared, &gone);
+                            serve(StreamOwned::new(connection, stream), (&host, number), &shared, &gone);
                         }
                     }
                 }));
@@ -240,11 +253,14 @@ fn receive(stream: &mut impl BufRead) -> Option<Asked> {
     })
 }
 
-fn serve<S: Read + Write>(stream: S, host: &str, state: &Mutex<State>, gone: &Mutex<Receiver<()>>) {
+fn serve<S: Read + Write>(stream: S, (host, number): (&str, usize), state: &Mutex<State>, gone: &Mutex<Receiver<()>>) {
     let mut stream = BufReader::new(stream);
     while let Some(asked) = receive(&mut stream) {
         let mut known = state.lock().unwrap();
         known.asked.push(format!("{} {}", asked.method, asked.path));
+        if number <= known.deaf {
+            continue;
+        }
         if known.mood == Mood::Hangs {
             drop(known);
             let _ = gone.lock().unwrap().recv();
@@ -356,7 +372,7 @@ impl State {
                 let (_, mut answer) = data(Value::Null);
                 answer["auth"] = json!({
                     "client_token": token, "accessor": "x", "policies": ["default"], "token_policies": ["default"], "metadata": null,
-                    "lease_duration": self.ttl, "renewable": self.renewable, "entity_id": "", "token_type": "service", "orphan": true
+                    "lease_duration": self.cap.unwrap_or(self.ttl).min(self.ttl), "renewable": self.renewable, "entity_id": "", "token_type": "service", "orphan": true
                 });
                 Ok((200, answer))
             }
@@ -380,9 +396,12 @@ impl State {
         }
         let text = |name: &str| body[name].as_str().ok_or(format!("{name} is no text"));
         let decoded = |name: &str| STANDARD.decode(text(name)?).map_err(|why| format!("{name}: {why}"));
-        let associated = decoded("associated_data")?;
+        let mut associated = decoded("associated_data")?;
         if !associated.starts_with(b"amita-crypt ") {
             return Err("it is bound to nothing of ours".to_owned());
+        }
+        if self.is_old {
+            associated.clear();
         }
         let is_mounted = |known: &String| known.rsplit_once('/').is_some_and(|(of, _)| of == mount);
         if !self.keys.keys().any(is_mounted) {
@@ -400,7 +419,11 @@ impl State {
             let (version, nonce) = (versions.len(), [self.nonces; 12]);
             let mut bytes = decoded("plaintext")?;
             let unique = Nonce::assume_unique_for_key(nonce);
-            cipher(version)
+            let cipher = match self.is_broken {
+                false => cipher(version),
+                true => LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[99; 32]).unwrap()),
+            };
+            cipher
                 .seal_in_place_append_tag(unique, Aad::from(associated), &mut bytes)
                 .unwrap();
             let ciphertext = format!("vault:v{version}:{}", STANDARD.encode([&nonce[..], &bytes].concat()));
