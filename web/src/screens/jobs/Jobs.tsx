@@ -14,7 +14,7 @@ import { useSpeech } from "../../i18n";
 import type { Translate, Word } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
 import { formatBytes, formatCount, formatTime } from "../../lib/format";
-import type { JobRow } from "../../lib/jobs";
+import type { JobKind, JobRow } from "../../lib/jobs";
 import { placeHref } from "../../lib/router";
 import { JOB_WORDS, timeLeft, useJobs } from "./useJobs";
 
@@ -28,6 +28,7 @@ const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
 /** The action, as the audit log names it, by which a job of a kind is taken back. */
 const MAY: Readonly<Record<string, string>> = {
   copy: "volume.copy",
+  migrate: "volume.migrate",
   drain: "disk.drain",
   flatten: "volume.flatten",
   move: "volume.move",
@@ -40,6 +41,11 @@ function commandOf({ id, kind, object }: NonNullable<JobRow["cancels"]>): string
   return amitaCommand("job", "cancel", id);
 }
 
+const CANCEL_WORDS: Readonly<Partial<Record<JobKind, Word>>> = {
+  copy: "job.cancel.copy",
+  migrate: "job.cancel.migrate",
+};
+
 function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
   const { t } = useSpeech();
   const job = row.cancels!;
@@ -47,7 +53,7 @@ function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
     <ActionDialog
       title={t("job.cancel.title", { kind: t(JOB_WORDS[row.kind]), name: row.object })}
       verb={t("job.cancel")}
-      about={t(row.kind === "copy" ? "job.cancel.copy" : "job.cancel.about")}
+      about={t(CANCEL_WORDS[row.kind] ?? "job.cancel.about")}
       initial={{}}
       plan={() => ({
         call: call("post", "/api/v1/jobs/{id}/cancel", { params: { path: { id: job.id } } }),

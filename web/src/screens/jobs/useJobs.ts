@@ -12,6 +12,7 @@ export const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
   flatten: "job.flatten",
   groups: "job.groups",
   import: "job.import",
+  migrate: "job.migrate",
   move: "job.move",
   policy: "job.policy",
   recovery: "job.recovery",
