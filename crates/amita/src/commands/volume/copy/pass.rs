@@ -393,9 +393,9 @@ impl Work {
         self.held(admin::drop_point_wish(&self.client, record, self.claim))?;
         let fitted = admin::fit_copy(&self.client, record, self.claim, size_bytes).described()?;
         let before = fitted.ok_or_else(|| self.wanted.lose())?;
-        // Others may have had it (P1).
         // Whoever was at it has come to the end of a pass, and perhaps to its snapshot.
         let is_whole = place.pass != SnapshotId::HEAD && place.pass_bytes == size_bytes;
+        // Others may have had it (P1).
         place.found(before.generation);
         self.note_place(place)?;
         let target = self.way().open(name)?;
