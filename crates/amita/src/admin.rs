@@ -130,6 +130,10 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::AttachedStill { .. }
                 | AdminError::ReadOnlyExport { .. }
                 | AdminError::Copying { .. }
+                | AdminError::Closed { .. }
+                | AdminError::Mirror { .. }
+                | AdminError::Mirrored { .. }
+                | AdminError::MirrorsPoint { .. }
                 | AdminError::Shrinking { .. }
                 | AdminError::SnapshotAttached { .. }
                 | AdminError::ServedByNvme { .. }

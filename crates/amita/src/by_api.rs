@@ -24,7 +24,7 @@ pub mod sent;
 pub mod stream;
 pub mod table;
 pub mod transport;
-mod wait;
+pub(crate) mod wait;
 pub mod who;
 
 /// The longest that a node waits for what a command waits for.

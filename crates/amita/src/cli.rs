@@ -6,7 +6,7 @@ use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
     alert, audit, backup, ca, cert, client, cluster, completions, disk, events, explain, history, host, initiator,
-    inspect, job, lun, man, meta, namespace, nbd, node, notify, operator, pool, recover, recovery, serve,
+    inspect, job, lun, man, meta, mirror, namespace, nbd, node, notify, operator, pool, recover, recovery, serve,
     snapshot_policy, status, store, subsystem, support_bundle, target, tenant, token, top, trace, volume,
 };
 use crate::demo;
@@ -125,6 +125,9 @@ pub enum Command {
     /// Backups: copies of volumes in a repository apart from the cluster, and restoring them
     #[command(subcommand)]
     Backup(Box<backup::Command>),
+    /// Mirrors: volumes that another cluster has as well, to go on there when this one is gone
+    #[command(subcommand)]
+    Mirror(Box<mirror::Command>),
     /// NBD: which volumes are served by it, and to whom
     #[command(subcommand)]
     Nbd(nbd::Command),
@@ -332,6 +335,7 @@ pub(crate) fn carry_out(command: Command, metadata: &Endpoints, identity: &Folde
         Command::Volume(command) => volume::run(&command, metadata),
         Command::SnapshotPolicy(command) => snapshot_policy::run(&command, metadata),
         Command::Backup(command) => backup::run(&command, metadata),
+        Command::Mirror(command) => mirror::run(&command, metadata),
         Command::Nbd(command) => nbd::run(&command, metadata),
         Command::Subsystem(command) => subsystem::run(&command, metadata),
         Command::Namespace(command) => namespace::run(&command, metadata),
@@ -392,6 +396,8 @@ pub struct Lent {
     pub seal_key: Option<PathBuf>,
     /// The file of the node's volume keys, which wrap the data keys of encrypted volumes.
     pub volume_keys: Option<PathBuf>,
+    /// The node's identity: what others know this cluster by.
+    pub identity: Option<Arc<Live>>,
 }
 
 impl Endpoints {
@@ -457,6 +463,20 @@ impl Endpoints {
             None => given,
         };
         path.map(KeyFile::at)
+    }
+
+    /// The authorities that certificates of the cluster's nodes are of, in PEM: those of the identity here, or of the node's where the command is
+    /// carried out for somebody else. None: nobody proves anything.
+    ///
+    /// # Errors
+    /// The identity cannot be read.
+    pub fn authority(&self) -> Result<Option<String>> {
+        let live = match (self.lent(), &self.identity) {
+            (Some(lent), _) => lent.identity.clone(),
+            (None, Some(folder)) => Some(Live::open(folder, Clock::system()).described()?),
+            (None, None) => None,
+        };
+        Ok(live.map(|live| live.current().trust().roots_pem()))
     }
 
     /// At one address that is known.

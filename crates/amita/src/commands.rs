@@ -22,6 +22,7 @@ pub mod join;
 pub mod lun;
 pub mod man;
 pub mod meta;
+pub mod mirror;
 pub mod namespace;
 pub mod nbd;
 pub mod node;
@@ -42,6 +43,7 @@ pub mod token;
 pub mod top;
 pub mod trace;
 pub mod volume;
+mod worker;
 
 use amita_control::admin::Outlook;
 

@@ -6,12 +6,14 @@ use super::table::{Does, NOT_PRIVATE, carried_out, is_confidential};
 use crate::cli::{self, Cli, Endpoints, Folder, Lent, Unread};
 use amita_api::{CommandLine, Commands, OnBehalf, Outcome};
 use amita_control::admin::Code;
+use amita_identity::Live;
 use amita_metadata::Client;
 use amita_terminal::capture::{self, Captured, Terms};
 use amita_terminal::error::{Failure, Kind, Result};
 use clap::CommandFactory as _;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The longest answer of a command, in bytes.
@@ -23,6 +25,7 @@ pub struct Carrier {
     client: Client,
     seal_key: Option<PathBuf>,
     volume_keys: Option<PathBuf>,
+    identity: Option<Arc<Live>>,
 }
 
 impl Carrier {
@@ -33,6 +36,7 @@ impl Carrier {
             client,
             seal_key: None,
             volume_keys: None,
+            identity: None,
         }
     }
 
@@ -50,6 +54,12 @@ impl Carrier {
             ..self
         }
     }
+
+    /// And with the node's identity: other clusters are told by what they know this one.
+    #[must_use]
+    pub fn known_by(self, identity: Option<Arc<Live>>) -> Carrier {
+        Carrier { identity, ..self }
+    }
 }
 
 impl Commands for Carrier {
@@ -62,6 +72,7 @@ impl Commands for Carrier {
             files: line.files.clone(),
             seal_key: self.seal_key.clone(),
             volume_keys: self.volume_keys.clone(),
+            identity: self.identity.clone(),
         };
         let terms = Terms {
             most_bytes: MAX_OUTPUT_BYTES,

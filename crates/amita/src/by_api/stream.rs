@@ -2,7 +2,7 @@
 
 use super::body::Body;
 use super::place::Place;
-use super::transport::{Connection, Proof, Question, SELF, Said, reach, said, while_there};
+use super::transport::{Connection, Proof, Question, SELF, Said, reach, reach_at_once, said, while_there};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -42,10 +42,22 @@ pub enum Opened {
 /// # Errors
 /// The node is not there, does not say in time that it comes, or is gone.
 pub async fn open(place: &Place, proof: &Proof, question: &Question) -> Result<Opened, String> {
-    let (mut connection, greeting) = reach(place, proof, SELF).await?;
+    let (connection, greeting) = reach(place, proof, SELF).await?;
     if greeting.status != 200 {
         return Ok(Opened::Said(greeting));
     }
+    opened(connection, question).await
+}
+
+/// The same of a node that is asked nothing before, for who may ask nothing else.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_at_once(place: &Place, proof: &Proof, question: &Question) -> Result<Opened, String> {
+    opened(reach_at_once(place, proof).await?, question).await
+}
+
+async fn opened(mut connection: Connection, question: &Question) -> Result<Opened, String> {
     let request = connection.request(question, Body::of(question.body.as_deref()))?;
     let silent = |_| Err(format!("it has not answered within {} s", LONGEST_OPENING.as_secs()));
     let response = timeout(LONGEST_OPENING, connection.begin(request))

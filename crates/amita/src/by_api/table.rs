@@ -49,6 +49,7 @@ const SENDS: &[(&str, &[&str])] = &[
     ("notify add webhook", &["url_file", "secret_file", "ca"]),
     ("notify add mail", &["password_file", "ca"]),
     ("notify add syslog", &["ca"]),
+    ("mirror join", &["file"]),
 ];
 /// Arguments by which keys are made, and shown once.
 const MAKES: &[&str] = &[
@@ -182,6 +183,23 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("backup verify", Way::Here(REPOSITORIES)),
     ("backup prune", Way::Here(REPOSITORIES)),
     ("backup restore", Way::Metadata(REPOSITORIES)),
+    // What it answers with has a token in it, where that goes into no file.
+    ("mirror add", Way::Node(Secret, &["bootstrap", "authority"])),
+    ("mirror token", Way::Node(Secret, &["bootstrap", "authority"])),
+    // By the node's own keys.
+    (
+        "mirror join",
+        Way::Node(Change, &["seal_key", "volume_keys", "authority"]),
+    ),
+    ("mirror list", Way::Node(Look, &[])),
+    ("mirror show", Way::Node(Look, &[])),
+    ("mirror demote", Way::Node(Change, &[])),
+    ("mirror promote", Way::Node(Change, &["seal_key"])),
+    ("mirror resync", Way::Node(Change, &[])),
+    ("mirror pause", Way::Node(Change, &[])),
+    ("mirror resume", Way::Node(Change, &[])),
+    ("mirror set", Way::Node(Change, &[])),
+    ("mirror remove", Way::Node(Change, &[])),
     ("nbd export", Way::Node(Change, &[])),
     ("nbd unexport", Way::Node(Change, &[])),
     ("nbd list", Way::Node(Look, &[])),

@@ -77,6 +77,16 @@ impl Proof {
         }
     }
 
+    /// By what is made already: nodes are known by their names in a cluster.
+    #[must_use]
+    pub fn by_cluster(tls: Arc<ClientConfig>) -> Proof {
+        Proof {
+            tls: Some(tls),
+            by_cluster: true,
+            token: None,
+        }
+    }
+
     /// Nodes show what they show to browsers, by one of these authorities.
     ///
     /// # Errors
@@ -204,6 +214,26 @@ pub async fn send(place: &Place, proof: &Proof, question: &Question) -> Result<S
     while_there(place, proof, asked).await.map_err(NoAnswer::Perhaps)
 }
 
+/// The same of a node that is asked nothing before, for who may ask nothing else: what it says within `limit`, of at most so many bytes.
+///
+/// # Errors
+/// The node is not there, says nothing in time, or too much. It may have been carried out all the same.
+pub async fn send_at_once(
+    place: &Place,
+    proof: &Proof,
+    question: &Question,
+    (limit, most): (Duration, usize),
+) -> Result<Said, String> {
+    let mut connection = reach_at_once(place, proof).await?;
+    let asked = timeout(limit, async {
+        let request = connection.request(question, Body::of(question.body.as_deref()))?;
+        said_within(connection.begin(request).await?, most).await
+    });
+    let silent = |_| Err(format!("it has not answered within {} s", limit.as_secs()));
+    let told = asked.await.unwrap_or_else(silent)?;
+    Ok(Said { is_sent: true, ..told })
+}
+
 /// Waits for an answer, while the node is there: a machine that has lost its power ends no connection.
 ///
 /// # Errors
@@ -252,6 +282,12 @@ pub(super) async fn reach(place: &Place, proof: &Proof, path: &str) -> Result<(C
     });
     let silent = |_| Err(format!("it does not answer within {} s", PATIENCE.as_secs()));
     reached.await.unwrap_or_else(silent)
+}
+
+/// Connects, and asks nothing.
+pub(super) async fn reach_at_once(place: &Place, proof: &Proof) -> Result<Connection, String> {
+    let silent = |_| Err(format!("it does not answer within {} s", PATIENCE.as_secs()));
+    timeout(PATIENCE, connect(place, proof)).await.unwrap_or_else(silent)
 }
 
 pub(super) struct Connection {
@@ -356,24 +392,29 @@ impl Connection {
 
 /// All of an answer.
 pub(super) async fn said(response: Response<Incoming>) -> Result<Said, String> {
+    said_within(response, MAX_ANSWER_BYTES).await
+}
+
+/// The same of so many bytes at most.
+pub(super) async fn said_within(response: Response<Incoming>, most: usize) -> Result<Said, String> {
     let text = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
     let (tag, retry_after) = (text(ETAG).map(str::to_owned), text(RETRY_AFTER));
     Ok(Said {
         status: response.status().as_u16(),
         retry_after: retry_after.and_then(|value| value.parse().ok()),
         tag,
-        body: read(response.into_body()).await?,
+        body: read(response.into_body(), most).await?,
         is_sent: false,
     })
 }
 
-async fn read(mut body: Incoming) -> Result<Vec<u8>, String> {
+async fn read(mut body: Incoming, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|why| format!("its answer is cut off: {why}"))?;
         let data = frame.data_ref().map_or(&[][..], |data| data.as_ref());
-        if bytes.len() + data.len() > MAX_ANSWER_BYTES {
-            return Err(format!("it answers with more than {MAX_ANSWER_BYTES} bytes"));
+        if bytes.len() + data.len() > most {
+            return Err(format!("it answers with more than {most} bytes"));
         }
         bytes.extend_from_slice(data);
     }

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// The command is to end.
-pub(super) fn wait<T>(runtime: &Runtime, work: impl Future<Output = T>) -> Result<T> {
+pub(crate) fn wait<T>(runtime: &Runtime, work: impl Future<Output = T>) -> Result<T> {
     let mut work = pin!(work);
     loop {
         interrupt::check()?;
@@ -29,7 +29,7 @@ pub(super) fn wait<T>(runtime: &Runtime, work: impl Future<Output = T>) -> Resul
 ///
 /// # Errors
 /// As [`wait`].
-pub(super) fn within<T>(runtime: &Runtime, patience: Duration, work: impl Future<Output = T>) -> Result<Option<T>> {
+pub(crate) fn within<T>(runtime: &Runtime, patience: Duration, work: impl Future<Output = T>) -> Result<Option<T>> {
     let until = interrupt::deadline(patience);
     let mut work = pin!(work);
     loop {

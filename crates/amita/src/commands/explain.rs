@@ -1,6 +1,6 @@
 //! `amita explain`: the words that a status, an event, an error or the audit log has: what each means, and what to do about it.
 
-use amita_control::access::Action;
+use amita_control::access::{Action, Role};
 use amita_control::nearest::nearest;
 use amita_control::{admin, events, health};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -165,10 +165,16 @@ fn actions() -> impl Iterator<Item = Explained> {
             sort: Sort::Action,
             severity: None,
             meaning: action.meaning(),
-            advice: format!(
-                "It may be done by these roles: {}. `amita operator create --role` gives one.",
-                roles.join(", ")
-            ),
+            advice: match action.roles() {
+                [Role::Mirror] => {
+                    "It is done by a mirror's other end, with the token that it was given, and by nobody else."
+                        .to_owned()
+                }
+                _ => format!(
+                    "It may be done by these roles: {}. `amita operator create --role` gives one.",
+                    roles.join(", ")
+                ),
+            },
             seen_in: match action.only_reads() {
                 true => "errors that say who may not",
                 false => "`amita audit list`, with who did it, to what, and what came of it",

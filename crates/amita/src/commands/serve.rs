@@ -12,6 +12,7 @@ use crate::by_api::carry::Carrier;
 use crate::cli::{Endpoints, Folder};
 use crate::commands::backup::Backups;
 use crate::commands::join::Described as _;
+use crate::commands::mirror::runner::Mirrors;
 use crate::commands::volume::{Copies, Gateways};
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
 use amita_control::admin::{AdminError, DataKeys};
@@ -448,6 +449,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let notifier = start_notifier(&config)?;
     let copies = start_copies(&config, identity)?;
     let backups = start_backups(&config, identity)?;
+    let mirrors = start_mirrors(&config, identity)?;
     let collect = running.collector();
     let keeping = Keeping::start(&arguments.history, &config, &collect);
     let exporter = otlp::start(collector, running.trace_source());
@@ -498,6 +500,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         std::thread::sleep(LOOK);
     }
     log::info!("the node ends");
+    drop(mirrors);
     drop(backups);
     drop(copies);
     drop(api);
@@ -553,6 +556,13 @@ fn start_backups(config: &ServeConfig, identity: &Folder) -> Result<Option<Backu
     backups.context(|| "what backs up by policies cannot be started".to_owned())
 }
 
+/// Has this node look after mirrors, some of those that there are.
+fn start_mirrors(config: &ServeConfig, identity: &Folder) -> Result<Option<Mirrors>> {
+    let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
+    let mirrors = Mirrors::start(client, config, identity.given());
+    mirrors.context(|| "what looks after mirrors cannot be started".to_owned())
+}
+
 /// Where the portals for iSCSI are, for the line that a start ends with.
 fn iscsi_at(portals: &[SocketAddr]) -> String {
     if portals.is_empty() {
@@ -588,7 +598,8 @@ fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed, ident
         .with_commands(Arc::new(
             Carrier::new(client)
                 .sealing_by(config.seal_key.clone())
-                .wrapping_by(config.volume_keys.clone()),
+                .wrapping_by(config.volume_keys.clone())
+                .known_by(config.identity.clone()),
         ))
         .with_seal_key(config.seal_key.clone())
         .with_data_keys(config.volume_keys.as_ref().map(|path| {

@@ -143,6 +143,13 @@ fn details(status: &Status, forecast: Option<&Forecast>) -> String {
             "backups  {count} policies{running} (`amita backup policy list`)\n"
         ));
     }
+    if !status.mirrors.is_empty() {
+        let primary = status.mirrors.iter().filter(|found| found.role == "primary").count();
+        out.push_str(&format!(
+            "mirrors {}, of which {primary} primary here (`amita mirror list`)\n",
+            status.mirrors.len()
+        ));
+    }
     let nvme = &status.nvme;
     if nvme.gateways > 0 || nvme.subsystems > 0 {
         out.push_str(&format!(
@@ -284,6 +291,7 @@ pub(super) mod tests {
             deleted_volumes: 0,
             policies: Vec::new(),
             backups: Vec::new(),
+            mirrors: Vec::new(),
             nvme: NvmeCounts::default(),
             iscsi: IscsiCounts::default(),
             warnings: Vec::new(),

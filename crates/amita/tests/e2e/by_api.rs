@@ -70,6 +70,8 @@ fn a_command_by_the_api_says_and_ends_as_by_the_metadata() {
         &["snapshot-policy", "list", "--json"],
         &["backup", "repository", "list", "--json"],
         &["backup", "policy", "list", "--json"],
+        &["mirror", "list", "--json"],
+        &["mirror", "show", "none"],
         &["subsystem", "list"],
         &["events", "--kinds"],
         &["volume", "label", "db", "team=a", "--json"],

@@ -33,6 +33,7 @@ mod local_socket;
 mod machine;
 mod metadata;
 mod migrations;
+mod mirrors;
 mod networks;
 mod notify;
 mod nvme;

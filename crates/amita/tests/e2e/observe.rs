@@ -215,6 +215,7 @@ fn metrics_are_what_prometheus_reads() {
     let create = ["snapshot-policy", "create", "often", "--volume", VOLUME];
     world.amita_done(&[&create[..], &["--schedule", "* * * * * *", "--keep-last", "1"]].concat());
     crate::backup_policies::prepared(&world, &[]);
+    world.amita_done(&["mirror", "add", "dr", VOLUME]);
     let page_of = |name: &str| nodes::get(&metrics_of(&world, name), "/metrics").expect("the page");
     // Of policies, and of how full stores are, the node tells that leads: when it has heard of them.
     let mut of_leader = String::new();
@@ -228,6 +229,7 @@ fn metrics_are_what_prometheus_reads() {
             let told = [
                 "amita_policy_ended_timestamp_seconds",
                 "amita_backup_success_timestamp_seconds",
+                "amita_mirror_role",
                 "amita_pool_fullest_ratio",
             ];
             told.iter().all(|name| of_leader.contains(&format!("\n{name}{{")))
@@ -300,10 +302,11 @@ fn metrics_are_what_prometheus_reads() {
         );
         with_samples.insert(metric.name);
     }
-    // Of a disk that nothing is wrong with nobody has noted anything.
+    // Of a disk that nothing is wrong with nobody has noted anything; and no other cluster has joined the mirror.
+    let nobody_tells = ["amita_disk_level", "amita_mirror_lag_seconds"];
     let of_all = metrics()
         .map(|metric| metric.name)
-        .filter(|name| *name != "amita_disk_level");
+        .filter(|name| !nobody_tells.contains(name));
     let without: Vec<&str> = of_all.filter(|name| !with_samples.contains(name)).collect();
     assert!(
         without.is_empty(),

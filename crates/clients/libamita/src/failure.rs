@@ -73,6 +73,7 @@ pub(crate) fn errno(why: IoError) -> c_int {
         IoError::NoSpace => libc::ENOSPC,
         IoError::ReadOnly => libc::EROFS,
         IoError::Lost => libc::ESTALE,
+        IoError::Closed => libc::EACCES,
         IoError::Unavailable => libc::ENODEV,
         IoError::Damaged => libc::EBADMSG,
         IoError::Busy => libc::EAGAIN,
@@ -90,6 +91,7 @@ pub(crate) fn sentence(code: c_int) -> &'static CStr {
         }
         libc::EROFS => c"it is open for reading only: a snapshot, or a volume that this client may only read",
         libc::ESTALE => c"the volume was taken over by another gateway, or closed; writes under way may have been done; open it again",
+        libc::EACCES => c"the volume is closed to hosts: the other end of its mirror is written",
         libc::ENODEV => c"no copy of this part of the volume can be reached; bring a store that holds it back",
         libc::EBADMSG => c"no intact copy of this part of the volume was found, or the snapshot was deleted; see the nodes' logs",
         libc::EAGAIN => c"not now: too much is under way, or what it needs is away; try again",

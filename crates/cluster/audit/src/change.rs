@@ -13,8 +13,9 @@ const MAX_KEY_BYTES: usize = 512;
 /// The most bytes of all changes of one record as they stand there: with the rest of it, [`crate::MAX_BODY_BYTES`] are enough.
 const MAX_ALL_BYTES: usize = 4 * 1024;
 /// Fields whose texts are keys, sealed or not. That there is one is told, and whether it is another one, never what it is.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 9] = [
     WRAPPED,
+    PEER_TOKEN,
     "dhchap",
     "dhchap_controller",
     "tls",
@@ -27,6 +28,8 @@ const SECRETS: [&str; 8] = [
 /// A data key of a volume, wrapped, in what its record says of who has wrapped it: `{"by": {"sealed-file": {"wrapped": ...}}}`. A log that
 /// outlives the volume, and is shipped, would keep what is erased with it.
 const WRAPPED: &str = "wrapped";
+/// The token for a mirror's other end, in what its record says of that: `{"peer": {"token": ...}}`.
+const PEER_TOKEN: &str = "token";
 
 /// One changed key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +157,7 @@ fn place<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Value> {
             let by = value.get_mut("by")?.as_object_mut()?;
             by.values_mut().find_map(|said| said.get_mut(WRAPPED))
         }
+        PEER_TOKEN => value.get_mut("peer")?.get_mut(PEER_TOKEN),
         _ => value.get_mut(field),
     }
 }

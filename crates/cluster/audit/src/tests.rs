@@ -338,6 +338,9 @@ fn keys_are_in_no_record() {
     changes.add("/amita/secrets/3/1", Some(old.as_bytes()), Some(new.as_bytes()), false);
     changes.add("/amita/secrets/3/1", Some(old.as_bytes()), None, false);
     changes.add("/amita/secrets/3/2", Some(old.as_bytes()), Some(new.as_bytes()), false);
+    let mirror = |token: &str| json!({ "name": "m", "peer": { "cluster": "c", "token": token } }).to_string();
+    let (old, new) = (mirror("seal-1:SECRET-G"), mirror("seal-1:SECRET-H"));
+    changes.add("/amita/mirrors/of/m", Some(old.as_bytes()), Some(new.as_bytes()), false);
     let (told, more) = changes.finish();
     let text = serde_json::to_string(&told).unwrap();
     assert!(!text.contains("SECRET") && !text.contains("seal-1"), "{text}");

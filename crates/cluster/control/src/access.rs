@@ -19,8 +19,8 @@ use amita_audit::{Changes, Draft, Outcome, Proof, Whence, Who};
 use amita_identity::Name;
 pub use amita_identity::OperatorRole as Role;
 use amita_metadata::{Call, Error, KeyValue, Op, Reply, Transact};
-use amita_types::NodeId;
 use amita_types::map;
+use amita_types::{MirrorId, NodeId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,6 +33,8 @@ const LOOK: &[Role] = &[Admin, Operator, Viewer, Auditor];
 const WORK: &[Role] = &[Admin, Operator];
 /// What can undo what protects others' data, or everything.
 const ADMIN: &[Role] = &[Admin];
+/// The other end of a mirror, by its token, of that mirror alone.
+const END: &[Role] = &[Role::Mirror];
 /// Who reads what others did.
 const EVIDENCE: &[Role] = &[Admin, Auditor];
 
@@ -248,6 +250,36 @@ actions! {
     TokenCreate "token.create" ADMIN,
     /// Have a token of the API be good for nothing.
     TokenRevoke "token.revoke" ADMIN,
+    /// Mirror volumes to another cluster, or another cluster's to this one.
+    MirrorAdd "mirror.add" ADMIN,
+    /// Change how often a mirror brings points, how many it keeps, how fast.
+    MirrorSet "mirror.set" WORK,
+    /// Demote the primary of a mirror: hosts are refused.
+    MirrorDemote "mirror.demote" WORK,
+    /// Promote an end of a mirror, in order.
+    MirrorPromote "mirror.promote" WORK,
+    /// Promote an end of a mirror, whatever the other end is.
+    MirrorForce "mirror.force" ADMIN,
+    /// Have a deposed end of a mirror follow the other one again.
+    MirrorResync "mirror.resync" WORK,
+    /// Have a mirror stand still.
+    MirrorPause "mirror.pause" WORK,
+    /// Have a mirror that stands still go on.
+    MirrorResume "mirror.resume" WORK,
+    /// Mirror volumes no longer.
+    MirrorRemove "mirror.remove" ADMIN,
+    /// A mirror's other end looks at what this one is.
+    MirrorLook "mirror.look" END,
+    /// A mirror's other end says how it is reached.
+    MirrorPeer "mirror.peer" END,
+    /// A mirror's other end has a point cut.
+    MirrorCut "mirror.cut" END,
+    /// A mirror's other end takes its demotion back.
+    MirrorDecline "mirror.decline" END,
+    /// A mirror's other end reads a volume of it, as a point has it.
+    MirrorRead "mirror.read" END,
+    /// A mirror's other end renews its token.
+    MirrorToken "mirror.token" END,
     /// Raise the cluster's version.
     ClusterFinalize "cluster.finalize" ADMIN,
     /// Rebuild the metadata from the stores.
@@ -267,7 +299,7 @@ impl Action {
     /// Does it change nothing?
     #[must_use]
     pub fn only_reads(self) -> bool {
-        matches!(self, Action::View | Action::AuditRead)
+        matches!(self, Action::View | Action::AuditRead | Action::MirrorLook)
     }
 }
 
@@ -302,6 +334,7 @@ fn article(role: Option<Role>) -> String {
     match role {
         None => "no operator".to_owned(),
         Some(role @ (Role::Admin | Role::Operator | Role::Auditor)) => format!("an {role}"),
+        Some(Role::Mirror) => "the other end of a mirror".to_owned(),
         Some(role) => format!("a {role}"),
     }
 }
@@ -328,6 +361,8 @@ pub struct Caller {
     who: Who,
     whence: Whence,
     role: Option<Role>,
+    /// The mirror whose other end this is.
+    mirror: Option<MirrorId>,
 }
 
 impl Caller {
@@ -348,7 +383,12 @@ impl Caller {
                 .to_owned(),
             proof: Proof::Certificate,
         };
-        Caller { who, whence, role }
+        Caller {
+            who,
+            whence,
+            role,
+            mirror: None,
+        }
     }
 
     /// A user of etcd: what they may is etcd's to say.
@@ -369,7 +409,27 @@ impl Caller {
             who,
             whence,
             role: Some(role),
+            mirror: None,
         }
+    }
+
+    /// The other end of this mirror, where that says one; of the role `mirror` alone.
+    #[must_use]
+    pub fn bound_to(self, mirror: Option<MirrorId>) -> Caller {
+        let mirror = mirror.filter(|_| self.is_end());
+        Caller { mirror, ..self }
+    }
+
+    /// Is it the other end of a mirror, which may ask for nothing but that?
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        self.role == Some(Role::Mirror)
+    }
+
+    /// Of which mirror it is the other end.
+    #[must_use]
+    pub fn mirror(&self) -> Option<MirrorId> {
+        self.mirror
     }
 
     /// Whoever is there, where nobody proves anything: an admin.
@@ -394,6 +454,7 @@ impl Caller {
             who,
             whence: Whence::default(),
             role: Some(Role::Operator),
+            mirror: None,
         }
     }
 
@@ -407,6 +468,7 @@ impl Caller {
             who,
             whence,
             role: Some(Role::Admin),
+            mirror: None,
         }
     }
 
@@ -462,12 +524,29 @@ impl<M: Transact> Session<M> {
     /// # Errors
     /// They may not.
     pub fn open_telling(meta: M, caller: Caller, tells_refusals: bool) -> Result<Session<M>, Denied> {
+        Session::open_for(meta, caller, tells_refusals, (Action::View, ""))
+    }
+
+    /// The same for the other end of a mirror, which may not look at the cluster: it looks at the mirror of that name.
+    ///
+    /// # Errors
+    /// They are not.
+    pub fn open_end(meta: M, caller: Caller, tells_refusals: bool, mirror: &str) -> Result<Session<M>, Denied> {
+        Session::open_for(meta, caller, tells_refusals, (Action::MirrorLook, mirror))
+    }
+
+    fn open_for(
+        meta: M,
+        caller: Caller,
+        tells_refusals: bool,
+        (action, object): (Action, &str),
+    ) -> Result<Session<M>, Denied> {
         let session = Session {
             meta,
             caller,
             tells_refusals,
         };
-        session.permit(Action::View, "")?;
+        session.permit(action, object)?;
         Ok(session)
     }
 

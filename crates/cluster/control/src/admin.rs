@@ -26,6 +26,7 @@ mod limit;
 mod links;
 mod lun;
 mod migrate;
+mod mirror;
 mod moves;
 mod namespace;
 mod node;
@@ -70,7 +71,7 @@ pub use copy::{
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
-pub use figures::{BackupFigures, DiskFigures, Figures, PoolFigures, StoreFigures, figures};
+pub use figures::{BackupFigures, DiskFigures, Figures, MirrorFigures, PoolFigures, StoreFigures, figures};
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use former::{FormerSweep, Swept};
@@ -99,6 +100,13 @@ pub use migrate::{
     is_number_free, may_switch, migrate_volume, move_hold, next_move_pass, none_moves, points_ahead, stay_in_pool,
     switch_volume,
 };
+pub use mirror::{
+    Cutting, MirrorChange, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return,
+    close_mirrored, complete_mirrored, cut_point, decline_demotion, demote_mirror, depose_mirror, follow_mirror,
+    force_mirror, gone_back, let_points_go, mirror, mirror_by_id, mirror_of, mirror_users, mirrored_volume, mirrors,
+    none_closed, note_mirror, open_mirrored, pause_mirror, promote_mirror, ready_mirror, remove_mirror, returned,
+    see_mirror, set_mirror, sweep_points, take_back_mirror, tell_mirror_peer,
+};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, namespaces_of,
@@ -116,7 +124,7 @@ pub(crate) use quota::Tally;
 pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
-pub use resize::resize_volume;
+pub use resize::{resize_mirrored, resize_volume};
 pub use revert::{FLATTENED_FROM, Revert, may_revert, revert_volume};
 pub use scrub::{cancel_scrub, scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use set::place_set;
@@ -124,9 +132,9 @@ pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken
 pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
 pub(crate) use snapshot::{Held, Left, delete_snapshot_that, place_wish};
 pub use snapshot::{
-    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_own_snapshot, ask_snapshot, delete_snapshot,
-    drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot, may_take_snapshot, protect_snapshot,
-    snapshot, snapshot_or_mark, snapshot_state, snapshots, split,
+    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_mirrors_snapshot, ask_own_snapshot,
+    ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot,
+    may_take_snapshot, protect_snapshot, snapshot, snapshot_or_mark, snapshot_state, snapshots, split,
 };
 pub use status::{
     GroupCounts, IscsiCounts, Members, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, members,
@@ -143,8 +151,8 @@ pub use target::{
 };
 pub use thresholds::{set_thresholds, thresholds};
 pub use token::{
-    DEFAULT_TOKEN_LIFE, MAX_TOKEN_LIFE, MAX_TOKENS, NewToken, check_token, create_token, end_tokens, is_token_good,
-    revoke_token, tokens,
+    DEFAULT_TOKEN_LIFE, MAX_TOKEN_LIFE, MAX_TOKENS, MIRROR_TOKEN_RENEWAL, NewToken, check_token, create_mirror_token,
+    create_token, end_tokens, is_token_good, revoke_mirror_tokens, revoke_token, tokens,
 };
 pub use topology::{
     DrainOutlook, Outlook, PoolChange, Replacement, change_pool, classify_store, drain_outlook, drain_store,

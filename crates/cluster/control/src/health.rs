@@ -6,14 +6,17 @@
 
 mod disks;
 mod jobs;
+mod mirrors;
 mod sentence;
 
+pub use mirrors::{lag_s as mirror_lag_s, left_bytes as mirror_left_bytes};
 pub use sentence::{Space, sentence};
 
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
 use crate::backups::BackupStatus;
 use crate::events::Severity;
 use crate::kinds::kinds;
+use crate::mirror::MirrorView;
 use crate::network::{Blame, Finding};
 use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
@@ -99,6 +102,21 @@ kinds! {
     /// A run of a policy of backups is due and has not begun, or does not end.
     BackupLate "backup-late" Warning
         "See whether a node lives that has the repository's key file; `amita backup policy show` has the last runs.",
+    /// The point that a mirror's secondary is at is older than three intervals, or than what was said.
+    MirrorLate "mirror-late" Warning
+        "`amita mirror show` says how far the pass is; see the link, its limit, and whether the interval can be kept.",
+    /// A mirror does not go on: it is tried again.
+    MirrorStalled "mirror-stalled" Warning
+        "The fact says why; `amita mirror show` has the last pass.",
+    /// A mirror's other end has not answered for a while.
+    MirrorUnheard "mirror-unheard" Warning
+        "See whether the other cluster lives, and whether its API is reached; where it is lost, `amita mirror promote --force` goes on without it.",
+    /// Both ends of a mirror may have been written: one was promoted by force, and they have not agreed since.
+    MirrorSplit "mirror-split" Warning
+        "Keep hosts from the end that is not to stand; when it is heard again, `amita mirror resync` there.",
+    /// This end of a mirror has heard that the other one was promoted by force, and has what that lacks: its volumes are closed.
+    MirrorDeposed "mirror-deposed" Warning
+        "`amita mirror resync` follows the other end, and keeps what is here as snapshots; `amita mirror promote --force` keeps this end.",
     /// A channel of alerts has not taken what it was told for several attempts.
     ChannelFails "channel-fails" Warning
         "See whether the receiver runs and is reached from the nodes; `amita notify test` tries it.",
@@ -220,6 +238,8 @@ pub struct Picture<'a> {
     pub policies: &'a [PolicyStatus],
     /// Policies of backups.
     pub backups: &'a [BackupStatus],
+    /// Mirrors, this cluster's ends.
+    pub mirrors: &'a [MirrorView],
     /// Channels of alerts that fail.
     pub failing_channels: &'a [FailingChannel],
     /// Looks at all copies of volumes that stand still.
@@ -262,6 +282,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_targets(&mut facts);
     picture.of_policies(&mut facts);
     picture.of_backups(&mut facts);
+    picture.of_mirrors(&mut facts);
     picture.of_channels(&mut facts);
     picture.of_unreadable(&mut facts);
     facts.sort_by_key(|fact| std::cmp::Reverse(fact.severity));

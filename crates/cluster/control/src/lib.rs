@@ -36,6 +36,7 @@ pub mod health;
 mod kinds;
 pub mod ledger;
 pub mod limits;
+pub mod mirror;
 pub mod nearest;
 pub mod network;
 pub mod past;

@@ -56,6 +56,7 @@ pub fn is_kept(key: &str) -> bool {
         "sets/",
         "flattening/",
         "copies/by/",
+        "mirrors/by/",
         "closing/",
         "mounts/",
         "condition/",

@@ -58,7 +58,7 @@ pub use exchange::{AuthorityClient, AuthorityServer, Upkeep};
 pub use folder::{Identity, PendingKey};
 pub use live::Live;
 pub use name::{BadOperatorRole, BadRole, BadUri, Name, OperatorRole, Role};
-pub use tls::{Expected, explain, server_name};
+pub use tls::{Expected, explain, foreign_client_config, server_name};
 pub use token::{AuthorityHash, BadToken, TOKEN_LIFE, Token};
 pub use trust::{Refusal, Trust, Usage};
 pub use zeroize::Zeroizing;

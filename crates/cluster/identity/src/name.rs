@@ -72,16 +72,19 @@ pub enum OperatorRole {
     Viewer,
     /// The same, and read the audit log.
     Auditor,
+    /// The other end of a mirror, by a token of the API that is bound to it. There is no certificate of this role.
+    Mirror,
 }
 
 impl OperatorRole {
     /// All of them.
-    pub const ALL: [OperatorRole; 5] = [
+    pub const ALL: [OperatorRole; 6] = [
         OperatorRole::Admin,
         OperatorRole::Operator,
         OperatorRole::Tenant,
         OperatorRole::Viewer,
         OperatorRole::Auditor,
+        OperatorRole::Mirror,
     ];
 
     /// As it stands in names.
@@ -93,6 +96,7 @@ impl OperatorRole {
             OperatorRole::Tenant => "tenant",
             OperatorRole::Viewer => "viewer",
             OperatorRole::Auditor => "auditor",
+            OperatorRole::Mirror => "mirror",
         }
     }
 }
@@ -170,9 +174,13 @@ impl Name {
     /// An operator of that role.
     ///
     /// # Errors
-    /// As [`Name::new`].
+    /// As [`Name::new`]; the role is for no certificate.
     pub fn operator(cluster: ClusterId, role: OperatorRole, name: impl Into<String>) -> Result<Name, BadUri> {
         let name = Name::new(cluster, Role::Operator, name)?;
+        if role == OperatorRole::Mirror {
+            let why = "the role mirror is for tokens that `amita mirror add` and `amita mirror join` make, and for no certificate";
+            return Err(BadUri::new(&name.name, why));
+        }
         Ok(Name {
             operator_role: Some(role),
             ..name

@@ -6,7 +6,8 @@
 use crate::clock::UnixSeconds;
 use crate::live::Live;
 use crate::name::{Name, Role};
-use crate::trust::{Refusal, Usage};
+use crate::trust::{Refusal, Trust, Usage};
+use amita_types::ClusterId;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
@@ -299,6 +300,56 @@ impl ClientCertVerifier for Verifier {
     ) -> Result<ClientCertVerified, Error> {
         self.judge(end_entity, intermediates, Usage::Client, now)?;
         Ok(ClientCertVerified::assertion())
+    }
+
+    signatures!();
+}
+
+/// For connections to another cluster, by the certificates (PEM) of its authority, and by no others: to whom of it is expected. Nothing is shown
+/// to it, and what it has revoked is not known.
+///
+/// # Errors
+/// That is no authority's certificate.
+pub fn foreign_client_config(
+    authority: &str,
+    cluster: ClusterId,
+    expected: Expected,
+) -> Result<Arc<ClientConfig>, String> {
+    let provider = provider();
+    let verifier = Foreign {
+        trust: Trust::unsigned(authority, None)?,
+        cluster,
+        expected,
+        algorithms: provider.signature_verification_algorithms,
+    };
+    let clock = crate::Clock::system();
+    Ok(client_config_with(provider, clock, Arc::new(verifier), None))
+}
+
+/// Judges who is of another cluster.
+#[derive(Debug)]
+struct Foreign {
+    trust: Trust,
+    cluster: ClusterId,
+    expected: Expected,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Foreign {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let chain: Vec<CertificateDer<'_>> = std::iter::once(end_entity).chain(intermediates).cloned().collect();
+        let name = self
+            .trust
+            .judge(&chain, Usage::Server, self.cluster, UnixSeconds::from(now))?;
+        self.expected.check(name)?;
+        Ok(ServerCertVerified::assertion())
     }
 
     signatures!();

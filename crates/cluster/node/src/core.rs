@@ -191,6 +191,7 @@ impl Core {
             },
         };
         core.cx.shards.faults = faults;
+        core.cx.shards.mirror = core.cx.config.opener.mirror;
         core.fronts.faults = faults;
         core.directory.faults = faults;
         core.reservations.faults = faults;

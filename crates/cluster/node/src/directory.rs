@@ -24,8 +24,8 @@ use amita_metadata as meta;
 use amita_reactor::driver::Time;
 use amita_sequencer::{CallId, Consent, NO_KEYS, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use amita_types::condition::Failing;
-use amita_types::map::{self, ScrubReport, WholeMember, is_hidden};
-use amita_types::{Generation, GroupIndex, NodeId, SnapshotId, VolumeId};
+use amita_types::map::{self, Closed, ScrubReport, WholeMember, is_hidden};
+use amita_types::{Generation, GroupIndex, MirrorId, NodeId, SnapshotId, VolumeId};
 use openers::{MAX_OPENERS, Openers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -166,12 +166,15 @@ enum State {
         missing: BTreeSet<usize>,
         asker: Requester,
         until: Time,
+        closed: Option<Box<Closed>>,
     },
     /// Open, with so many users.
     Open {
         info: frontend::VolumeInfo,
         generation: Generation,
         users: u64,
+        /// What closes it to hosts: of this generation.
+        closed: Option<Box<Closed>>,
     },
 }
 
@@ -251,13 +254,15 @@ impl Directory {
     /// A front end asks for a volume by name.
     pub fn open(&mut self, now: Time, origin: Origin, name: &str) {
         let full = self.openers.is_full();
+        let runs = self.config.mirror;
         match self.volumes.get_mut(name) {
-            Some(State::Open { info, users, .. }) => {
-                *users += 1;
-                self.effects.push_back(Effect::Opened {
-                    origin,
-                    result: Ok(info.clone()),
-                });
+            Some(State::Open {
+                info, users, closed, ..
+            }) => {
+                let refused = refusal(name, closed.as_deref(), runs);
+                *users += u64::from(refused.is_none());
+                let result = refused.map_or_else(|| Ok(info.clone()), Err);
+                self.effects.push_back(Effect::Opened { origin, result });
             }
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.fronts.push(origin),
             Some(State::Leaving { .. }) => {
@@ -275,7 +280,7 @@ impl Directory {
                     fronts: vec![origin],
                     cores: Vec::new(),
                 };
-                self.begin(now, name, waiting, Consent::Asked);
+                self.begin(now, name, waiting, (Consent::Asked, true));
             }
         }
     }
@@ -355,7 +360,7 @@ impl Directory {
         };
         let name = record.name.clone();
         let over = record.owner;
-        self.begin(now, &name, waiting, Consent::Over(over));
+        self.begin(now, &name, waiting, (Consent::Over(over), false));
         None
     }
 
@@ -392,8 +397,8 @@ impl Directory {
         }
     }
 
-    /// Runs an opener.
-    fn begin(&mut self, now: Time, name: &str, waiting: Waiting, consent: Consent) {
+    /// Runs an opener; is it a host that the volume is opened for?
+    fn begin(&mut self, now: Time, name: &str, waiting: Waiting, (consent, for_host): (Consent, bool)) {
         let number = self.openers.take_number();
         // The opener's number is part of its ids, between the directory's mark and its own count.
         let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
@@ -401,6 +406,7 @@ impl Directory {
         config.node = self.node;
         config.volume = name.to_owned();
         config.consent = consent;
+        config.for_host = for_host;
         let opener = Opener::new(config, base, now);
         self.openers.running.insert(number, (name.to_owned(), opener));
         self.volumes.insert(name.to_owned(), State::Opening { waiting });
@@ -561,16 +567,19 @@ impl Directory {
             chunk_bytes: opened.pool.chunk_bytes,
             read_only: false,
         };
-        let users = waiting.fronts.len() as u64 + self.migrations.users_of(volume);
+        let closed = opened.volume.closed.take();
+        let refused = refusal(name, closed.as_deref(), self.config.mirror);
+        let users = match refused {
+            None => waiting.fronts.len() as u64 + self.migrations.users_of(volume),
+            Some(_) => 0,
+        };
         for (core, volume) in waiting.cores.drain(..) {
             let way = VolumeRoute::Here;
             self.effects.push_back(Effect::VolumeRoute { core, volume, way });
         }
         for origin in waiting.fronts.drain(..) {
-            self.effects.push_back(Effect::Opened {
-                origin,
-                result: Ok(info.clone()),
-            });
+            let result = refused.clone().map_or_else(|| Ok(info.clone()), Err);
+            self.effects.push_back(Effect::Opened { origin, result });
         }
         self.upkeep.look = true;
         self.changed = true;
@@ -578,6 +587,7 @@ impl Directory {
             info,
             generation,
             users,
+            closed,
         };
     }
 
@@ -634,7 +644,7 @@ impl Directory {
         {
             let is_locked = view.volume_named(&name).is_some_and(|record| self.is_locked(record));
             if !is_locked && !self.openers.is_full() {
-                self.begin(now, &name, Waiting::default(), Consent::Asked);
+                self.begin(now, &name, Waiting::default(), (Consent::Asked, false));
             }
         }
         self.end_late_leaves(now);
@@ -767,7 +777,10 @@ impl Directory {
         // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
         let is_none = matches!(
             why,
-            OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. }
+            OpenError::NoSuchVolume { .. }
+                | OpenError::Busy { .. }
+                | OpenError::Suspect { .. }
+                | OpenError::Closed { .. }
         );
         match why {
             // Whoever wants it: while it waits for its keys, no store is taken back into its pool's groups either.
@@ -793,11 +806,20 @@ impl Directory {
     }
 }
 
+/// Why a volume that is open here is not for a front of this program, if it is not.
+fn refusal(name: &str, closed: Option<&Closed>, runs: Option<MirrorId>) -> Option<frontend::OpenError> {
+    let closed = closed.filter(|closed| Some(closed.mirror) != runs)?;
+    Some(refuse(&OpenError::Closed {
+        volume: name.to_owned(),
+        mirror: closed.name.clone(),
+    }))
+}
+
 /// What a host is told of a volume that could not be opened.
 fn refuse(why: &OpenError) -> frontend::OpenError {
     match why {
         OpenError::NoSuchVolume { .. } => frontend::OpenError::NotFound,
-        OpenError::Busy { .. } => frontend::OpenError::Refused(why.to_string()),
+        OpenError::Busy { .. } | OpenError::Closed { .. } => frontend::OpenError::Refused(why.to_string()),
         _ => frontend::OpenError::Unavailable(why.to_string()),
     }
 }

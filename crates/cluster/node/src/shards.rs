@@ -5,6 +5,7 @@ mod table;
 use crate::core::Asked;
 use crate::faults::{Fault, Faults};
 use crate::flattens::FLATTENS;
+use crate::forwarder::is_host;
 use crate::mail::Origin;
 use crate::reservations::Adopted;
 use crate::scrubs;
@@ -24,7 +25,7 @@ use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, Parent, ScrubReport, WholeMember};
 use amita_types::message::Answer;
 use amita_types::recovery::{Recovery, StoreHealth};
-use amita_types::{ChunkIndex, Generation, GroupIndex, NodeId, SnapshotId, StoreId, VolumeId};
+use amita_types::{ChunkIndex, Generation, GroupIndex, MirrorId, NodeId, SnapshotId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -50,6 +51,8 @@ pub enum Declined {
     Elsewhere(Slice),
     /// The volume's reservation forbids it.
     Reserved,
+    /// The volume is closed to hosts: it is an end of a mirror, and not the one that is written.
+    Closed,
 }
 
 /// What the sequencers want. (The common case, a request to a store, is the largest; boxing it would allocate per I/O.)
@@ -113,6 +116,8 @@ pub struct Shards {
     effects: Vec<ShardEffect>,
     /// The traces of this core.
     pub traces: Traces,
+    /// The mirror that this program is a runner of: what is closed for that is open to its fronts.
+    pub mirror: Option<MirrorId>,
     /// Rules that are switched off to show that tests notice.
     pub faults: Faults,
 }
@@ -163,6 +168,7 @@ impl Shards {
             adopting: Vec::new(),
             effects: Vec::new(),
             traces: Traces::new(trace, core),
+            mirror: None,
             faults: Faults::NONE,
         }
     }
@@ -196,6 +202,7 @@ impl Shards {
                 )
             });
         }
+        let closed = opened.volume.closed.as_ref().map(|closed| closed.mirror);
         self.remove(volume);
         let number = self.table.free_number();
         let mut config = self.config.clone();
@@ -223,6 +230,8 @@ impl Shards {
                 said_drained: false,
                 leaving: None,
                 said_left: false,
+                closed,
+                ends_closed: false,
                 reserved,
                 due: NEVER,
                 usage: Usage::default(),
@@ -426,6 +435,11 @@ impl Shards {
         if !origin.may_act_under(shard.generation) {
             return Err(Declined::Elsewhere(payload));
         }
+        // Its generation was raised when it was closed, and is when it is not any more: so this is what the record says of this opening.
+        let runs = self.mirror.filter(|_| is_host(origin.front));
+        if shard.closed.is_some_and(|mirror| Some(mirror) != runs) && is_held(&origin) {
+            return Err(Declined::Closed);
+        }
         let reserved = shard.reserved.as_ref().filter(|_| is_held(&origin));
         if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op)))
             && !self.faults.has(Fault::AnyHost)
@@ -587,8 +601,14 @@ impl Shards {
     }
 
     /// Ends a volume's sequencer: pending I/O ends as lost.
-    pub fn stop(&mut self, volume: VolumeId) {
+    ///
+    /// `is_closed`: it is lost because the volume was closed to hosts. What is only lost is asked for again, by another path or another connection,
+    /// and would be written when the volume is open again.
+    pub fn stop(&mut self, volume: VolumeId, is_closed: bool) {
         if let Some(number) = self.table.number(volume) {
+            if let Some(shard) = self.table.shards.get_mut(&number) {
+                shard.ends_closed |= is_closed;
+            }
             self.with(number, Sequencer::release);
         }
     }
@@ -684,6 +704,8 @@ impl Shards {
                             effects.push(ShardEffect::Again(io.origin, shard.volume, io.op));
                             continue;
                         }
+                        let is_closed = shard.ends_closed && is_held(&io.origin) && result == Err(IoError::Lost);
+                        let result = if is_closed { Err(IoError::Closed) } else { result };
                         effects.push(ShardEffect::Done(io.origin, result, payload));
                     }
                     Effect::Whole { group, store, since } => {

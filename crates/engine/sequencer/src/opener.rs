@@ -26,7 +26,7 @@ use amita_crypt::{Keychain, Keys, NotNow};
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_types::map;
-use amita_types::{BLOCK_BYTES, Generation, NodeId, SetId, SnapshotId, VolumeId};
+use amita_types::{BLOCK_BYTES, Generation, MirrorId, NodeId, SetId, SnapshotId, VolumeId};
 use set::OpenSet;
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
@@ -78,6 +78,11 @@ pub struct OpenerConfig {
     pub keys: Option<Arc<dyn Keys>>,
     /// How long keys may be fetched.
     pub keys_timeout: Duration,
+    /// The mirror that this program is a runner of: what is closed for that is open to it.
+    pub mirror: Option<MirrorId>,
+    /// It is opened for a host, who is to use the volume itself: not where that is closed. (A snapshot of it is read, and a store is brought up
+    /// to date, whether it is closed or not.)
+    pub for_host: bool,
     /// Rules that are switched off to show that tests notice.
     pub faults: Faults,
 }
@@ -97,6 +102,8 @@ impl OpenerConfig {
             meta_pause: Duration::from_millis(20),
             keys: None,
             keys_timeout: Duration::from_secs(10),
+            mirror: None,
+            for_host: false,
             faults: Faults::NONE,
         }
     }
@@ -184,6 +191,15 @@ pub enum OpenError {
         volume: String,
         /// What is missing.
         why: String,
+    },
+    /// It is closed to hosts: it is an end of a mirror, and not the one that is written.
+    #[error(
+        "volume {volume:?} is closed to hosts: this cluster is not the primary of mirror {mirror:?}; `amita mirror show {mirror}` says what it is"
+    )]
+    Closed {
+        volume: String,
+        /// The mirror's name.
+        mirror: String,
     },
     /// Somebody has found that the metadata is not to be believed.
     #[error("volume {volume:?} is not opened: {why}")]
@@ -570,6 +586,13 @@ impl Opener {
                 self.end(Err(OpenError::GenerationsUsedUp { name: volume.name }));
                 false
             }
+            // The raise compares the record that is looked at here: who has found it open has raised it before it was closed.
+            Ok(volume) if self.is_closed(&volume) => {
+                let mirror = volume.closed.map_or_else(String::new, |closed| closed.name);
+                let volume = volume.name;
+                self.end(Err(OpenError::Closed { volume, mirror }));
+                false
+            }
             Ok(volume) => match self.keys_of(&volume) {
                 Ok(keys) => {
                     self.keys = keys;
@@ -592,6 +615,11 @@ impl Opener {
                 false
             }
         }
+    }
+
+    /// Is the volume closed to whoever it is opened for?
+    fn is_closed(&self, volume: &map::Volume) -> bool {
+        self.config.for_host && volume.closed_to(self.config.mirror).is_some()
     }
 
     /// The keys of the volume, if it is encrypted. Before anybody is asked to let go of it: who cannot read it does not take it from one

@@ -49,6 +49,9 @@ number!(
     /// the newest snapshot was `n` belongs to snapshot `n + 1` and later ones.
     SnapshotId, u32);
 number!(
+    /// An epoch of a mirror: of the right to write what it mirrors. One end takes even ones and the other one odd ones, so that none is taken twice.
+    MirrorEpoch, u64);
+number!(
     /// A set of snapshots of several volumes. Given once and never reused.
     SetId, u64);
 number!(
@@ -164,6 +167,9 @@ uuid!(
 uuid!(
     /// A cluster's UUID, made when its metadata is first written; a store of another cluster is refused.
     ClusterId);
+uuid!(
+    /// A mirror's UUID, made when it is added at its first end; both ends know it by it.
+    MirrorId);
 
 /// A text that is no UUID in the form 8-4-4-4-12.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -110,8 +110,8 @@ pub struct Differs {
     pub allocated: [u64; 16],
 }
 
-/// Why an I/O was not done. A write that failed with [`IoError::Lost`] may or may not have happened; one that failed
-/// otherwise has not.
+/// Why an I/O was not done. A write that failed with [`IoError::Lost`] or [`IoError::Closed`] may or may not have happened; one that
+/// failed otherwise has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IoError {
@@ -142,6 +142,12 @@ pub enum IoError {
     /// Another host has reserved the volume.
     #[error("another host has reserved the volume; see `amita volume reservation`")]
     Reserved,
+    /// The volume is closed to hosts, for it is an end of a mirror that is not the one that is written (decision 081). That is no matter of the way to
+    /// it: whoever asks again by another one, or keeps what it has until it is let in, would write over what the other end has acknowledged since.
+    #[error(
+        "the volume is closed to hosts: this cluster is not the end of its mirror that is written; see `amita mirror list`"
+    )]
+    Closed,
     /// More is under way than the volume may queue; ask again.
     #[error("too many requests are under way on this volume; wait for some to end")]
     Busy,

@@ -24,7 +24,8 @@ pub mod trace;
 pub mod version;
 
 pub use id::{
-    ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, SetId, SnapshotId, StoreId, VolumeId,
+    ClusterId, Epoch, Generation, GroupId, GroupIndex, MirrorEpoch, MirrorId, NodeId, PoolId, RequestId, SetId,
+    SnapshotId, StoreId, VolumeId,
 };
 pub use layout::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, MAX_IO_BYTES,

@@ -3,7 +3,7 @@
 //! All keys lie under one prefix, `/amita/`. A record is written by compare-and-set on its key's modification revision
 //! only. No data and no per-chunk state live there.
 
-use crate::id::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, SnapshotId, StoreId, VolumeId};
+use crate::id::{ClusterId, Epoch, Generation, GroupIndex, MirrorId, NodeId, PoolId, SnapshotId, StoreId, VolumeId};
 use crate::placement::Level;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,7 @@ mod iscsi;
 mod keys;
 mod limits;
 mod lineage;
+mod mirror;
 mod paused;
 mod policy;
 mod quota;
@@ -60,6 +61,11 @@ pub use lineage::{
     SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,
     snapshot_wishes_prefix, snapshots_prefix,
 };
+pub use mirror::{
+    Closed, MAX_AILS_BYTES, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MAX_POINTS, MIRRORS_SINCE, Mirror, MirrorPass, MirrorPeer,
+    MirrorRole, MirrorVolume, PassPlace, Point, PointName, Returning, Seen, Standing, mirror_id_key, mirror_key,
+    mirror_runner_key, mirror_seen_key, mirroring_prefix, mirrors_prefix, mirrors_seen_prefix,
+};
 pub use paused::Paused;
 pub use policy::{
     DEFAULT_TEMPLATE, DEFAULT_ZONE, Keep, MAX_KEPT, MAX_POLICIES, MAX_POLICY_NAME, OWN_LABELS, POLICY_LABEL, Policy,
@@ -76,7 +82,7 @@ pub use trash::{
 /// The prefix of every key.
 pub const PREFIX: &str = "/amita/";
 /// The newest version of the metadata's records that this build knows: it serves no cluster of a later one.
-pub const METADATA_VERSION: u32 = LIMITS_SINCE;
+pub const METADATA_VERSION: u32 = MIRRORS_SINCE;
 /// The version of a new cluster: what its first node knows. That of an older one is raised by the operator, when all programs know
 /// it.
 pub const NEW_CLUSTER_VERSION: u32 = METADATA_VERSION;
@@ -352,9 +358,18 @@ pub struct Volume {
     /// What its hosts may do, all together; none: as much as there is. In clusters of version [`LIMITS_SINCE`] alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<Limits>>,
+    /// It is closed to hosts, for the mirror that it is an end of; none: it is not. In clusters of version [`MIRRORS_SINCE`] alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Box<Closed>>,
 }
 
 impl Volume {
+    /// What closes it to whoever is no runner of `runs`; none: it is open to them.
+    #[must_use]
+    pub fn closed_to(&self, runs: Option<MirrorId>) -> Option<&Closed> {
+        self.closed.as_deref().filter(|closed| Some(closed.mirror) != runs)
+    }
+
     /// The volume by whose number its chunks are hashed to their groups (D8): its own, or that of the one at the root of what it was
     /// cloned from, so that a chunk lies where what it shares lies.
     #[must_use]

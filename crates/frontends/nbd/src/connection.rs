@@ -31,6 +31,9 @@ const HANDSHAKE_ANSWER_BYTES: usize = 16 << 10;
 /// The blocks that requests are received into, in bytes: two pieces of the longest kind.
 const SESSION_RECEIVE_BYTES: usize = 256 << 10;
 
+/// Why a session of a volume ends that is closed.
+const CLOSED: &str = "the volume is closed to hosts: the other end of its mirror is written";
+
 enum Phase {
     Handshake(Handshake),
     Transmission(Box<Session>),
@@ -288,6 +291,8 @@ impl NbdFront {
             (Phase::Transmission(session), Event::Done { tag, result, payload }) => {
                 session.done(tag, result, payload, cx)
             }
+            // It ends when all that was under way is answered.
+            (Phase::Transmission(session), Event::Lost { .. }) if session.is_closed() => Ok(()),
             (Phase::Transmission(session), Event::Lost { source, .. }) if session.volume().source() == source => {
                 Err(CloseReason::Storage("the volume is no longer served here"))
             }
@@ -525,11 +530,14 @@ impl Front for NbdFront {
             return Flow::Close { reason };
         }
         if let Phase::Transmission(session) = &self.phase
-            && session.has_ended()
             && session.is_idle()
             && self.closing.is_none()
         {
-            self.closing = Some((CloseReason::Goodbye, now.plus(GOODBYE_TIMEOUT)));
+            // What was under way was answered, with an error: a client that asked again by another connection would do so until it is let in.
+            let closed = session.is_closed().then_some(CloseReason::Storage(CLOSED));
+            if let Some(reason) = closed.or(session.has_ended().then_some(CloseReason::Goodbye)) {
+                self.closing = Some((reason, now.plus(GOODBYE_TIMEOUT)));
+            }
         }
         if self.closing.is_some()
             && let Some(tls) = &mut self.tls

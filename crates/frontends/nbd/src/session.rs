@@ -60,6 +60,8 @@ pub(super) struct Session {
     streams: Streams,
     /// Is input left lying because of the limits?
     blocked: bool,
+    /// The volume was closed to hosts: nothing more is begun.
+    is_closed: bool,
 }
 
 impl Session {
@@ -79,6 +81,7 @@ impl Session {
             engine: Engine::new(front, pool, engine_limits),
             streams: Streams::new(limits.stream_bytes),
             blocked: false,
+            is_closed: false,
         }
     }
 
@@ -93,12 +96,17 @@ impl Session {
     }
 
     pub fn wants_input(&self) -> bool {
-        !self.blocked && !matches!(self.input, Input::Ended)
+        !self.blocked && !self.is_closed && !matches!(self.input, Input::Ended)
     }
 
     /// Has the client said good-bye?
     pub fn has_ended(&self) -> bool {
         matches!(self.input, Input::Ended)
+    }
+
+    /// Was the volume closed to hosts?
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Is nothing under way?
@@ -119,6 +127,11 @@ impl Session {
     /// Handles what is in the inbox, as far as the limits allow.
     pub fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
         self.blocked = false;
+        if self.is_closed {
+            // Whoever opens it anew is told.
+            inbox.skip(inbox.len());
+            return self.end_half(cx);
+        }
         loop {
             match self.input {
                 Input::Ended => {
@@ -352,6 +365,16 @@ impl Session {
         request.own.begin(Kind::Verdict, cookie, 0);
         request.failure = failure;
         self.streams.wait(slot);
+        Ok(())
+    }
+
+    /// Of a write the rest is not waited for.
+    fn end_half(&mut self, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        if let Input::Payload { slot, .. } = std::mem::replace(&mut self.input, Input::Ended) {
+            let failure = &mut self.engine.request(slot).failure;
+            *failure = failure.or(Some(request::CLOSED));
+            self.write_is_in(slot, cx)?;
+        }
         Ok(())
     }
 

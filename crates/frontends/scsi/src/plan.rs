@@ -374,6 +374,8 @@ pub fn failed(place: &Place, error: IoError, at: Option<u64>) -> Answer {
         // It is being moved, or cannot be reached by way of this gateway now: by another path, or by this one in a moment, it works. Nothing else
         // would do: an error of the hardware is the disk's own, and no multipath software tries it again.
         IoError::Lost | IoError::Unavailable => (Key::NotReady, code::ASYMMETRIC_ACCESS_TRANSITION),
+        // No path leads further, and nothing is to be kept for later: a sense key that every host takes as the last word, for reads as for writes.
+        IoError::Closed => (Key::DataProtect, code::ACCESS_DENIED_NO_RIGHTS),
         IoError::Damaged => (Key::MediumError, code::UNRECOVERED_READ_ERROR),
         _ => (Key::HardwareError, code::INTERNAL_TARGET_FAILURE),
     };

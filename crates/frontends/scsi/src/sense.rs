@@ -54,6 +54,7 @@ pub mod code {
     pub const PARAMETER_LIST_LENGTH: Code = Code(0x1a, 0x00);
     pub const MISCOMPARE_DURING_VERIFY: Code = Code(0x1d, 0x00);
     pub const INVALID_OPCODE: Code = Code(0x20, 0x00);
+    pub const ACCESS_DENIED_NO_RIGHTS: Code = Code(0x20, 0x02);
     pub const LBA_OUT_OF_RANGE: Code = Code(0x21, 0x00);
     pub const INVALID_TOKEN_OPERATION: Code = Code(0x23, 0x00);
     pub const UNSUPPORTED_TOKEN_TYPE: Code = Code(0x23, 0x01);

@@ -6,6 +6,7 @@
 use crate::going::Going;
 use crate::problem::Problem;
 use crate::session::Asking;
+use amita_types::map::{Mirror, Standing};
 use axum::extract::Request;
 use http::Method;
 use std::fmt;
@@ -138,6 +139,21 @@ pub struct Imported {
     pub written_bytes: u64,
 }
 
+/// What is to be sent of a volume, as a point of its mirror has it.
+#[derive(Clone, Copy, Debug)]
+pub struct MirrorRead<'a> {
+    /// What the volume is called here.
+    pub volume: &'a str,
+    /// The point's snapshot of it.
+    pub snapshot: &'a str,
+    /// The snapshot that it is compared with; none: all of it is sent.
+    pub base: Option<&'a str>,
+    /// Only what lies behind so many bytes.
+    pub after: u64,
+    /// At most so many bytes a second are read.
+    pub limit_bytes_per_s: Option<u64>,
+}
+
 /// The way to the data of volumes, as a gateway. Each call opens the volume for itself, as who may: that they may was looked at.
 pub trait DataPath: fmt::Debug + Send + Sync {
     /// Makes a volume what a snapshot of it is.
@@ -164,6 +180,28 @@ pub trait DataPath: fmt::Debug + Send + Sync {
     /// # Errors
     /// Others use the volume, it cannot be written; or what the source says.
     fn import(&self, session: &Asking, image: &Image<'_>, from: Box<dyn Source>) -> Result<Imported, Problem>;
+
+    /// Sends what a point of a mirror has of a volume, or what differs from another point, in frames to the other end. The sink's `begin` is told
+    /// the point's size of the volume.
+    ///
+    /// # Errors
+    /// It is not to be had, cannot be read or compared; or what the sink says.
+    fn mirror(
+        &self,
+        session: &Asking,
+        read: &MirrorRead<'_>,
+        sink: &mut dyn Sink,
+        going: &Going,
+    ) -> Result<(), Problem>;
+
+    /// Asks the other end of a mirror what it is, now. None: it cannot be asked from here.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn look_at_mirror(&self, mirror: &Mirror) -> Option<Result<Standing, Problem>> {
+        let _ = mirror;
+        None
+    }
 }
 
 #[cfg(test)]

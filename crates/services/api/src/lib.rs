@@ -9,6 +9,8 @@
 //! * `data`: what the program brings along that reads and writes the data of volumes.
 //! * `going`: whether an image that is copied is still wanted.
 //! * `lasting`: connections that copy an image may last longer than others.
+//! * [`mirror`]: what the ends of a mirror say to each other.
+//! * `outgoing`: bytes of volumes on their way out.
 //! * `observed`: what the node knows of itself, and how others are asked for what they know.
 //! * `commands`: the command line, carried out for who asks.
 //! * `share`: answers that several share, who do not mind how old they are.
@@ -31,7 +33,9 @@ mod event;
 mod going;
 mod guard;
 mod lasting;
+pub mod mirror;
 mod observed;
+mod outgoing;
 pub mod page;
 pub mod panics;
 mod places;
@@ -50,7 +54,7 @@ mod who;
 
 pub use certificate::{BadCertificate, Shown};
 pub use commands::{CommandLine, Commands, Files, OnBehalf, Outcome};
-pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, Revert, Reverted, Sink, Source};
+pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, MirrorRead, Revert, Reverted, Sink, Source};
 pub use going::Going;
 pub use observed::{Counters, Observed, OwnSessions, SessionQuestion, Sessions, TraceQuestion, Traces};
 pub use problem::{Code, Problem};

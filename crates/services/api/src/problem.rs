@@ -225,6 +225,10 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::ReadOnlyExport { .. }
         | AdminError::Copying { .. }
         | AdminError::Moving { .. }
+        | AdminError::Closed { .. }
+        | AdminError::Mirror { .. }
+        | AdminError::Mirrored { .. }
+        | AdminError::MirrorsPoint { .. }
         | AdminError::Shrinking { .. }
         | AdminError::OnlyMark { .. }
         | AdminError::WouldWait { .. }

@@ -24,6 +24,8 @@ mod iscsi_sessions;
 mod jobs;
 mod limits;
 mod links;
+mod mirror_links;
+mod mirrors;
 mod nodes;
 mod notify;
 mod policies;
@@ -70,6 +72,8 @@ pub fn all() -> OpenApiRouter<Api> {
         backup_policies::routes(),
         work::routes(),
         copies::routes(),
+        mirrors::routes(),
+        mirror_links::routes(),
         jobs::routes(),
         limits::routes(),
         reservations::routes(),

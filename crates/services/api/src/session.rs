@@ -14,6 +14,8 @@ use amita_audit::{Allowances, Limit};
 use amita_control::access::{Action, Caller, Session};
 use amita_control::admin::{self, AdminError, DataKeys};
 use amita_metadata::{Call, Client, Error, Reply, Transact};
+use amita_types::MirrorId;
+use amita_types::map::Mirror;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use std::fmt;
@@ -33,6 +35,8 @@ pub(crate) const MAX_CHECKS: usize = 4;
 pub(crate) const MAX_COPIES: usize = 2;
 /// Comparisons and reverts at once, which have one as well.
 pub(crate) const MAX_GATEWAYS: usize = 2;
+/// Volumes of mirrors that are sent to their other ends at once, which have one as well. Another node is asked by who finds no place here.
+pub(crate) const MAX_LINK_READS: usize = 4;
 /// Answers at once that have counters of all nodes.
 pub(crate) const MAX_GATHERS: usize = 4;
 /// A request waits no longer for its turn.
@@ -91,6 +95,8 @@ struct Shared {
     /// Those that use the data of volumes: images that are copied, and what is compared or reverted.
     copies: Arc<Semaphore>,
     gateways: Arc<Semaphore>,
+    /// Volumes that are sent to other ends of mirrors.
+    link_reads: Arc<Semaphore>,
     /// Counters of all nodes that are gathered.
     gathers: Arc<Semaphore>,
     refusals: Mutex<Allowances>,
@@ -124,6 +130,7 @@ impl Api {
                 commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
                 copies: Arc::new(Semaphore::new(MAX_COPIES)),
                 gateways: Arc::new(Semaphore::new(MAX_GATEWAYS)),
+                link_reads: Arc::new(Semaphore::new(MAX_LINK_READS)),
                 gathers: Arc::new(Semaphore::new(MAX_GATHERS)),
                 refusals: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
                 kept_up: Mutex::default(),
@@ -203,6 +210,20 @@ impl Api {
         Arc::clone(&self.shared.copies).try_acquire_owned().map_err(|_| {
             let why = format!(
                 "this node copies {MAX_COPIES} images already, which is as many as it does at once; ask again in a while, or another node"
+            );
+            Problem::new(Code::TooMany, why)
+        })
+    }
+
+    /// A place for a volume that is sent to a mirror's other end, if there is one.
+    ///
+    /// # Errors
+    /// As many are sent as may be.
+    pub(crate) fn sending(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.shared.link_reads).try_acquire_owned().map_err(|_| {
+            let why = format!(
+                "this node sends {MAX_LINK_READS} volumes of mirrors already, which is as many as it does at once; ask another node, or \
+                 again in a while"
             );
             Problem::new(Code::TooMany, why)
         })
@@ -329,6 +350,28 @@ impl Api {
         Ok(Session::open_telling(self.meta.clone(), caller, tells)?)
     }
 
+    /// A session of a mirror's other end, and that mirror as it is.
+    ///
+    /// # Errors
+    /// They are not the other end of that mirror; or it is gone.
+    pub(crate) fn end_session(&self, caller: Caller, id: MirrorId) -> Result<(Asking, Mirror), Problem> {
+        let tells = self.tells_refusals(&caller.who().name);
+        let own = caller.mirror();
+        let session = Session::open_end(self.meta.clone(), caller, tells, &id.to_string())?;
+        if own != Some(id) {
+            return Err(crate::who::not_own());
+        }
+        let found = match admin::mirror_by_id(&session.reader(), id) {
+            // What else there is is nothing for the other end of this one.
+            Err(AdminError::NoSuch { .. }) => {
+                let why = format!("this cluster has no end of mirror {id}: it was removed");
+                return Err(Problem::new(Code::NotFound, why));
+            }
+            found => found?,
+        };
+        Ok((session, found))
+    }
+
     /// Is what they may not told in the log?
     fn tells_refusals(&self, name: &str) -> bool {
         let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -371,6 +414,29 @@ impl Api {
         wait(&self.shared.work, move || {
             let name = asker.0.who().name.clone();
             let done = api.session(asker.0).and_then(|session| work(&session));
+            if done.as_ref().is_err_and(|problem| problem.code == Code::Denied.text()) {
+                api.refused(&name);
+            }
+            done
+        })
+        .await
+    }
+
+    /// Does something as a mirror's other end, to that mirror, on a thread that may wait.
+    ///
+    /// # Errors
+    /// They are not the other end of that mirror; or what `work` says.
+    pub(crate) async fn run_end<T: Send + 'static>(
+        &self,
+        asker: Asker,
+        id: MirrorId,
+        work: impl FnOnce(&Asking, Mirror) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let api = self.clone();
+        wait(&self.shared.work, move || {
+            let name = asker.0.who().name.clone();
+            let session = api.end_session(asker.0, id);
+            let done = session.and_then(|(session, mirror)| work(&session, mirror));
             if done.as_ref().is_err_and(|problem| problem.code == Code::Denied.text()) {
                 api.refused(&name);
             }

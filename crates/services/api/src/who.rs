@@ -6,6 +6,7 @@ use amita_audit::Whence;
 use amita_control::access::{Caller, Role};
 use amita_control::admin;
 use amita_identity::ApiToken;
+use amita_types::MirrorId;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -74,6 +75,8 @@ struct Good {
     asked_at: Instant,
     name: String,
     role: Role,
+    /// The mirror whose other end holds it.
+    mirror: Option<MirrorId>,
     /// In seconds since 1970.
     ends_at: u64,
 }
@@ -117,11 +120,28 @@ pub(crate) async fn find(State(api): State<Api>, mut request: Request, next: Nex
             Err(problem) => return refuse(problem),
         }
     }
-    let has_asker = request.extensions().get::<Asker>().is_some();
-    if !has_asker && request.method() != Method::OPTIONS {
+    let asker = request.extensions().get::<Asker>();
+    if asker.is_none() && request.method() != Method::OPTIONS {
         return refuse(nobody());
     }
+    if asker.is_some_and(|asker| asker.0.is_end() && !is_own(&asker.0, request.uri().path())) {
+        return refuse(not_own());
+    }
     next.run(request).await
+}
+
+/// Is this path of the mirror whose other end asks? Whatever else there is at the API is nothing for them, whatever it lets others see.
+fn is_own(caller: &Caller, path: &str) -> bool {
+    let within = path.strip_prefix(crate::PREFIX);
+    let link = within.and_then(|path| path.strip_prefix("/mirror-links/"));
+    let id = link.and_then(|rest| rest.split('/').next());
+    caller.mirror().is_some_and(|own| id == Some(own.to_string().as_str()))
+}
+
+/// A mirror's other end asks for something else.
+pub(crate) fn not_own() -> Problem {
+    let why = "this token is for the other end of a mirror, and good for what that asks of this mirror alone; `amita token create` makes others";
+    Problem::new(Code::Denied, why)
 }
 
 /// Nobody has shown who asks.
@@ -176,13 +196,14 @@ async fn check(api: &Api, token: ApiToken, from: Option<&From>) -> Result<(Asker
                 asked_at,
                 name: format!("token {} ({})", record.name, &record.id[..8]),
                 role,
+                mirror: record.mirror,
                 ends_at: record.ends_at,
             };
             api.known_tokens().remember(kept.clone(), good.clone());
             good
         }
     };
-    let asker = Asker(Caller::by_token(&good.name, good.role, whence));
+    let asker = Asker(Caller::by_token(&good.name, good.role, whence).bound_to(good.mirror));
     let ends_at = good.ends_at;
     Ok((asker, Ends(ends_at), Standing::Token { id, kept, ends_at }))
 }

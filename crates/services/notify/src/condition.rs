@@ -62,6 +62,11 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("policy-missed", "AmitaPolicyLate"),
     ("backup-failing", "AmitaBackupFailing"),
     ("backup-late", "AmitaBackupLate"),
+    ("mirror-late", "AmitaMirrorLate"),
+    ("mirror-stalled", "AmitaMirrorStalled"),
+    ("mirror-unheard", "AmitaMirrorUnheard"),
+    ("mirror-split", "AmitaMirrorSplit"),
+    ("mirror-deposed", "AmitaMirrorDeposed"),
     ("channel-fails", "AmitaChannelFailing"),
     ("subsystem-unserved", "AmitaSubsystemUnserved"),
     ("target-unserved", "AmitaTargetUnserved"),
@@ -151,6 +156,7 @@ fn about(fact: &Fact, status: &Status) -> About {
                 .for_each(|node| label("node", node));
         }
         "policy-fails" | "policy-late" | "backup-failing" | "backup-late" => label("policy", first),
+        name if name.starts_with("mirror-") => label("mirror", first),
         "channel-fails" => label("channel", first),
         "job-paused" | "job-overdue" => label("job", first),
         "subsystem-unserved" => label("subsystem", first),

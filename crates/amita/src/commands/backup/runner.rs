@@ -8,6 +8,7 @@ mod ends;
 
 use crate::commands::claim::Claim;
 use crate::commands::volume::Gateways;
+use crate::commands::worker::{self, AGAIN, LOOK, Worker, spread};
 use amita_api::panics::Unwinding;
 use amita_client::Config;
 use amita_control::backups::clocks::{Clocks, Time};
@@ -30,17 +31,9 @@ use std::time::{Duration, Instant};
 const MOST: usize = 2;
 /// Attempts that were given up and whose threads do not end, beyond which a node begins no other.
 const MOST_STUCK: usize = 4;
-/// How often it is looked whether to end.
-const LOOK: Duration = Duration::from_millis(250);
-/// The end of attempts is waited for so long: others go on.
-const END_PATIENCE: Duration = Duration::from_secs(5);
-/// How soon the metadata is asked again when it is away.
-const AGAIN: Duration = Duration::from_secs(1);
-/// What has changed is read no sooner than so long after, and within [`SPREAD`]: whatever else changes until then is read with it, and not all nodes
+/// What has changed is read no sooner than so long after: whatever else changes until then is read with it, and not all nodes
 /// read at once.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Nodes stand for a policy within this, not all at once.
-const SPREAD: Duration = Duration::from_millis(400);
 /// A node is at one policy no oftener than that.
 const RETRY: Duration = Duration::from_secs(5);
 /// What is due is left so long to nodes that have the key file by one that has none and is named by the repository all the same. Then it tries, and
@@ -54,8 +47,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 /// A node's part in policies of backups. It ends when it is dropped: others go on then.
 #[derive(Debug)]
 pub struct Backups {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
 }
 
 impl Backups {
@@ -69,30 +61,17 @@ impl Backups {
             log::info!("this node reaches the metadata by a password, and so backs up nothing by policies: others do");
             return Ok(None);
         };
-        let stop: Arc<AtomicBool> = Arc::default();
-        let node = Node {
-            client,
-            config,
-            name: node.name.clone(),
-            stop: Arc::clone(&stop),
-        };
-        let thread = std::thread::Builder::new().name("amita-backups".to_owned());
-        let thread = Some(thread.spawn(move || node.run())?);
-        Ok(Some(Backups { stop, thread }))
-    }
-}
-
-impl Drop for Backups {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return };
-        let began = Instant::now();
-        while !thread.is_finished() && began.elapsed() < END_PATIENCE {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        if thread.is_finished() && thread.join().is_err() {
-            log::error!("what backs up by policies has panicked");
-        }
+        let name = node.name.clone();
+        let worker = Worker::start("amita-backups", "backs up by policies", move |stop| {
+            let node = Node {
+                client,
+                config,
+                name,
+                stop,
+            };
+            node.run();
+        });
+        worker.map(|worker| Some(Backups { _worker: worker }))
     }
 }
 
@@ -238,7 +217,7 @@ impl Node {
                 Ok(reply) => Found::of(reply.values(0), reply.revision),
                 // Others say that the metadata is away.
                 Err(_) => {
-                    self.rest(AGAIN);
+                    worker::rest(AGAIN, &|| self.stops());
                     continue;
                 }
             };
@@ -375,7 +354,7 @@ impl Node {
     }
 
     fn make(&self, name: &str, id: PolicyId, ends: &Arc<Ends>, claimed: &std::sync::OnceLock<u64>) {
-        self.rest(spread());
+        worker::rest(spread(), &|| self.stops());
         let what = format!("backup policy {name}");
         // Others say that the metadata is away.
         let Ok(Some(claim)) = Claim::take(&self.client, map::backup_runner_key(id), &what, &self.name) else {
@@ -414,26 +393,12 @@ impl Node {
                 Waited::Item(Ok(batch)) if !found.is_changed_by(&batch) => {}
                 Waited::Item(Ok(_)) => {
                     drop(watch);
-                    return self.rest(SETTLE + spread());
+                    return worker::rest(SETTLE + spread(), &|| self.stops());
                 }
-                Waited::Item(Err(_)) | Waited::Ended => return self.rest(AGAIN),
+                Waited::Item(Err(_)) | Waited::Ended => return worker::rest(AGAIN, &|| self.stops()),
             }
         }
     }
-
-    fn rest(&self, pause: Duration) {
-        let began = Instant::now();
-        while !self.stops() && began.elapsed() < pause {
-            std::thread::sleep(LOOK.min(pause));
-        }
-    }
-}
-
-/// A time within [`SPREAD`].
-fn spread() -> Duration {
-    let mut random = [0; 1];
-    amita_keys::system_random(&mut random);
-    SPREAD * u32::from(random[0]) / 255
 }
 
 #[cfg(test)]

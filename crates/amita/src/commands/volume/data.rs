@@ -499,6 +499,23 @@ impl Data {
             Some(since) => client.open_since(volume, since),
             None => client.open(volume),
         };
+        Data::of(client, bounds, opened)
+    }
+
+    /// Opens another volume by the same gateway, which goes on owning this one as well.
+    ///
+    /// # Errors
+    /// As [`Way::open`]; that gateway has left then.
+    pub fn beside(self, volume: &str) -> Result<Data> {
+        let Data {
+            queue, bounds, client, ..
+        } = self;
+        drop(queue);
+        let opened = client.open(volume);
+        Data::of(client, bounds, opened)
+    }
+
+    fn of(client: Client, bounds: Bounds, opened: std::result::Result<Volume, Error>) -> Result<Data> {
         let opened = opened.and_then(|volume| Ok((client.queue(DEPTH)?, volume)));
         match opened {
             Ok((queue, volume)) => Ok(Data {

@@ -8,21 +8,24 @@ use super::data::{OWNER_PATIENCE, Way, is_alone, not_alone};
 use super::image::{Format, Source};
 use super::import::Copy;
 use super::{diff, export, revert};
+use crate::commands::mirror;
 use amita_api::{
-    Asking, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, Problem, Revert, Reverted, Sink,
+    Asking, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, MirrorRead, Problem, Revert, Reverted,
+    Sink,
 };
 use amita_client::Config;
 use amita_control::access::Action;
 use amita_control::admin;
+use amita_keys::SealKey;
 use amita_node::serve::{Level, Log, ServeConfig};
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind};
-use amita_types::map::Import;
+use amita_types::map::{Import, Mirror, Standing};
 use std::cell::RefCell;
 use std::fmt;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +41,8 @@ const STALL: Duration = Duration::from_secs(120);
 /// A node's way to the data of volumes.
 pub struct Gateways {
     config: Config,
+    /// The file of the cluster's sealing key: by that the other ends of mirrors are asked.
+    seal_key: Option<PathBuf>,
 }
 
 impl fmt::Debug for Gateways {
@@ -49,7 +54,8 @@ impl fmt::Debug for Gateways {
 impl Gateways {
     /// Of a node with these settings, and with the identity of that folder. None: it reaches the metadata by a password, which is its own.
     pub fn of(node: &ServeConfig, identity: Option<&Path>) -> Option<Arc<dyn DataPath>> {
-        Gateways::config(node, identity).map(|config| Arc::new(Gateways { config }) as Arc<dyn DataPath>)
+        let seal_key = node.seal_key.clone();
+        Gateways::config(node, identity).map(|config| Arc::new(Gateways { config, seal_key }) as Arc<dyn DataPath>)
     }
 
     /// The settings of such a gateway; none: as [`Gateways::of`].
@@ -99,7 +105,7 @@ fn log() -> Log {
 }
 
 /// A failure of a command, as the API tells it.
-fn problem(failure: Failure) -> Problem {
+pub(crate) fn problem(failure: Failure) -> Problem {
     let code = match failure.code {
         "denied" => Code::Denied,
         "metadata-unavailable" | "outcome-unknown" => Code::MetadataAway,
@@ -250,6 +256,23 @@ impl DataPath for Gateways {
                 }
             }
         })
+    }
+
+    fn mirror(
+        &self,
+        session: &Asking,
+        read: &MirrorRead<'_>,
+        sink: &mut dyn Sink,
+        going: &Going,
+    ) -> Result<(), Problem> {
+        mirror::read::send((&self.way_while(going), &session.reader()), read, sink, going)
+    }
+
+    fn look_at_mirror(&self, found: &Mirror) -> Option<Result<Standing, Problem>> {
+        // The file may have been exchanged.
+        let key = SealKey::load(self.seal_key.as_deref()?).ok()?;
+        let link = mirror::link::Link::of(found, Some(&key)).ok()?;
+        Some(link.look().map(|there| there.standing).map_err(problem))
     }
 }
 

@@ -205,7 +205,7 @@ pub(super) fn target(wish: &Wish<'_>, meta: &dyn Transact) -> Result<(Volume, Sn
         found => found.described()?,
     };
     let to = admin::snapshot(meta, name, wish.snapshot).described()?;
-    admin::may_revert(meta, &volume, &to).described()?;
+    admin::may_revert(meta, &volume, &to, None).described()?;
     may_snapshot(wish, meta, &volume)?;
     let about = admin::about(meta, volume.id).described()?;
     if about.protected && !wish.keep && !wish.dry_run {
@@ -284,6 +284,7 @@ impl<M: Transact> Reverting<'_, M> {
                 keep: self.keep,
                 now,
                 keys: self.keys,
+                mirror: None,
             };
             admin::revert_volume(meta, &revert)
         });

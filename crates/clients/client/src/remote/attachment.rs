@@ -680,6 +680,8 @@ fn io_error(errno: u32) -> Option<IoError> {
         _ if is(Errno::Perm) => IoError::ReadOnly,
         _ if is(Errno::NoSpc) => IoError::NoSpace,
         _ if is(Errno::Inval) => IoError::OutOfRange,
+        // Whoever serves it ends the session behind that.
+        _ if is(Errno::Shutdown) => IoError::Closed,
         _ if is(Errno::Overflow) || is(Errno::NotSup) => IoError::Invalid,
         _ => IoError::Unavailable,
     })

@@ -60,7 +60,7 @@ impl Protocol for Session {
 
     /// Of a write that may have been done in part nobody knows more than of one that was lost.
     fn is_graver(failure: IoError, _first: IoError) -> bool {
-        failure == IoError::Lost
+        matches!(failure, IoError::Lost | IoError::Closed)
     }
 
     /// All that it has under way at one time.

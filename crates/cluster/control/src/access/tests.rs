@@ -4,7 +4,7 @@ use super::*;
 use crate::admin;
 use crate::audit::tests::{Forgetful, fill, records, server, server_of};
 use amita_identity::Role as Holder;
-use amita_types::ClusterId;
+use amita_types::{ClusterId, MirrorId};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +31,17 @@ fn every_action_is_in_the_table_and_every_role_is_what_it_is_called() {
         assert_eq!(lines, 1, "{action} has {lines} lines in the table");
         assert!(!action.meaning().is_empty(), "{action}");
         let may = |role| authorise(&operator(role), action, "x").is_ok();
+        let end = Caller::by_token("m", Role::Mirror, whence()).bound_to(Some(MirrorId(7)));
+        // What the other end of a mirror may, nobody else may; and it may nothing else.
+        let is_ends = authorise(&end, action, "x").is_ok();
+        assert_eq!(is_ends, action.roles() == [Role::Mirror], "{action}");
+        if is_ends {
+            assert!(
+                ![Admin, Operator, Viewer, Auditor, Role::Tenant].into_iter().any(may),
+                "{action}"
+            );
+            continue;
+        }
         assert!(may(Admin), "{action}: an admin may everything");
         assert!(!may(Role::Tenant), "{action}: tenants have no business here");
         assert_eq!(may(Viewer), action == Action::View, "{action}");
@@ -89,6 +100,33 @@ fn machines_may_what_their_certificates_may_and_clients_nothing() {
         (Proof::None, "user 1000 of h1")
     );
     assert_eq!(Caller::user("ada", whence()).who().proof, Proof::Password);
+}
+
+#[test]
+fn an_end_of_a_mirror_is_bound_to_that_and_to_nothing_else() {
+    let end = Caller::by_token("m", Role::Mirror, whence()).bound_to(Some(MirrorId(7)));
+    assert_eq!((end.is_end(), end.mirror()), (true, Some(MirrorId(7))));
+    // A binding is of no other role.
+    let other = Caller::by_token("m", Admin, whence()).bound_to(Some(MirrorId(7)));
+    assert_eq!((other.is_end(), other.mirror()), (false, None));
+    let server = server();
+    assert!(Session::open(server.client.clone(), end.clone()).is_err());
+    assert!(Session::open_end(server.client.clone(), other, true, "m").is_err());
+    let session = Session::open_end(server.client.clone(), end, true, "m").unwrap();
+    let denied = session.permit(Action::View, "").unwrap_err().to_string();
+    assert!(denied.contains("the other end of a mirror"), "{denied}");
+    let told: Vec<_> = records(&server.client)
+        .into_iter()
+        .map(|record| (record.action, record.outcome))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("cluster.view".to_owned(), Outcome::Refused),
+            ("mirror.look".to_owned(), Outcome::Refused),
+            ("cluster.view".to_owned(), Outcome::Refused)
+        ]
+    );
 }
 
 #[test]

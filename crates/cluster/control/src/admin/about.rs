@@ -2,6 +2,7 @@
 
 use super::copy::none_copies;
 use super::migrate::none_moves;
+use super::mirror::none_closed;
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get};
@@ -51,6 +52,7 @@ pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>
     if import.is_some() {
         none_copies(meta, volume)?;
         none_moves(volume)?;
+        none_closed(volume)?;
     }
     change(meta, &volume.name, Some(volume.id), |about| {
         about.import = import.cloned();

@@ -97,6 +97,14 @@ codes! {
     Copying "copying" "Wait for the end of the job that the message names, or take it back (`amita job cancel`).",
     /// A volume moves to another pool.
     Moving "moving" "Wait for the end of the job that the message names, or take it back (`amita job cancel`).",
+    /// The volume is closed to hosts, for a mirror.
+    Closed "closed" "Promote this end (`amita mirror promote`), or work with a clone of a point: the message names the mirror.",
+    /// The end of a mirror is not what it would have to be.
+    Mirror "mirror" "`amita mirror show` says what this end is, and what it has seen of the other one.",
+    /// The volume is in a mirror.
+    Mirrored "mirrored" "Remove the mirror first: `amita mirror remove`.",
+    /// The snapshot is a point of a mirror.
+    MirrorsPoint "mirrors-point" "Leave it: the mirror lets it go when it needs it no more. Where that is not wanted any more, remove it.",
     /// The volume is being made smaller.
     Shrinking "shrinking" "Give the same `amita volume resize --shrink` again; with the size that it has, it gives it up.",
     /// The snapshot is a namespace, which hosts may use.
@@ -189,6 +197,10 @@ impl AdminError {
             AdminError::ReadOnlyExport { .. } => Code::ReadOnlyExport,
             AdminError::Copying { .. } => Code::Copying,
             AdminError::Moving { .. } => Code::Moving,
+            AdminError::Closed { .. } => Code::Closed,
+            AdminError::Mirror { .. } => Code::Mirror,
+            AdminError::Mirrored { .. } => Code::Mirrored,
+            AdminError::MirrorsPoint { .. } => Code::MirrorsPoint,
             AdminError::Shrinking { .. } => Code::Shrinking,
             AdminError::SnapshotAttached { .. } => Code::SnapshotAttached,
             AdminError::OnlyMark { .. } => Code::OnlyMark,

@@ -523,7 +523,7 @@ pub fn remove_copy_snapshot(meta: &dyn Transact, copying: &Copying) -> Result<()
         };
         let of: (&str, Find) = (&source.name, find_kept);
         let gone = match found.protected {
-            true => protect_of(meta, of, &found.name, false).map(drop),
+            true => protect_of(meta, of, &found.name, false, &[]).map(drop),
             false => Ok(()),
         };
         let is_it = |other: &Snapshot| is_taken_for(copying, other);

@@ -373,6 +373,16 @@ impl Deleted {
 fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
     let name = &volume.name;
     super::copy::may_end(meta, fate, volume)?;
+    if !matches!(fate, Fate::Rename { .. }) {
+        super::mirror::none_closed(volume)?;
+        // Whoever adds it to a mirror writes its record, which is compared by whatever is done to it here.
+        if let Some(mirror) = super::mirror::mirror_of(meta, volume.host())? {
+            return Err(AdminError::Mirrored {
+                volume: name.clone(),
+                mirror: mirror.name,
+            });
+        }
+    }
     let about = get::<About>(meta, &map::about_key(volume.id))?;
     let revision = about.as_ref().map_or(0, |(_, revision)| *revision);
     let is_protected = about.is_some_and(|(about, _)| about.protected);

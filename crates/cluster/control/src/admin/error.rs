@@ -219,6 +219,39 @@ pub enum AdminError {
         /// The job's id.
         job: String,
     },
+    /// A volume that is closed to hosts.
+    #[error(
+        "volume {volume} is closed: this cluster is not the primary of mirror {mirror}, and until it is promoted nobody uses or changes the \
+         volume but the mirror; what it was at a point is {volume}@POINT, which can be read, cloned and copied (`amita mirror show {mirror}`)"
+    )]
+    Closed {
+        volume: String,
+        /// The mirror's name.
+        mirror: String,
+    },
+    /// A step that this end of a mirror does not take.
+    #[error("mirror {mirror}: {why}")]
+    Mirror {
+        mirror: String,
+        /// Why not.
+        why: crate::mirror::Refused,
+    },
+    /// A volume that is mirrored is not deleted.
+    #[error("volume {volume} is in mirror {mirror}: remove that first (`amita mirror remove {mirror}`)")]
+    Mirrored {
+        volume: String,
+        /// The mirror's name.
+        mirror: String,
+    },
+    /// A snapshot that is a mirror's point.
+    #[error(
+        "snapshot {snapshot} is a point of mirror {mirror}, which needs it and lets it go by itself; it is nobody's to delete while that stands"
+    )]
+    MirrorsPoint {
+        snapshot: String,
+        /// The mirror's name.
+        mirror: String,
+    },
     /// A volume that is being made smaller.
     #[error(
         "volume {volume} is being made smaller, to {size_bytes} bytes, and that is not at its end; `amita volume resize {volume} --size \

@@ -4,12 +4,14 @@ use super::{Result, cluster, status};
 use crate::admin::{GroupCounts, Status};
 use crate::backups::BackupStatus;
 use crate::events::Severity;
-use crate::health::{Fact, Kind};
+use crate::health::{Fact, Kind, mirror_lag_s, mirror_left_bytes};
+use crate::mirror::MirrorView;
 use amita_metadata::{Call, Transact};
 use amita_types::StoreId;
 use amita_types::condition::{DiskLevel, SickDisk, sick_disks_prefix};
-use amita_types::map::{self, Scrub, StoreDuty};
+use amita_types::map::{self, MirrorRole, Scrub, StoreDuty};
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the metadata says of a cluster at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Figures {
     pub sick_disks: Vec<DiskFigures>,
     /// Policies of backups.
     pub backups: Vec<BackupFigures>,
+    /// Mirrors: this cluster's ends.
+    pub mirrors: Vec<MirrorFigures>,
     /// When the look at a volume's copies that lies furthest back was asked for, in seconds since 1970; of a volume that was never
     /// looked at, when it was made. None: no volume has data.
     pub scrub_oldest_at: Option<u64>,
@@ -101,6 +105,19 @@ pub struct BackupFigures {
     pub succeeded_at: Option<u64>,
 }
 
+/// One end of a mirror.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorFigures {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub role: MirrorRole,
+    /// How old the point is that the secondary is at, in seconds.
+    pub lag_s: Option<u64>,
+    /// Bytes of the pass under way that were not looked at yet.
+    pub left_bytes: u64,
+}
+
 /// Reads them. It costs what a status costs: each record that there is, once.
 ///
 /// # Errors
@@ -146,6 +163,7 @@ fn of_status(found: &Status) -> Figures {
             })
             .collect(),
         backups: found.backups.iter().map(|own| backup(own, &found.facts)).collect(),
+        mirrors: found.mirrors.iter().filter_map(mirror).collect(),
         sick_disks: Vec::new(),
         scrub_oldest_at: None,
         version: 0,
@@ -173,6 +191,17 @@ fn backup(found: &BackupStatus, facts: &[Fact]) -> BackupFigures {
         late_s: found.late_s,
         succeeded_at: runs.succeeded_at.or(Some(found.policy.since)),
     }
+}
+
+fn mirror(found: &MirrorView) -> Option<MirrorFigures> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let role = MirrorRole::ALL.iter().find(|role| role.text() == found.role)?;
+    Some(MirrorFigures {
+        name: found.name.clone(),
+        role: *role,
+        lag_s: mirror_lag_s(found, now.as_secs()),
+        left_bytes: mirror_left_bytes(found),
+    })
 }
 
 /// Of stores that were taken out nobody needs to hear.

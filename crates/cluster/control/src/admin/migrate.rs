@@ -14,6 +14,7 @@ pub use switch::{Switched, may_switch, switch_volume};
 
 use super::copy::{COPY_LABEL, LEAST_LIMIT, none_copies, points as points_of};
 use super::keys::{DataKeys, maker};
+use super::mirror::{mirror_of, none_closed};
 use super::snapshot::{has_room, of_chain};
 use super::subsystem::{put, unchanged};
 use super::volume::{find_volume, make_target};
@@ -118,7 +119,7 @@ pub(super) fn end_is_allowed(meta: &dyn Transact, volume: &Volume) -> Result<()>
 /// Makes the volume that it is to be there, and says that it moves: a node moves it.
 ///
 /// # Errors
-/// No such volume or pool, or it is in that pool, or that has smaller chunks; it is to be a copy and is none yet, or moves already; an image is copied into it, or it is made
+/// No such volume or pool, or it is in that pool, or that has smaller chunks; it is to be a copy and is none yet, moves already, or is mirrored; an image is copied into it, or it is made
 /// smaller; a snapshot of it is a namespace or a LUN; it became smaller between its snapshots; a limit that cannot be; more than the quotas
 /// have left; a cluster whose version does not know snapshots; no key can be made; the metadata is suspected, away or refuses.
 pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Copying> {
@@ -180,6 +181,13 @@ fn may_move(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
     let name = &source.name;
     none_copies(meta, source)?;
     none_moves_still(meta, source)?;
+    none_closed(source)?;
+    if let Some(mirror) = mirror_of(meta, source.host())? {
+        return Err(AdminError::Mirrored {
+            volume: name.clone(),
+            mirror: mirror.name,
+        });
+    }
     if source.pool == pool {
         return Err(bad(name, format!("it is in pool {pool} already")));
     }

@@ -3,6 +3,7 @@
 //! The wish is a record. The gateway that it names sees it, takes the volume over with its owner's consent, and removes the
 //! record; what it cannot do it says in the record. Hosts that are connected to both see the optimized path change sides.
 
+use super::mirror::none_closed;
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get, next_number, nodes, volume};
@@ -76,6 +77,7 @@ pub fn move_volume(meta: &dyn Transact, name: &str, to: &str) -> Result<Move> {
     let number = next_number(meta, "moves")?;
     for _ in 0..RACES {
         let (found, revision) = find_volume(meta, name)?;
+        none_closed(&found)?;
         let wish = Move {
             volume: name.to_owned(),
             to: node.id,

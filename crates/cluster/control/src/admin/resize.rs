@@ -1,12 +1,14 @@
 //! Volumes grow; [`super::shrink`] makes them smaller. `docs/decisions/019-resize.md` says why the size stands in the volume's own record.
 
 use super::copy::none_copies;
+use super::mirror::none_closed_to;
 use super::quota::{Wanted, charge};
 use super::shrink::none_shrinks;
 use super::subsystem::{put, unchanged};
 use super::volume::{check_size, find_volume};
 use super::{AdminError, RACES, Result};
 use amita_metadata::{Call, Transact};
+use amita_types::MirrorId;
 use amita_types::map::{self, Volume};
 
 /// Makes a volume larger. The owner goes on: its number of ownership does not change.
@@ -14,11 +16,24 @@ use amita_types::map::{self, Volume};
 /// # Errors
 /// No such volume, one that is to be a copy and is none yet, a size that cannot be, or that is smaller than what it has; the metadata is away or refuses.
 pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result<Volume> {
+    resize_for(meta, name, size_bytes, None)
+}
+
+/// The same by a runner of this mirror, which may make larger what is closed for it.
+///
+/// # Errors
+/// As [`resize_volume`].
+pub fn resize_mirrored(meta: &dyn Transact, name: &str, size_bytes: u64, mirror: MirrorId) -> Result<Volume> {
+    resize_for(meta, name, size_bytes, Some(mirror))
+}
+
+fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<MirrorId>) -> Result<Volume> {
     check_size(name, size_bytes)?;
     let key = map::volume_key(name);
     for _ in 0..RACES {
         let (old, revision) = find_volume(meta, name)?;
         none_copies(meta, &old)?;
+        none_closed_to(&old, runs)?;
         if size_bytes < old.size_bytes {
             return Err(AdminError::BadSetting {
                 what: "volume",

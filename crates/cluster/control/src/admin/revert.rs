@@ -12,6 +12,7 @@ use super::flatten;
 use super::keys::{DataKeys, NewKey, can_go};
 use super::lun::{lun_use, not_a_lun};
 use super::migrate::none_moves_still;
+use super::mirror::{goes_back, none_closed_to};
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
@@ -24,7 +25,7 @@ use amita_types::map::{
     self, About, Export, Flatten, Lineage, MAX_FORMER, MAX_LEVELS, Raised, SNAPSHOTS_SINCE, SetState, Snapshot,
     SnapshotSet, SnapshotState, SnapshotWish, Tenancy, Volume,
 };
-use amita_types::{Generation, SnapshotId, VolumeId};
+use amita_types::{Generation, MirrorId, SnapshotId, VolumeId};
 use std::time::Duration;
 
 /// From so many levels on a volume that is reverted is flattened as well, in the background.
@@ -45,6 +46,8 @@ pub struct Revert<'a> {
     pub now: Duration,
     /// What makes the key that an encrypted volume has for what is written from then on (S14).
     pub keys: Option<&'a dyn DataKeys>,
+    /// The mirror that it is done for: what is closed for that is reverted by it alone.
+    pub mirror: Option<MirrorId>,
 }
 
 fn bad(volume: &str, why: impl Into<String>) -> AdminError {
@@ -61,8 +64,9 @@ fn bad(volume: &str, why: impl Into<String>) -> AdminError {
 /// There is no such snapshot any more, or it is larger than the volume; hosts may use the volume by NVMe, or have reserved it; its clients
 /// may only read it; it comes from too many levels of clones, or was reverted too often; the cluster's version does not know of it; the
 /// metadata is away.
-pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &Snapshot) -> Result<()> {
+pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &Snapshot, mirror: Option<MirrorId>) -> Result<()> {
     let name = &volume.name;
+    none_closed_to(volume, mirror)?;
     let version = cluster(meta)?.version;
     if version < SNAPSHOTS_SINCE {
         return Err(bad(
@@ -158,6 +162,7 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
     let key = map::volume_key(&volume.name);
     for _ in 0..RACES {
         believable(meta)?;
+        let mirror = revert.mirror.map(|mirror| goes_back(meta, mirror)).transpose()?;
         // Whoever makes a namespace, an export or a clone raises it.
         let guard = uses_guard(meta)?;
         // Whoever puts a set of snapshots there raises that.
@@ -165,7 +170,7 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         let sets_revision = get::<u64>(meta, &sets)?.map_or(0, |(_, revision)| revision);
         let (old, revision) = find_volume(meta, &volume.name)?;
         is_ours(meta, revert, &old)?;
-        may_revert(meta, &old, to)?;
+        may_revert(meta, &old, to, revert.mirror)?;
         let Some((origin, origin_revision)) = data_of(meta, (&old, revision), to.volume)? else {
             continue;
         };
@@ -202,6 +207,8 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
             then: Vec::new(),
             otherwise: Vec::new(),
         };
+        call.compares
+            .extend(mirror.map(|(record, revision)| unchanged(&map::mirror_key(&record.name), revision)));
         let needless = carry_over(meta, &mut call, &old, &new)?;
         // At no moment two records speak of one volume: first the name gets the new one.
         call.then.extend([
@@ -288,6 +295,7 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         former: old.chain().collect(),
         keys: None,
         limits: old.limits.clone(),
+        closed: old.closed.clone(),
     };
     Some((new, generation))
 }
@@ -303,6 +311,7 @@ fn former(old: &Volume) -> Volume {
         },
         former: Vec::new(),
         limits: None,
+        closed: None,
         ..old.clone()
     }
 }

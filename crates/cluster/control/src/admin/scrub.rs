@@ -143,6 +143,7 @@ mod tests {
                 former: Vec::new(),
                 keys: None,
                 limits: None,
+                closed: None,
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

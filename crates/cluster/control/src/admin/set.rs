@@ -5,6 +5,7 @@ mod sweep;
 pub use sweep::SetSweep;
 
 use super::copy::none_copies;
+use super::mirror::none_closed_to;
 use super::quota::{Tally, Wanted, charge_by};
 use super::snapshot::{Held, compares, has_room, is_sealed, taken};
 use super::subsystem::{put, unchanged};
@@ -14,7 +15,7 @@ use amita_metadata::{Call, MAX_OPS, Op, Transact};
 use amita_types::map::{
     self, SNAPSHOTS_SINCE, SetState, SetVolume, Snapshot, SnapshotSet, SnapshotWish, Voided, Volume,
 };
-use amita_types::{SetId, VolumeId};
+use amita_types::{MirrorId, SetId, VolumeId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -118,7 +119,7 @@ pub fn ask_set(
 /// puts one there just then. None: it is not so.
 ///
 /// # Errors
-/// A volume is to be a copy, and is none yet, or has as many snapshots as it can, or its pool's quota allows no more; the set cannot be; the metadata is away or refuses.
+/// A volume is closed, or is to be a copy, and is none yet, or has as many snapshots as it can, or its pool's quota allows no more; the set cannot be; the metadata is away or refuses.
 pub(crate) fn place_set(
     meta: &dyn Transact,
     volumes: &[Volume],
@@ -126,12 +127,31 @@ pub(crate) fn place_set(
     held: &Held,
     tally: &mut Tally,
 ) -> Result<Option<SnapshotSet>> {
+    place_set_for(meta, volumes, wanted, held, tally, None)
+}
+
+/// The same for a mirror, which takes snapshots of what is closed for it.
+///
+/// # Errors
+/// As [`place_set`].
+pub(super) fn place_set_for(
+    meta: &dyn Transact,
+    volumes: &[Volume],
+    wanted: &SnapshotSet,
+    held: &Held,
+    tally: &mut Tally,
+    mirror: Option<MirrorId>,
+) -> Result<Option<SnapshotSet>> {
+    let counter = map::counter_key("sets");
+    let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+    // Whoever closes a volume raises the counter: what is found open behind a look at that is open when the set is put there.
+    if !are_open_to(meta, volumes, mirror)? {
+        return Ok(None);
+    }
     for volume in volumes {
         none_copies(meta, volume)?;
         has_room(meta, volume, &wanted.name)?;
     }
-    let counter = map::counter_key("sets");
-    let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
     let mut set = SnapshotSet {
         id: SetId(last + 1),
         volumes: volumes
@@ -178,6 +198,27 @@ pub(crate) fn place_set(
         tally.done(counted, reply.revision);
     }
     Ok(Some(set))
+}
+
+/// Are they there still under these names? Fails where one is closed to whoever is no runner of this mirror.
+fn are_open_to(meta: &dyn Transact, volumes: &[Volume], mirror: Option<MirrorId>) -> Result<bool> {
+    for some in volumes.chunks(MAX_OPS) {
+        let records = some.iter().map(|volume| Op::Get {
+            key: map::volume_key(&volume.name),
+        });
+        let reply = meta.txn(&Call {
+            then: records.collect(),
+            ..Call::default()
+        })?;
+        for (at, volume) in some.iter().enumerate() {
+            let now: Option<Volume> = reply.value(at).map(parse).transpose()?;
+            match now.filter(|now| now.id == volume.id) {
+                Some(now) => none_closed_to(&now, mirror)?,
+                None => return Ok(false),
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Can a snapshot of this name be taken of the volume?

@@ -5,6 +5,7 @@ use super::about::change;
 use super::copy::none_copies;
 use super::lun::not_a_lun;
 use super::migrate::none_moves;
+use super::mirror::none_closed;
 use super::namespace::use_of;
 use super::subsystem::{all_subsystems, put, unchanged};
 use super::volume::{check_size, find_volume};
@@ -32,6 +33,7 @@ pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Resu
     check_size(name, size_bytes)?;
     none_copies(meta, volume)?;
     none_moves(volume)?;
+    none_closed(volume)?;
     if size_bytes >= volume.size_bytes {
         let has = volume.size_bytes;
         return Err(bad(name, format!("it has {has} bytes, and {size_bytes} are not fewer")));

@@ -2,14 +2,15 @@
 
 use super::copy::none_copies;
 use super::lun::not_a_lun;
+use super::mirror::{none_closed, none_closed_to, unmirrored};
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, cluster, get, names_under, parse};
 use amita_metadata::{Call, Compare, Op, Transact};
-use amita_types::SnapshotId;
 use amita_types::map::{self, MAX_MARKS, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
+use amita_types::{MirrorId, SnapshotId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -75,7 +76,24 @@ pub fn ask_own_snapshot(
     labels: BTreeMap<String, String>,
     now: Duration,
 ) -> Result<SnapshotWish> {
-    ask(meta, volume, name, (labels, None), now, None)?.ok_or_else(|| AdminError::TooManyRaces {
+    ask(meta, volume, name, (labels, None), now, By::Anybody)?.ok_or_else(|| AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
+}
+
+/// The same by a runner of this mirror, of what may be closed for it.
+///
+/// # Errors
+/// As [`ask_snapshot`].
+pub fn ask_mirrors_snapshot(
+    meta: &dyn Transact,
+    volume: &str,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    now: Duration,
+    mirror: MirrorId,
+) -> Result<SnapshotWish> {
+    ask(meta, volume, name, (labels, None), now, By::Mirror(mirror))?.ok_or_else(|| AdminError::TooManyRaces {
         key: map::volume_key(volume),
     })
 }
@@ -93,7 +111,17 @@ pub(super) fn ask_copys_snapshot(
     now: Duration,
     held: &Held,
 ) -> Result<Option<SnapshotWish>> {
-    ask(meta, volume, name, labels, now, Some(held))
+    ask(meta, volume, name, labels, now, By::Copier(held))
+}
+
+/// Who wishes a snapshot.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    Anybody,
+    /// Who makes the volume a copy, for as long as these are held.
+    Copier(&'a Held),
+    /// A runner of this mirror.
+    Mirror(MirrorId),
 }
 
 fn ask(
@@ -102,7 +130,7 @@ fn ask(
     name: &str,
     (labels, hold_ms): (BTreeMap<String, String>, Option<u32>),
     now: Duration,
-    copier: Option<&Held>,
+    by: By<'_>,
 ) -> Result<Option<SnapshotWish>> {
     let wish = SnapshotWish {
         volume: volume.to_owned(),
@@ -142,14 +170,19 @@ fn ask(
         }
         let before = before.map_or(0, |(_, revision)| revision);
         let (found, tally) = ((&found, revision), &mut Tally::default());
-        let is_placed = match copier {
-            None => place_wish(meta, &wish, found, before, &[], tally)?,
-            Some(held) => put_wish(meta, &wish, found, before, held, tally)?,
+        let is_placed = match by {
+            By::Anybody => place_wish(meta, &wish, found, before, &[], tally)?,
+            By::Copier(held) => put_wish(meta, &wish, found, before, (held, None), tally)?,
+            By::Mirror(mirror) => {
+                none_copies(meta, found.0)?;
+                put_wish(meta, &wish, found, before, (&[], Some(mirror)), tally)?
+            }
         };
         if is_placed {
             return Ok(Some(wish));
         }
-        for (key, revision) in copier.unwrap_or_default() {
+        let By::Copier(held) = by else { continue };
+        for (key, revision) in held {
             if meta
                 .txn(&Call::get(key.clone()))?
                 .value(0)
@@ -187,7 +220,7 @@ pub(crate) fn place_wish(
     tally: &mut Tally,
 ) -> Result<bool> {
     none_copies(meta, volume)?;
-    put_wish(meta, wish, (volume, revision), before, held, tally)
+    put_wish(meta, wish, (volume, revision), before, (held, None), tally)
 }
 
 fn put_wish(
@@ -195,9 +228,10 @@ fn put_wish(
     wish: &SnapshotWish,
     (volume, revision): (&Volume, u64),
     before: u64,
-    held: &Held,
+    (held, runs): (&Held, Option<MirrorId>),
     tally: &mut Tally,
 ) -> Result<bool> {
+    none_closed_to(volume, runs)?;
     has_room(meta, volume, &wish.name)?;
     let key = map::snapshot_wish_key(volume.id);
     let mut call = Call {
@@ -259,6 +293,7 @@ const ONE: Wanted = Wanted {
 /// The volume is to be a copy, and is none yet; it has as many as it can, or its pool's quota allows no more; the metadata is away.
 pub fn may_take_snapshot(meta: &dyn Transact, volume: &Volume) -> Result<()> {
     none_copies(meta, volume)?;
+    none_closed(volume)?;
     has_room(meta, volume, "")?;
     charge_by(meta, &volume.pool, ONE, &mut Tally::default()).map(drop)
 }
@@ -433,6 +468,8 @@ pub fn mark_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Sn
 }
 
 fn delete_all_but(meta: &dyn Transact, volume: &str, name: &str, left: Left) -> Result<Snapshot> {
+    let (found, _) = find_volume(meta, volume)?;
+    unmirrored(meta, &found, &named(meta, &found, name)?)?;
     let deleted = delete_snapshot_that(meta, volume, name, &|_| true, &[], left)?;
     deleted.ok_or_else(|| AdminError::TooManyRaces {
         key: map::volume_key(volume),
@@ -589,10 +626,17 @@ pub(super) fn delete_of(
 /// # Errors
 /// There is no such volume, or it has no such snapshot; the metadata is away or refuses.
 pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected: bool) -> Result<Snapshot> {
-    protect_of(meta, (volume, find_volume), name, protected)
+    if !protected {
+        let (found, _) = find_volume(meta, volume)?;
+        unmirrored(meta, &found, &named(meta, &found, name)?)?;
+    }
+    let done = protect_of(meta, (volume, find_volume), name, protected, &[])?;
+    done.ok_or_else(|| AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
 }
 
-/// The same of a volume that is found so.
+/// The same of a volume that is found so, if what is `held` is so still. None: it is not, and nothing is changed.
 ///
 /// # Errors
 /// As [`protect_snapshot`].
@@ -601,7 +645,8 @@ pub(super) fn protect_of(
     (volume, find): (&str, Find),
     name: &str,
     protected: bool,
-) -> Result<Snapshot> {
+    held: &Held,
+) -> Result<Option<Snapshot>> {
     for _ in 0..RACES {
         let (of, revision) = find(meta, volume)?;
         let Snapshot {
@@ -618,13 +663,19 @@ pub(super) fn protect_of(
         let mut call = Call {
             compares: vec![unchanged(&volume_key, revision), unchanged(&key, snapshot_revision)],
             then: vec![put(key, &snapshot)],
-            otherwise: Vec::new(),
+            otherwise: held.iter().map(|(key, _)| Op::Get { key: key.clone() }).collect(),
         };
+        call.compares.extend(compares(held));
         // The switch of a move compares it.
         call.then
             .extend(of.lineage.moving.is_some().then(|| put(volume_key, &of)));
-        if meta.txn(&call)?.succeeded {
-            return Ok(snapshot);
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(Some(snapshot));
+        }
+        let mut now = (0..held.len()).map(|index| reply.value(index).map_or(0, |found| found.mod_revision));
+        if held.iter().any(|(_, revision)| now.next() != Some(*revision)) {
+            return Ok(None);
         }
     }
     Err(AdminError::TooManyRaces {

@@ -11,6 +11,7 @@ use super::{Result, cluster};
 use crate::agent::STOPPED;
 use crate::backups::BackupStatus;
 use crate::health::{self, Fact, Picture};
+use crate::mirror::{MirrorView, view};
 use crate::network::{self, Finding, Witness};
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
@@ -21,7 +22,7 @@ use amita_types::condition::{
 use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
     self, BackupPolicy, BackupRuns, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator, IscsiTarget,
-    Live, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
+    Live, Mirror, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
@@ -50,6 +51,8 @@ pub struct Status {
     pub policies: Vec<PolicyStatus>,
     /// Policies of backups by name.
     pub backups: Vec<BackupStatus>,
+    /// Mirrors by name: this cluster's ends.
+    pub mirrors: Vec<MirrorView>,
     /// What hosts can connect to by NVMe/TCP.
     pub nvme: NvmeCounts,
     /// What initiators can log in to by iSCSI.
@@ -248,6 +251,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
     let backups = backups(&mut reader, &volumes)?;
+    let mirrors = mirrors(&mut reader)?;
     let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;
     let sick_disks: Vec<SickDisk> = reader.list(&sick_disks_prefix(), any)?;
     let paused_scrubs = paused_scrubs(meta)?;
@@ -268,6 +272,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         thresholds,
         policies: &policies,
         backups: &backups,
+        mirrors: &mirrors,
         failing_channels: &failing_channels,
         paused_scrubs: &paused_scrubs,
         at: now.as_secs(),
@@ -289,6 +294,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         deleted_volumes,
         policies,
         backups,
+        mirrors,
     })
 }
 
@@ -325,6 +331,26 @@ fn backups(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Back
         backups.push(BackupStatus::of(policy, runs, runner, name, now.as_secs()));
     }
     Ok(backups)
+}
+
+/// Mirrors; likewise.
+fn mirrors(reader: &mut Reader<'_>) -> Result<Vec<MirrorView>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut all: Vec<Mirror> = reader.list(&map::mirrors_prefix(), any)?;
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reply = reader.meta.txn(&Call::prefix(map::mirrors_seen_prefix()))?;
+    for found in reply.values(0) {
+        let name = found.key.strip_prefix(&map::mirrors_seen_prefix()).unwrap_or_default();
+        if let Some(mirror) = all.iter_mut().find(|mirror| mirror.name == name)
+            && let Some(seen) = reader.read(found, any)
+        {
+            mirror.seen = Some(seen);
+        }
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all.iter().map(|mirror| view(mirror, now.as_secs())).collect())
 }
 
 /// Looks at all copies of volumes that are under way and stand still.

@@ -11,6 +11,7 @@ mod label;
 mod limit;
 mod links;
 mod migrate;
+mod mirror;
 mod node;
 mod nvme;
 mod pool;

@@ -3,7 +3,8 @@
 use super::{AdminError, Result, check_name, json, list, parse, remove};
 use amita_identity::{ApiToken as Secret, OperatorRole};
 use amita_metadata::{Call, Transact};
-use amita_types::map::{self, ApiToken};
+use amita_types::MirrorId;
+use amita_types::map::{self, ApiToken, Mirror};
 use std::time::Duration;
 
 /// The most tokens that there can be at one time.
@@ -12,6 +13,12 @@ pub const MAX_TOKENS: usize = 10_000;
 pub const DEFAULT_TOKEN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The longest time that a token is good for.
 pub const MAX_TOKEN_LIFE: Duration = Duration::from_secs(366 * 24 * 3600);
+/// How long a token of a mirror's other end is good for.
+const MIRROR_TOKEN_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// It is renewed in the last part of that.
+pub const MIRROR_TOKEN_RENEWAL: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The most tokens of a mirror that are good at one time: that one is renewed ends none.
+const MAX_MIRROR_TOKENS: usize = 8;
 /// So far the clocks of two nodes may be apart.
 const SKEW: Duration = Duration::from_secs(24 * 3600);
 /// The least of an id that a token is revoked by.
@@ -58,6 +65,58 @@ pub fn create_token(meta: &dyn Transact, wanted: &NewToken, now: Duration) -> Re
             why: "tenants have no tokens; the role is admin, operator, viewer or auditor".to_owned(),
         });
     }
+    if wanted.role == OperatorRole::Mirror {
+        return Err(AdminError::BadSetting {
+            what: "token",
+            name: wanted.name.clone(),
+            why: "a token of this role is bound to a mirror: `amita mirror add` and `amita mirror join` make it, and no other way does".to_owned(),
+        });
+    }
+    make(meta, wanted, None, now)
+}
+
+/// Makes a token for the other end of a mirror, good for that mirror alone; `now` is since 1970. Only this answer has its secret.
+///
+/// # Errors
+/// The mirror has as many as can be; the metadata is away or refuses.
+pub fn create_mirror_token(
+    meta: &dyn Transact,
+    mirror: &Mirror,
+    made_by: &str,
+    now: Duration,
+) -> Result<(ApiToken, Secret)> {
+    let is_good = |token: &&ApiToken| token.mirror == Some(mirror.id) && now.as_secs() < token.ends_at;
+    if tokens(meta)?.iter().filter(is_good).count() >= MAX_MIRROR_TOKENS {
+        return Err(AdminError::Full {
+            what: "mirror",
+            name: mirror.name.clone(),
+            of: "tokens",
+            most: MAX_MIRROR_TOKENS,
+        });
+    }
+    let wanted = NewToken {
+        name: mirror.name.clone(),
+        role: OperatorRole::Mirror,
+        life: MIRROR_TOKEN_LIFE,
+        made_by: made_by.to_owned(),
+    };
+    make(meta, &wanted, Some(mirror.id), now)
+}
+
+/// Has all tokens for the other end of a mirror be good for nothing; so many.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn revoke_mirror_tokens(meta: &dyn Transact, mirror: MirrorId) -> Result<usize> {
+    let all = tokens(meta)?;
+    let mut gone = 0;
+    for token in all.iter().filter(|token| token.mirror == Some(mirror)) {
+        gone += usize::from(remove(meta, &map::api_token_key(&token.id))?);
+    }
+    Ok(gone)
+}
+
+fn make(meta: &dyn Transact, wanted: &NewToken, mirror: Option<MirrorId>, now: Duration) -> Result<(ApiToken, Secret)> {
     if tokens(meta)?.len() >= MAX_TOKENS {
         return Err(AdminError::Full {
             what: "this",
@@ -75,6 +134,7 @@ pub fn create_token(meta: &dyn Transact, wanted: &NewToken, now: Duration) -> Re
         made_by: wanted.made_by.clone(),
         made_at: now.as_secs(),
         ends_at: now.saturating_add(wanted.life).as_secs(),
+        mirror,
     };
     meta.txn(&Call::put_if(map::api_token_key(&record.id), 0, json(&record)))?;
     Ok((record, secret))
@@ -118,11 +178,13 @@ fn find_good(
     let reply = meta.txn(&Call::get(map::api_token_key(id)))?;
     let Some(found) = reply.value(0) else { return Ok(None) };
     let record: ApiToken = parse(found)?;
-    let role = record.role.parse().ok();
+    let role: Option<OperatorRole> = record.role.parse().ok();
     // Nobody is let in for longer than a token can be made for, whatever wrote the record.
     let life = record.ends_at.saturating_sub(record.made_at);
     let can_be = life <= MAX_TOKEN_LIFE.as_secs() && record.made_at <= now.as_secs() + SKEW.as_secs();
-    let good = can_be && record.id == id && is_it(&record.kept) && now.as_secs() < record.ends_at;
+    // A token of a mirror's other end is of one mirror, and no other token is.
+    let is_bound = record.mirror.is_some() == (role == Some(OperatorRole::Mirror));
+    let good = can_be && is_bound && record.id == id && is_it(&record.kept) && now.as_secs() < record.ends_at;
     Ok(role.filter(|_| good).map(|role| (record, role)))
 }
 

@@ -4,7 +4,7 @@ use super::keys::{DataKeys, NewKey};
 use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
 use super::{AdminError, RACES, Result, check_name, cluster, get, list, names_under, parse};
-use amita_metadata::{Call, Op, Transact};
+use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Pool, Volume};
 use amita_types::{BLOCK_BYTES, Generation, VolumeId};
 
@@ -105,7 +105,7 @@ pub(super) fn make_volume_and(
     size_bytes: u64,
     about: Option<&map::About>,
     keys: Option<&dyn DataKeys>,
-    more: &dyn Fn(&Volume) -> Vec<Op>,
+    more: &dyn Fn(&mut Volume) -> Vec<Op>,
 ) -> Result<Volume> {
     make(meta, name, pool, size_bytes, about, keys, &|volume| Call {
         then: more(volume),
@@ -122,11 +122,32 @@ pub(super) fn make_target(
     keys: Option<&dyn DataKeys>,
     with: &dyn Fn(&Volume) -> Call,
 ) -> Result<Option<Volume>> {
-    match make(meta, TARGET, pool, size_bytes, Some(about), keys, with) {
+    match make(meta, TARGET, pool, size_bytes, Some(about), keys, &|volume| {
+        with(volume)
+    }) {
         Ok(made) => Ok(Some(made)),
         Err(AdminError::TooManyRaces { .. }) => Ok(None),
         Err(why) => Err(why),
     }
+}
+
+/// The same as [`make_volume_and`], if these hold.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn make_volume_held(
+    meta: &dyn Transact,
+    name: &str,
+    pool: &str,
+    size_bytes: u64,
+    about: Option<&map::About>,
+    keys: Option<&dyn DataKeys>,
+    held: &[Compare],
+    more: &dyn Fn(&mut Volume) -> Vec<Op>,
+) -> Result<Volume> {
+    make(meta, name, pool, size_bytes, about, keys, &|volume| Call {
+        compares: held.to_vec(),
+        then: more(volume),
+        ..Call::default()
+    })
 }
 
 /// Stands for the name of the target of a move: no name that anybody gives is so.
@@ -139,7 +160,7 @@ fn make(
     size_bytes: u64,
     about: Option<&map::About>,
     keys: Option<&dyn DataKeys>,
-    more: &dyn Fn(&Volume) -> Call,
+    more: &dyn Fn(&mut Volume) -> Call,
 ) -> Result<Volume> {
     let is_target = name == TARGET;
     if !is_target {
@@ -180,7 +201,7 @@ fn make(
             }
             None => None,
         };
-        let volume = Volume {
+        let mut volume = Volume {
             id,
             name: name.clone(),
             pool: pool.to_owned(),
@@ -192,12 +213,13 @@ fn make(
             former: Vec::new(),
             keys: new_key.as_ref().map(NewKey::ring),
             limits: None,
+            closed: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.
         let Call {
             mut compares, mut then, ..
-        } = more(&volume);
+        } = more(&mut volume);
         compares.extend([unchanged(&counter, revision), unchanged(&key, 0), pool_stays]);
         then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {

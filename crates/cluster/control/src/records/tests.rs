@@ -37,6 +37,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/reservations/1",
         "/amita/life",
         "/amita/copies/to/7",
+        "/amita/mirrors/of/dr",
     ] {
         assert!(is_kept(key), "{key}");
     }
@@ -49,6 +50,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/suspect/3",
         "/amita/moves/1",
         "/amita/copies/by/7",
+        "/amita/mirrors/by/dr",
         "/amita/mounts/00000000-0000-0000-0000-000000000001",
         "/amita/condition/1/0",
         "/amita/inventory/1/facts",
@@ -88,6 +90,7 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }

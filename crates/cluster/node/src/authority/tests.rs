@@ -83,6 +83,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -257,6 +258,7 @@ impl Late {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -359,6 +361,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

@@ -11,6 +11,7 @@ mod send;
 mod wire;
 
 pub(super) use end::refuse_old;
+pub(super) use reach::is_closed;
 pub(super) use receiving::Receiving;
 
 use super::CoreConfig;
@@ -79,6 +80,11 @@ impl Forwarding {
         op: Op,
         payload: Slice,
     ) {
+        if origin.snapshot == SnapshotId::HEAD && reach::is_closed(cx, volume) {
+            // Whoever opens it for this would be refused, and have taken it from who brings it what the mirror's other end has. Told before all else,
+            // for what was only lost is asked for again.
+            return cx.done(origin, Err(IoError::Closed), Payload::None);
+        }
         let is_here = origin.front != FORWARDED && origin.snapshot == SnapshotId::HEAD;
         if is_here && origin.host == HostKey::NONE && !waits_for_a_move(cx, volume) {
             // A front that has opened the volume for itself: it was lost to another gateway.
@@ -162,6 +168,12 @@ impl Forwarding {
         let volume = self.follow(cx, volume);
         if self.forwarder.front(volume).is_none() {
             return Turn::Nothing;
+        }
+        if reach::is_closed(cx, volume) {
+            end::of_the_volume(cx, &mut self.forwarder, volume);
+            if self.forwarder.front(volume).is_none() {
+                return Turn::Nothing;
+            }
         }
         let is_deleted = reach::is_deleted(cx, volume);
         if is_deleted {

@@ -418,6 +418,7 @@ pub(super) fn sequence(
         Ok(()) => {}
         Err(Declined::Elsewhere(payload)) => forwarding.away(cx, now, origin, volume, op, payload),
         Err(Declined::Reserved) => cx.done(origin, Err(IoError::Reserved), Payload::None),
+        Err(Declined::Closed) => cx.done(origin, Err(IoError::Closed), Payload::None),
     }
 }
 

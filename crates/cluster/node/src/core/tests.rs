@@ -162,6 +162,7 @@ fn opened(generation: Generation) -> Opened {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         },
         volume_revision: 1,
         pool: map::Pool {
@@ -217,6 +218,70 @@ fn what_is_under_way_ends_when_a_newer_sequencer_overtakes_the_end_of_the_older_
     rig.pass();
     assert!(rig.ended().is_empty() && !rig.was_told_of_the_loss());
     assert_eq!(rig.core.cx.shards.generation(VOLUME), Some(Generation(5)));
+}
+
+/// The volume is closed for a mirror. A host that hears of a loss, or of a path, asks again until it is let in, and then writes over what the other end
+/// has acknowledged since: it hears the last word, of what is under way and of all that comes.
+#[test]
+fn what_hosts_have_under_way_of_a_volume_that_is_closed_ends_for_good() {
+    let mut rig = Rig::new();
+    rig.make_shard(3);
+    rig.write(1);
+    assert!(rig.ended().is_empty());
+    let record = map::Volume {
+        owner: None,
+        closed: Some(Box::new(map::Closed {
+            mirror: amita_types::MirrorId(77),
+            name: "dr".to_owned(),
+            since: Generation(4),
+        })),
+        ..opened(Generation(4)).volume
+    };
+    rig.core.cx.view.apply(&crate::control::Record {
+        key: map::volume_key(&record.name),
+        value: Some(serde_json::to_vec(&record).unwrap()),
+        revision: 1,
+        created: 1,
+    });
+    let drop = VolumeMessage::DropShard {
+        volume: VOLUME,
+        generation: Generation(3),
+        why: "another gateway has it".to_owned(),
+        handed_over: false,
+    };
+    rig.core.on_mail(&mut rig.driver, drop.into());
+    rig.pass();
+    assert_eq!(rig.ended(), [(1, Err(IoError::Closed))]);
+    assert!(rig.was_told_of_the_loss());
+    rig.heard.borrow_mut().clear();
+    // It has opened the volume for itself; and one that the volume is a namespace or a LUN of.
+    rig.write(2);
+    rig.core.fronts.with(rig.front, |_, service| {
+        service.identify(rig.front, frontend::HostKey(9));
+    });
+    rig.write(3);
+    assert_eq!(rig.ended(), [(2, Err(IoError::Closed)), (3, Err(IoError::Closed))]);
+    // What waited for an owner when it was closed.
+    rig.heard.borrow_mut().clear();
+    let now = rig.core.cx.clock.began();
+    let origin = rig.core.cx.origin(now, rig.front, 5);
+    let (offset, length) = (0, 4096);
+    let work = Work::Io(Op::Write { offset, length });
+    let core = &mut rig.core;
+    let payload = amita_reactor::Slice::copy_from(&[1; 4096]);
+    core.forwarding.wait(&mut core.cx, now, VOLUME, origin, work, payload);
+    rig.pass();
+    assert_eq!(rig.ended(), [(5, Err(IoError::Closed))]);
+    // The owner itself says so, whatever is known here.
+    let mut rig = Rig::new();
+    let opened = Box::new(Opened {
+        volume: record,
+        ..opened(Generation(5))
+    });
+    rig.core
+        .on_mail(&mut rig.driver, VolumeMessage::MakeShard { opened }.into());
+    rig.write(6);
+    assert_eq!(rig.ended(), [(6, Err(IoError::Closed))]);
 }
 
 /// The word of a sequencer's end and the word to make it come by different rings.

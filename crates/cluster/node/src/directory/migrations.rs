@@ -70,6 +70,7 @@ impl Directory {
                 info,
                 generation,
                 users,
+                ..
             } if info.id == old => Some((name.clone(), *generation, *users)),
             _ => None,
         });
@@ -90,7 +91,7 @@ impl Directory {
             self.migrations.users.insert(new, users);
         }
         if !self.openers.is_full() {
-            self.begin(now, &name, Waiting::default(), Consent::Asked);
+            self.begin(now, &name, Waiting::default(), (Consent::Asked, false));
         }
         self.changed = true;
     }

@@ -91,6 +91,7 @@ impl Directory {
                 info,
                 generation: ours,
                 users,
+                ..
             } if info.id == volume => Some((name.clone(), *ours, *users)),
             _ => None,
         });
@@ -224,7 +225,7 @@ impl Directory {
 
     /// Begins to hand a volume over: every core ends what it has under way.
     fn leave(&mut self, now: Time, asker: Requester, name: String, generation: Generation, patience: Duration) {
-        let Some(State::Open { info, .. }) = self.volumes.remove(&name) else {
+        let Some(State::Open { info, closed, .. }) = self.volumes.remove(&name) else {
             return;
         };
         let volume = info.id;
@@ -237,6 +238,7 @@ impl Directory {
             missing: (0..self.cores).collect(),
             asker,
             until: now.plus(patience),
+            closed,
         };
         self.volumes.insert(name, state);
         self.effects.push_back(Effect::Leave {
@@ -291,6 +293,7 @@ impl Directory {
                 info,
                 generation,
                 asker,
+                closed,
                 ..
             }) = self.volumes.remove(&name)
             else {
@@ -304,6 +307,7 @@ impl Directory {
                     info,
                     generation,
                     users,
+                    closed,
                 },
             );
             self.reply(asker, ReleaseOutcome::Busy { clients: 0 });
@@ -349,7 +353,7 @@ impl Directory {
                 }
                 Some(_) => {}
                 None if !self.openers.is_full() => {
-                    self.begin(now, &name, Waiting::default(), Consent::HandOver);
+                    self.begin(now, &name, Waiting::default(), (Consent::HandOver, false));
                 }
                 None => {}
             }

@@ -1,6 +1,6 @@
 mod locked;
 
-use super::{Directory, Effect, Requester};
+use super::{Directory, Effect, Requester, State, Waiting};
 use crate::control::Record;
 use crate::faults::{Fault, Faults};
 use crate::mail::{Origin, VolumeRoute};
@@ -62,6 +62,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         let store = amita_types::StoreId(1);
         let group = map::Group {
@@ -345,6 +346,7 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         former: Vec::new(),
         keys: None,
         limits: None,
+        closed: None,
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
     put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
@@ -392,6 +394,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         former: Vec::new(),
         keys: None,
         limits: None,
+        closed: None,
     };
     view.apply(&Record {
         key: map::volume_key("v"),
@@ -437,7 +440,7 @@ fn a_volume_that_is_being_opened_for_somebody_is_in_use() {
     );
     // For a member that is to be brought up to date, and no host.
     let (name, nobody) = ("v", super::Waiting::default());
-    rig.directory.begin(rig.now, name, nobody, Consent::Asked);
+    rig.directory.begin(rig.now, name, nobody, (Consent::Asked, false));
     assert_eq!(
         asked_by_another(&mut rig),
         Some(ReleaseOutcome::NotOwner),
@@ -460,7 +463,7 @@ fn a_volume_that_a_host_waits_for_is_in_use_before_the_records_are_told() {
             rig.directory.open(rig.now, rig.origin, "v");
         } else {
             rig.directory
-                .begin(rig.now, "v", super::Waiting::default(), Consent::Asked);
+                .begin(rig.now, "v", super::Waiting::default(), (Consent::Asked, false));
         }
         let asker = Requester {
             node: NodeId(2),
@@ -583,7 +586,7 @@ fn who_said_that_he_does_not_have_a_volume_opens_it_anew_for_a_host() {
         }
         let mut metadata = std::mem::take(&mut rig.metadata);
         rig.directory
-            .begin(rig.now, "v", super::Waiting::default(), Consent::Asked);
+            .begin(rig.now, "v", super::Waiting::default(), (Consent::Asked, false));
         let mut generation = None;
         while let Some(effect) = rig.directory.next() {
             match effect {
@@ -661,6 +664,7 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
         former: Vec::new(),
         keys: None,
         limits: None,
+        closed: None,
     };
     let mut view = View::default();
     view.apply(&Record {
@@ -823,4 +827,71 @@ fn a_volume_that_has_moved_is_opened_here_for_as_many_as_had_it() {
         .release(rig.now, asker, MOVED, rig.generation, false, &View::default());
     rig.settle();
     assert_eq!(rig.replies, [ReleaseOutcome::Busy { clients: 1 }]);
+}
+
+/// The volume was opened here for a store that comes back, or for who reads a snapshot: hosts that ask for it are refused all the same.
+#[test]
+fn a_closed_volume_that_is_open_here_is_for_no_host() {
+    for (mirror, is_let_in) in [(None, false), (Some(amita_types::MirrorId(77)), true)] {
+        let mut rig = Rig::new();
+        let mut metadata = rig.metadata.clone();
+        let found = metadata.get(&map::volume_key("v")).unwrap();
+        let mut record: map::Volume = found.json().unwrap();
+        record.closed = Some(Box::new(map::Closed {
+            mirror: amita_types::MirrorId(77),
+            name: "dr".to_owned(),
+            since: record.generation,
+        }));
+        record.owner = None;
+        let put = Call::put(map::volume_key("v"), serde_json::to_vec(&record).unwrap());
+        metadata.txn(&put).unwrap();
+        let mut config = OpenerConfig::new(NodeId(1), "");
+        config.mirror = mirror;
+        rig.directory = Directory::new(NodeId(1), CORES, config);
+        let mut asks = |rig: &mut Rig| {
+            let mut told = None;
+            while let Some(effect) = rig.directory.next() {
+                match effect {
+                    Effect::Call { call, request } => {
+                        let reply = metadata.txn(&request).unwrap();
+                        rig.directory.metadata(rig.now, call, Ok(reply));
+                    }
+                    Effect::MakeShards { opened } => {
+                        for _ in 0..CORES {
+                            rig.directory.shard_made(VOLUME, opened.generation);
+                        }
+                    }
+                    Effect::Opened { result, .. } => told = Some(result),
+                    _ => {}
+                }
+            }
+            told
+        };
+        let is_refused = |told: Option<Result<amita_frontend::VolumeInfo, amita_frontend::OpenError>>| match told {
+            Some(Ok(_)) => false,
+            Some(Err(amita_frontend::OpenError::Refused(why))) => {
+                assert!(why.contains("mirror \"dr\""), "{why}");
+                true
+            }
+            other => panic!("{other:?}"),
+        };
+        // A host asks first, and then one that comes while the volume is opened for another reason, and one when it is open.
+        rig.directory.open(rig.now, rig.origin, "v");
+        assert_eq!(is_refused(asks(&mut rig)), !is_let_in);
+        if is_let_in {
+            continue;
+        }
+        assert!(!rig.directory.is_open(VOLUME));
+        let begun = (Consent::Asked, false);
+        rig.directory.begin(rig.now, "v", Waiting::default(), begun);
+        rig.directory.open(rig.now, rig.origin, "v");
+        assert!(is_refused(asks(&mut rig)));
+        assert!(rig.directory.is_open(VOLUME));
+        rig.directory.open(rig.now, rig.origin, "v");
+        assert!(is_refused(asks(&mut rig)));
+        assert!(!matches!(
+            rig.directory.volumes.get("v"),
+            Some(State::Open { users: 1.., .. })
+        ));
+    }
 }

@@ -38,6 +38,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         rig.tell(map::volume_key("copy"), Some(serde_json::to_vec(&volume).unwrap()));
         let record = Flatten {
@@ -239,6 +240,7 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         let record = Flatten {
             volume: volume.id,

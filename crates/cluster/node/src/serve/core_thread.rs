@@ -497,6 +497,7 @@ impl CoreSetup {
                 ..amita_sequencer::Config::default()
             },
             opener: amita_sequencer::OpenerConfig {
+                mirror: self.config.mirror,
                 owner_patience: self.config.owner_patience,
                 keys: self.volume_keys.clone(),
                 ..amita_sequencer::OpenerConfig::new(self.node, "")

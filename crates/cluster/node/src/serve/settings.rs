@@ -103,6 +103,8 @@ pub struct ServeConfig {
     /// This is a client's process: it has no stores, others leave the background work to the rest, and its record goes
     /// when it does.
     pub client: bool,
+    /// See [`amita_sequencer::OpenerConfig::mirror`].
+    pub mirror: Option<amita_types::MirrorId>,
     /// See [`amita_sequencer::OpenerConfig::owner_patience`].
     pub owner_patience: Option<Duration>,
     /// See [`amita_control::agent::Config::scrub_every`].
@@ -169,6 +171,7 @@ impl ServeConfig {
             interrupted: || false,
             coordinate: true,
             client: false,
+            mirror: None,
             owner_patience: None,
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: crate::core::REFUSED_FOR,

@@ -68,6 +68,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         let key = map::volume_key(&volume.name);
         self.metadata.txn(&Call::put(key, json(&volume))).unwrap();

@@ -4,7 +4,7 @@ use crate::reservations::Adopted;
 use crate::usage::Usage;
 use amita_reactor::driver::Time;
 use amita_sequencer::Sequencer;
-use amita_types::{Generation, VolumeId};
+use amita_types::{Generation, MirrorId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,6 +29,10 @@ pub(super) struct Shard {
     pub said_drained: bool,
     /// The directory has been told that nothing is under way any more.
     pub said_left: bool,
+    /// The mirror for which it is closed to hosts.
+    pub closed: Option<MirrorId>,
+    /// It was lost, for it was closed to hosts: what of theirs was under way ends so.
+    pub ends_closed: bool,
     /// What I/O is held against.
     pub reserved: Option<Adopted>,
     /// The earliest time at which it stands in the list of those that are due.

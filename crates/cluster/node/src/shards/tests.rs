@@ -24,6 +24,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         },
         volume_revision: 1,
         pool: Pool {
@@ -206,7 +207,7 @@ fn a_volume_that_leaves_says_so_once_for_each_attempt() {
     shards.leave(VOLUME, 2);
     assert!(shards.is_any_leaving());
     assert!(shards.take_left().is_empty(), "I/O is under way");
-    shards.stop(VOLUME);
+    shards.stop(VOLUME, false);
     drop(shards.take_effects(NOW));
     assert_eq!(shards.take_left(), [(VOLUME, Generation(3), 2)]);
     shards.remove(VOLUME);
@@ -270,4 +271,55 @@ fn on_hold_nothing_of_hosts_is_begun_but_reads_of_snapshots() {
     idle.snapshot(NOW, VOLUME, generation, Order::Hold);
     assert_eq!(idle.take_drained(), [(VOLUME, generation)]);
     assert!(idle.take_drained().is_empty(), "it is said once");
+}
+
+/// The volume is closed for a mirror: who reads its snapshots is served, and nobody but a runner of that mirror, in this very program, has
+/// the volume itself.
+#[test]
+fn a_closed_volume_is_its_runners_alone() {
+    let mirror = MirrorId(77);
+    let mut closed = opened(None);
+    closed.volume.closed = Some(Box::new(map::Closed {
+        mirror,
+        name: "dr".to_owned(),
+        since: Generation(2),
+    }));
+    let mut here = shards();
+    here.make(NOW, closed.clone(), &[], &[], &[]);
+    let mut runner = shards();
+    runner.mirror = Some(mirror);
+    runner.make(NOW, closed.clone(), &[], &[], &[]);
+    let mut other = shards();
+    other.mirror = Some(MirrorId(78));
+    other.make(NOW, closed, &[], &[], &[]);
+    let (offset, length) = (0, 4096);
+    let of_snapshot = Origin {
+        snapshot: SnapshotId(1),
+        ..origin(10)
+    };
+    let forwarded = Origin {
+        front: crate::forwarder::FORWARDED,
+        generation: Generation(3),
+        ..origin(10)
+    };
+    let begins = |shards: &mut Shards, origin: Origin, op: Op, payload: &[u8]| match shards.begin(
+        NOW,
+        origin,
+        VOLUME,
+        op,
+        Slice::copy_from(payload),
+    ) {
+        Ok(()) => true,
+        Err(Declined::Closed) => false,
+        Err(why) => panic!("{why:?}"),
+    };
+    let read = Op::Read { offset, length };
+    let write = Op::Write { offset, length };
+    for (shards, is_runner) in [(&mut here, false), (&mut runner, true), (&mut other, false)] {
+        assert_eq!(begins(shards, origin(10), read, &[]), is_runner);
+        assert_eq!(begins(shards, origin(10), write, &[1; 4096]), is_runner);
+        assert!(!begins(shards, forwarded, read, &[]), "another gateway's host");
+        assert!(!begins(shards, forwarded, write, &[1; 4096]));
+        assert!(begins(shards, of_snapshot, read, &[]));
+    }
 }

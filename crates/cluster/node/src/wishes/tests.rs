@@ -40,6 +40,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            closed: None,
         };
         let record = serde_json::to_vec(&volume).unwrap();
         metadata.txn(&Call::put(map::volume_key("v"), record)).unwrap();

@@ -1,3 +1,4 @@
+mod closed;
 mod locked;
 
 use super::*;
@@ -60,6 +61,7 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        closed: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the REST API keeps: who may use it by a token, and what it has answered.
 
 use super::PREFIX;
+use crate::id::MirrorId;
 use serde::{Deserialize, Serialize};
 
 /// `/amita/api/tokens/ID`: somebody may use the API by a token. The token itself is known to whoever holds it, and to nobody else.
@@ -20,6 +21,9 @@ pub struct ApiToken {
     pub made_at: u64,
     /// From when on it is not good any more, in seconds since 1970.
     pub ends_at: u64,
+    /// The mirror whose other end holds it: it is good for what that end may ask, and for nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorId>,
 }
 
 /// `/amita/api/answers/HASH`: a request that has an idempotency key was taken up, or answered.

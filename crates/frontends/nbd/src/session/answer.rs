@@ -1,6 +1,6 @@
 //! NBD on the request engine: what becomes of pieces that have ended, and the replies that this completes.
 
-use super::request::{Kind, Request, failure_of};
+use super::request::{CLOSED, Kind, Request, failure_of};
 use super::{Cx, Session, status, stream};
 use crate::reply::{Failure, Reply as _};
 use crate::wire::Errno;
@@ -60,7 +60,8 @@ impl Protocol for Session {
         Ok(())
     }
 
-    fn landed(&mut self, slot: SlotId, _: &Verdict<Failure>, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+    fn landed(&mut self, slot: SlotId, verdict: &Verdict<Failure>, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        self.is_closed |= matches!(verdict, Err((failure, _)) if *failure == CLOSED);
         let request = self.engine.request(slot);
         if !matches!(request.own.kind, Kind::Stream { .. }) {
             return Ok(());

@@ -54,6 +54,12 @@ impl Request {
     }
 }
 
+/// The volume was closed to hosts. It ends the session as well: whoever opens it again is told how it is then.
+pub(super) const CLOSED: Failure = Failure::new(
+    Errno::Shutdown,
+    "the volume is closed to hosts: the other end of its mirror is written",
+);
+
 /// The error of the protocol for an error of the volume ("Error values").
 pub(super) fn failure_of(error: IoError) -> Failure {
     let (errno, message) = match error {
@@ -64,6 +70,7 @@ pub(super) fn failure_of(error: IoError) -> Failure {
         IoError::ReadOnly => (Errno::Perm, "the volume is open for reading only"),
         IoError::OutOfRange | IoError::Invalid => (Errno::Inval, "the volume refused the range"),
         IoError::Lost => (Errno::Shutdown, "the volume is no longer served here"),
+        IoError::Closed => return CLOSED,
         IoError::Unavailable => (Errno::Io, "no copy of this part of the volume can be reached"),
         IoError::Damaged => (Errno::Io, "no intact copy of this part of the volume was found"),
         IoError::Busy => (Errno::Io, "the volume was busy for too long"),

@@ -354,6 +354,55 @@ fn a_lost_volume_ends_the_connection() {
     assert!(matches!(client.closed, Some(CloseReason::Storage(_))));
 }
 
+/// The volume was closed to hosts, as an end of a mirror that is not written: a client that only loses its connection asks again when it is let in.
+#[test]
+fn of_a_closed_volume_all_that_is_under_way_fails_and_the_session_ends() {
+    for structured in [false, true] {
+        let mut client = Client::started(structured);
+        client.runs = false;
+        client.send(&write(1, 0, &pattern(0, 300_000)));
+        client.send(&write(2, 1 << 20, &[1; 4096]));
+        // Half of one that is on its way.
+        let half = write(3, 2 << 20, &pattern(0, 300_000));
+        client.send(&half[..half.len() - 1]);
+        client.service.fault = Some((1 << 20, IoError::Closed));
+        (client.runs, client.fetches) = (true, false);
+        client.settle();
+        assert_eq!(client.closed, None, "what was under way is answered first");
+        let lost = amita_frontend::service::Event::Lost {
+            source: client.volume.into(),
+            why: "closed".into(),
+        };
+        client.service.events.push_back((FRONT, lost));
+        client.settle();
+        client.fetches = true;
+        client.settle();
+        let mut ended = Vec::new();
+        while !client.output.is_empty() {
+            let (cookie, errno) = match structured {
+                false => client.simple(),
+                true => {
+                    let header = client.take(20);
+                    let cookie = u64::from_be_bytes(header[8..16].try_into().unwrap());
+                    let length = u32::from_be_bytes(header[16..].try_into().unwrap());
+                    let payload = client.take(length as usize);
+                    let errno = payload.first_chunk().map_or(0, |errno| u32::from_be_bytes(*errno));
+                    (cookie, errno)
+                }
+            };
+            ended.push((cookie, errno));
+        }
+        let errno = Errno::Shutdown as u32;
+        assert!(ended.contains(&(2, errno)) && ended.contains(&(3, errno)), "{ended:?}");
+        assert!(
+            matches!(client.closed, Some(CloseReason::Storage(_))),
+            "{:?}",
+            client.closed
+        );
+        assert!(!client.front.wants_input());
+    }
+}
+
 #[test]
 fn a_disconnect_waits_for_what_is_under_way() {
     let mut client = Client::started(false);

@@ -17,6 +17,9 @@ pub(super) fn status_of(error: IoError) -> Status {
     match error {
         // Another gateway serves it now, or none can: a host with several paths tries the others, then this again.
         IoError::Lost | IoError::Unavailable => status::INTERNAL_PATH,
+        // No path to it leads further, and what is kept for later is not to be written then: no status of the path, and final. Linux fails it at once,
+        // and multipath software on top of it as well (`BLK_STS_TARGET`).
+        IoError::Closed => status::NAMESPACE_NOT_READY,
         IoError::NoSpace => status::CAPACITY,
         IoError::Damaged => status::UNRECOVERED_READ,
         IoError::Miscompare => status::COMPARE_FAILURE,

@@ -327,6 +327,7 @@ fn errors_of_the_volume_have_their_statuses() {
         (IoError::NoSpace, (0, 0x81)),
         (IoError::Damaged, (2, 0x81)),
         (IoError::Reserved, (0, 0x83)),
+        (IoError::Closed, (0, 0x82)),
         (IoError::ReadOnly, (1, 0x82)),
         (IoError::OutOfRange, (0, 0x80)),
         (IoError::Invalid, (0, 6)),

@@ -30,6 +30,7 @@ pub const WRITE_PROTECTED: Status = lasting(0, 0x20);
 pub const TRANSIENT_TRANSPORT: Status = passing(0, 0x22);
 pub const LBA_RANGE: Status = lasting(0, 0x80);
 pub const CAPACITY: Status = lasting(0, 0x81);
+pub const NAMESPACE_NOT_READY: Status = lasting(0, 0x82);
 pub const RESERVATION_CONFLICT: Status = lasting(0, 0x83);
 
 /// Of Connect (Base 2.1, 6.3).

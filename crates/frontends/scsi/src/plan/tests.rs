@@ -75,6 +75,9 @@ fn failures() {
         let expected = Sense::new(Key::NotReady, code::ASYMMETRIC_ACCESS_TRANSITION);
         assert_eq!(sense(of_path, None), expected, "{of_path}");
     }
+    // By no path does it work, and it is not to be tried when it does again: neither NOT READY nor UNIT ATTENTION nor ABORTED COMMAND, which are.
+    let expected = Sense::new(Key::DataProtect, code::ACCESS_DENIED_NO_RIGHTS);
+    assert_eq!(sense(IoError::Closed, Some(8192)), expected);
     assert_eq!(sense(IoError::Invalid, None).key, Key::HardwareError);
     assert_eq!(
         failed(&place, IoError::Reserved, None),

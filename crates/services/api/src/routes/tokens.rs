@@ -34,9 +34,11 @@ pub struct Token {
     pub id: String,
     /// Who holds it.
     pub name: String,
-    /// What they may: `admin`, `operator`, `viewer` or `auditor`.
+    /// What they may: `admin`, `operator`, `viewer` or `auditor`; `mirror` of one that a mirror's other end holds.
     #[schema(example = "viewer")]
     pub role: String,
+    /// The number of the mirror whose other end holds it; null: it is nobody's.
+    pub mirror: Option<String>,
     /// Who made it.
     pub made_by: String,
     /// When it was made, in seconds since 1970.
@@ -77,6 +79,7 @@ impl From<ApiToken> for Token {
             id: record.id,
             name: record.name,
             role: record.role,
+            mirror: record.mirror.map(|mirror| mirror.to_string()),
             made_by: record.made_by,
             made_at: record.made_at,
             ends_at: record.ends_at,

@@ -3,8 +3,8 @@
 use super::every::{put, world};
 use super::world::World;
 use amita_api::{
-    Api, Asking, Changed, DataPath, Diff, Differences, Going, Image, Imported, Problem, Revert, Reverted, Sink, Source,
-    router,
+    Api, Asking, Changed, DataPath, Diff, Differences, Going, Image, Imported, MirrorRead, Problem, Revert, Reverted,
+    Sink, Source, router,
 };
 use amita_control::admin;
 use amita_identity::OperatorRole::{self, Admin, Operator, Viewer};
@@ -22,7 +22,7 @@ const SIZE: u64 = 1 << 30;
 
 /// A way to the data that copies when it is told to, and says what it was asked for.
 #[derive(Debug)]
-struct Path {
+pub struct Path {
     asked: Mutex<Vec<String>>,
     go: Mutex<Receiver<()>>,
 }
@@ -93,10 +93,32 @@ impl DataPath for Path {
             written_bytes: bytes.len() as u64,
         })
     }
+
+    fn mirror(&self, _: &Asking, read: &MirrorRead<'_>, sink: &mut dyn Sink, going: &Going) -> Result<(), Problem> {
+        let MirrorRead {
+            volume,
+            snapshot,
+            base,
+            after,
+            limit_bytes_per_s,
+        } = read;
+        self.note(format!(
+            "mirror {volume}@{snapshot} {base:?} {after} {limit_bytes_per_s:?}"
+        ));
+        sink.begin(SIZE)?;
+        let told = || self.go.lock().unwrap().recv_timeout(Duration::from_millis(10));
+        while told() == Err(RecvTimeoutError::Timeout) {
+            going.check()?;
+        }
+        sink.write(b"frames".to_vec())
+    }
 }
 
 fn world_with_data() -> (World, Arc<Path>, Sender<()>) {
-    let world = world();
+    with_data(world())
+}
+
+pub fn with_data(world: World) -> (World, Arc<Path>, Sender<()>) {
     let (go, told) = channel();
     let path = Arc::new(Path {
         asked: Mutex::default(),
@@ -107,7 +129,7 @@ fn world_with_data() -> (World, Arc<Path>, Sender<()>) {
     (world.by(router), path, go)
 }
 
-fn asked(path: &Path) -> Vec<String> {
+pub fn asked(path: &Path) -> Vec<String> {
     std::mem::take(&mut *path.asked.lock().unwrap())
 }
 

@@ -20,8 +20,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Those that have tests of their own: streams, the data of volumes, what makes secrets, and commands.
-const APART: [&str; 12] = [
+/// Those that have tests of their own: streams, the data of volumes, what makes secrets, commands, and what other ends of mirrors ask.
+const APART: [&str; 18] = [
+    "lookAtMirrorLink",
+    "tellMirrorPeer",
+    "cutMirrorPoint",
+    "declineMirrorDemotion",
+    "renewMirrorToken",
+    "readMirrorPoint",
     "revertVolume",
     "compareVolume",
     "exportVolumeData",
@@ -117,6 +123,7 @@ pub fn world() -> World {
     admin::create_policy(meta, "nightly", &policy).unwrap();
     backups(meta);
     alerts(meta);
+    super::mirrors::add(meta, "dr", super::mirrors::OTHER, &[]);
     world
 }
 
@@ -607,6 +614,32 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("showChannel", get("/channels/hook")),
         ("removeChannel", gone("/channels/hook")),
+        ("listMirrors", get("/mirrors?limit=3")),
+        ("showMirror", get("/mirrors/dr")),
+        (
+            "changeMirror",
+            case(
+                "/mirrors/dr",
+                json!({ "interval_s": 30, "keep": 4, "limit_bytes_per_second": null }),
+                200,
+            ),
+        ),
+        (
+            "demoteMirror",
+            case("/mirrors/dr/demote", json!({ "force": false }), 202),
+        ),
+        // It is primary.
+        (
+            "promoteMirror",
+            case("/mirrors/dr/promote", json!({ "force": false }), 409),
+        ),
+        (
+            "resyncMirror",
+            case("/mirrors/dr/resync", json!({ "dry_run": false }), 409),
+        ),
+        ("pauseMirror", case("/mirrors/dr/pause", Value::Null, 200)),
+        ("resumeMirror", case("/mirrors/dr/resume", Value::Null, 200)),
+        ("removeMirror", gone("/mirrors/dr")),
         // No node lives that could.
         ("testChannel", case("/channels/hook/test", Value::Null, 504)),
     ])
@@ -616,7 +649,7 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
 pub struct Operation {
     pub id: String,
     pub method: String,
-    path: String,
+    pub path: String,
     said: Value,
 }
 
@@ -639,7 +672,7 @@ impl Operation {
     }
 }
 
-fn operations() -> Vec<Operation> {
+pub fn operations() -> Vec<Operation> {
     let said: Value = serde_json::to_value(specification()).unwrap();
     let mut all = Vec::new();
     for (path, methods) in said["paths"].as_object().unwrap() {

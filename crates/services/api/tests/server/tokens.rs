@@ -123,6 +123,7 @@ fn what_is_no_token_is_refused_with_what_to_do() {
     for (wanted, code) in [
         (json!({ "name": "x", "role": "king" }), 422),
         (json!({ "name": "x", "role": "tenant" }), 422),
+        (json!({ "name": "x", "role": "mirror" }), 422),
         (json!({ "name": "-x", "role": "viewer" }), 422),
         (json!({ "name": "x", "role": "viewer", "life_s": 0 }), 422),
         (json!({ "name": "x", "role": "viewer", "life_s": 400 * 24 * 3600 }), 422),

@@ -405,6 +405,7 @@ impl Cluster {
             keep: of.keep,
             now: Duration::from_nanos(now.0),
             keys: self.setup.sealed.as_ref().map(|sealed| sealed as &dyn admin::DataKeys),
+            mirror: None,
         };
         let reverted = admin::revert_volume(&desk, &revert);
         let guest = &mut self.clones.guests[of.index];

@@ -5,10 +5,11 @@
 use super::pass::{Work, Worked};
 use crate::commands::claim::Claim;
 use crate::commands::volume::gateway::Gateways;
+use crate::commands::worker::{self, AGAIN, Worker, spread};
 use amita_api::panics::Unwinding;
 use amita_client::Config;
 use amita_control::admin;
-use amita_metadata::{Call, Client, Error, Op, Waited};
+use amita_metadata::{Call, Client, Error, Op};
 use amita_node::serve::ServeConfig;
 use amita_terminal::interrupt;
 use amita_types::VolumeId;
@@ -23,14 +24,6 @@ use std::time::{Duration, Instant};
 
 /// Copies that a node makes at one time: each takes the memory of two gateways.
 const MOST: usize = 2;
-/// How often it is looked whether to end.
-const LOOK: Duration = Duration::from_millis(250);
-/// The end of copies is waited for so long: others go on from the place that was noted.
-const END_PATIENCE: Duration = Duration::from_secs(5);
-/// How soon the metadata is asked again when it is away.
-const AGAIN: Duration = Duration::from_secs(1);
-/// Nodes stand for a copy within this, not all at once.
-const SPREAD: Duration = Duration::from_millis(400);
 /// What has failed is tried again after this, by whichever node.
 const RETRY: Duration = Duration::from_secs(5);
 /// What is encrypted is left so long to nodes that have volume keys by one that has none. Then it tries, and it is told what lacks.
@@ -43,8 +36,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 /// A node's part in copies. It ends when it is dropped: others go on then.
 #[derive(Debug)]
 pub struct Copies {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
 }
 
 impl Copies {
@@ -58,30 +50,17 @@ impl Copies {
             log::info!("this node reaches the metadata by a password, and so makes no copies of volumes: others do");
             return Ok(None);
         };
-        let stop: Arc<AtomicBool> = Arc::default();
-        let node = Node {
-            client,
-            config,
-            name: node.name.clone(),
-            stop: Arc::clone(&stop),
-        };
-        let thread = std::thread::Builder::new().name("amita-copies".to_owned());
-        let thread = Some(thread.spawn(move || node.run())?);
-        Ok(Some(Copies { stop, thread }))
-    }
-}
-
-impl Drop for Copies {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return };
-        let began = Instant::now();
-        while !thread.is_finished() && began.elapsed() < END_PATIENCE {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        if thread.is_finished() && thread.join().is_err() {
-            log::error!("what makes copies has panicked");
-        }
+        let name = node.name.clone();
+        let worker = Worker::start("amita-copies", "makes copies", move |stop| {
+            let node = Node {
+                client,
+                config,
+                name,
+                stop,
+            };
+            node.run();
+        });
+        worker.map(|worker| Some(Copies { _worker: worker }))
     }
 }
 
@@ -124,7 +103,7 @@ impl Node {
             at.retain(|_, thread| !thread.is_finished());
             // Others say that the metadata is away.
             let Ok(found) = self.look() else {
-                self.rest(AGAIN);
+                worker::rest(AGAIN, &|| self.stops());
                 continue;
             };
             let key = |copying: &Copying, revision: u64| (copying.volume, revision);
@@ -140,10 +119,11 @@ impl Node {
                 .collect();
             let (due, waits) = choose(&free, &at.keys().copied().collect());
             if due.is_empty() {
-                self.wait(found.revision, waits, &at);
+                let ends = || self.stops() || at.values().any(JoinHandle::is_finished);
+                worker::wait(&self.client, &map::copies_prefix(), found.revision, waits, &ends);
                 continue;
             }
-            self.rest(spread());
+            worker::rest(spread(), &|| self.stops());
             for volume in due {
                 if let Some(thread) = self.begin(volume) {
                     at.insert(volume, thread);
@@ -235,27 +215,6 @@ impl Node {
             .inspect_err(|why| log::warn!("copy {volume}: no thread for it: {why}"))
             .ok()
     }
-
-    /// Waits for a change, for the end of a copy that is made here, or for so long.
-    fn wait(&self, revision: u64, longest: Duration, at: &BTreeMap<VolumeId, JoinHandle<()>>) {
-        let mut watch = self.client.watch(&map::copies_prefix(), revision + 1);
-        let began = Instant::now();
-        let has_ended = || at.values().any(JoinHandle::is_finished);
-        while !self.stops() && !has_ended() && began.elapsed() < longest {
-            match watch.wait(LOOK.min(longest)) {
-                Waited::Nothing => {}
-                Waited::Item(Ok(_)) => return,
-                Waited::Item(Err(_)) | Waited::Ended => return self.rest(AGAIN),
-            }
-        }
-    }
-
-    fn rest(&self, pause: Duration) {
-        let began = Instant::now();
-        while !self.stops() && began.elapsed() < pause {
-            std::thread::sleep(LOOK.min(pause));
-        }
-    }
 }
 
 /// What of the free ones is to be begun, and how soon it is looked again. Each comes with how long it is left alone still; `at`: what is made here.
@@ -283,13 +242,6 @@ fn panicked(meta: &Client, volume: VolumeId, claim: u64, node: &str) {
     if let Err(more) = admin::note_copy(meta, volume, claim, &|record| record.ails = Some(why.clone())) {
         log::debug!("why copy {volume} does not go on is not noted: {more}");
     }
-}
-
-/// A time within [`SPREAD`].
-fn spread() -> Duration {
-    let mut random = [0; 1];
-    amita_keys::system_random(&mut random);
-    SPREAD * u32::from(random[0]) / 255
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub fn dress_move(meta: &dyn Transact, copying: &Copying, claim: u64) -> Result<
     for needless in &lacking.needless {
         let is_it = |other: &Snapshot| other.number == needless.number;
         if needless.protected {
-            protect_of(meta, (&target.name, find_volume), &needless.name, false)?;
+            protect_of(meta, (&target.name, find_volume), &needless.name, false, &[])?;
         }
         match delete_snapshot_that(meta, &target.name, &needless.name, &is_it, &held, Left::Nothing) {
             Ok(None) => return Ok(Dressed::Lost),
@@ -148,7 +148,7 @@ pub fn forget_move_snapshots(meta: &dyn Transact, copying: &Copying, keep: &[Sna
     {
         let at: (&str, Find) = (&source.name, find_kept);
         let unprotected = match found.protected {
-            true => protect_of(meta, at, &found.name, false).map(drop),
+            true => protect_of(meta, at, &found.name, false, &[]).map(drop),
             false => Ok(()),
         };
         let gone = unprotected.and_then(|()| delete_of(meta, at, &found.name, &is_own, &[], Left::Nothing).map(drop));

@@ -238,6 +238,7 @@ fn switched(old: &Volume, target: &Volume) -> Volume {
         former: Vec::new(),
         keys: target.keys.clone(),
         limits: old.limits.clone(),
+        closed: None,
     }
 }
 

@@ -368,10 +368,10 @@ fn what_is_a_lun_is_neither_made_smaller_nor_reverted_and_its_snapshot_stays() {
     let refused = begin_shrink(&meta, &found, 1 << 20).unwrap_err();
     assert!(matches!(refused, AdminError::IsLun { lun: 1, .. }), "{refused}");
     let to = snapshot(&meta, "a", "monday").unwrap();
-    let refused = may_revert(&meta, &found, &to).unwrap_err();
+    let refused = may_revert(&meta, &found, &to, None).unwrap_err();
     assert!(matches!(refused, AdminError::IsLun { lun: 1, .. }), "{refused}");
     remove_lun(&meta, "t", 1).unwrap();
-    may_revert(&meta, &found, &to).unwrap();
+    may_revert(&meta, &found, &to, None).unwrap();
     begin_shrink(&meta, &found, 1 << 20).unwrap();
     let refused = add_lun(&meta, "t", &of("a")).unwrap_err();
     assert!(matches!(refused, AdminError::Shrinking { .. }), "{refused}");

@@ -183,6 +183,7 @@ fn a_revert_is_a_clone() {
         keep: true,
         now: Duration::from_secs(1000),
         keys: None,
+        mirror: None,
     };
     let refused = revert_volume(&meta, &revert).unwrap_err();
     assert!(refused.to_string().contains("encrypted"), "{refused}");

@@ -282,7 +282,7 @@ fn what_would_not_fit_is_refused_meanwhile() {
     is_refused(renamed.map(drop));
     let db = volume(&meta, "db").unwrap();
     is_refused(may_shrink(&meta, &db, 32 * MIB));
-    is_refused(may_revert(&meta, &db, &snapshot(&meta, "db", "mon").unwrap()));
+    is_refused(may_revert(&meta, &db, &snapshot(&meta, "db", "mon").unwrap(), None));
     // Nobody uses the target.
     let spec = ExportSpec {
         any_client: true,
@@ -442,7 +442,10 @@ fn a_runner_that_dies_behind_the_switch_is_followed_by_one_that_tidies_up() {
     assert!(!cancel_copy(&meta, TARGET).unwrap(), "there is nothing to take back");
     let db = volume(&meta, "db").unwrap();
     let mon = snapshot(&meta, "db", "mon").unwrap();
-    assert!(matches!(may_revert(&meta, &db, &mon), Err(AdminError::Moving { .. })));
+    assert!(matches!(
+        may_revert(&meta, &db, &mon, None),
+        Err(AdminError::Moving { .. })
+    ));
     // What is deleted meanwhile stays deleted, and a name that is taken anew stays the new one's.
     delete_snapshot(&meta, "db", "tue").unwrap();
     snap(&meta, "db", "tue", false);

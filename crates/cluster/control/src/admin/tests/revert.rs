@@ -79,6 +79,7 @@ fn revert_by(meta: &dyn Transact, to: &str, kept: &str, keep: bool) -> Result<Vo
         keep,
         now: NOW,
         keys: None,
+        mirror: None,
     };
     revert_volume(meta, &revert)
 }
@@ -246,6 +247,7 @@ fn nothing_is_kept_where_nothing_is_to_be() {
         keep: false,
         now: NOW,
         keys: None,
+        mirror: None,
     };
     revert_volume(&meta, &revert).unwrap();
     assert_eq!(names(&meta), ["a", "later"]);
@@ -338,6 +340,7 @@ fn what_was_done_meanwhile_is_not_passed() {
                 keep: true,
                 now: NOW,
                 keys: None,
+                mirror: None,
             };
             let result = match at_once {
                 true => {
@@ -432,6 +435,7 @@ fn what_was_done_meanwhile_is_not_passed() {
         keep: true,
         now: NOW,
         keys: None,
+        mirror: None,
     };
     assert!(matches!(
         revert_volume(&meta, &revert),
@@ -458,6 +462,7 @@ fn what_may_be_done_meanwhile_is_read_anew() {
         keep: true,
         now: NOW,
         keys: None,
+        mirror: None,
     };
     let made = revert_volume(&racing(&meta, &race), &revert).unwrap();
     assert_eq!(made.id, VolumeId(3));

@@ -102,7 +102,8 @@ impl Catalog {
             Target::Pool(pool) => volume.pool == *pool,
         };
         self.volumes(meta)?;
-        let whole = |volume: &&Volume| !self.copying.contains(&volume.id);
+        // What is closed for a mirror has snapshots of that alone: in the middle of a pass one of ours would be of no moment.
+        let whole = |volume: &&Volume| !self.copying.contains(&volume.id) && volume.closed.is_none();
         Ok(self.volumes.iter().flatten().filter(whole).filter(is_meant))
     }
 

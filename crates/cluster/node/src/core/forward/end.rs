@@ -38,6 +38,17 @@ pub(super) fn of_hosts(cx: &mut Context, forwarder: &mut Forwarder, volume: Volu
     }
 }
 
+/// The volume was closed to hosts: what is wanted of the volume itself ends. Its snapshots are read.
+pub(super) fn of_the_volume(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
+    // Who reads a snapshot of a limited volume needs its tokens.
+    let stays = |pending: &Pending| {
+        pending.origin.snapshot != SnapshotId::HEAD || matches!(pending.work, Work::Lend | Work::GiveBack)
+    };
+    for pending in forwarder.take_others(volume, stays) {
+        tell(cx, pending, Err(IoError::Closed), Payload::None);
+    }
+}
+
 /// Nobody is looked for to whom tokens are only given back: they lapse. Nothing else waits then: true.
 pub(super) fn of_givers(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) -> bool {
     for pending in forwarder.take_others(volume, |pending| pending.work != Work::GiveBack) {

@@ -39,6 +39,12 @@ pub(super) fn is_deleted(cx: &Context, volume: VolumeId) -> bool {
     record.is_some_and(|record| is_hidden(&record.name))
 }
 
+/// Is it closed to the hosts of this node, as far as is known here? Who has it open says it for certain.
+pub(in crate::core) fn is_closed(cx: &Context, volume: VolumeId) -> bool {
+    let record = cx.view.volume_of(volume);
+    record.is_some_and(|record| record.closed_to(cx.config.opener.mirror).is_some())
+}
+
 /// The way to a volume as this core knows it; or the directory is asked. `for_clones`: of a deleted one too.
 pub(super) fn find_route(cx: &mut Context, volume: VolumeId, for_clones: bool) -> State {
     let owner = cx.view.owner(volume).filter(|owner| *owner != cx.config.node);

@@ -29,6 +29,8 @@ pub(super) mod code {
     pub const CHECKSUM: u8 = 13;
     /// It was on the way for too long, or does not say for how long.
     pub const STALE: u8 = 14;
+    /// The volume is closed to hosts.
+    pub const CLOSED: u8 = 15;
 }
 
 /// The numbers of forms in [`Forwarded::form`].
@@ -156,7 +158,7 @@ pub(super) fn words_to_wire<'a>(words: impl Iterator<Item = &'a u64>) -> Slice {
     Slice::copy_from(&bytes)
 }
 
-const ERRORS: [(IoError, u8); 10] = [
+const ERRORS: [(IoError, u8); 11] = [
     (IoError::OutOfRange, code::OUT_OF_RANGE),
     (IoError::Invalid, code::INVALID),
     (IoError::NoSpace, code::NO_SPACE),
@@ -167,6 +169,7 @@ const ERRORS: [(IoError, u8); 10] = [
     (IoError::Busy, code::BUSY),
     (IoError::Miscompare, code::MISCOMPARE),
     (IoError::Reserved, code::RESERVED),
+    (IoError::Closed, code::CLOSED),
 ];
 
 pub(super) fn error_to_wire(error: IoError) -> u8 {
@@ -232,6 +235,21 @@ mod tests {
             snapshot: SnapshotId::HEAD,
         };
         assert_eq!(work_from_wire(&too_large), None, "no snapshot has that number");
+    }
+
+    /// To whoever does not know the number it is a matter of the way, as any that it does not know.
+    #[test]
+    fn why_it_was_not_done_comes_back_as_it_was() {
+        let all = [
+            (IoError::Unavailable, 6),
+            (IoError::Reserved, 10),
+            (IoError::Closed, 15),
+        ];
+        for (error, number) in all {
+            assert_eq!(error_to_wire(error), number);
+            assert_eq!(error_from_wire(number), error);
+        }
+        assert_eq!(error_from_wire(200), IoError::Unavailable);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! What only the coordinator tells: the cluster, as its metadata has it, and what has become of the policies of snapshots and backups.
+//! What only the coordinator tells: the cluster, as its metadata has it, and what has become of the policies of snapshots and backups, and of mirrors.
 
 use super::Metric;
 use super::MetricKind::{Counter, Gauge};
 use amita_control::events::Severity;
 use amita_types::condition::DiskLevel;
+use amita_types::map::MirrorRole;
 
 /// A number for the worst that is so, so that alerts can compare it.
 fn level(worst: Option<Severity>) -> u64 {
@@ -303,5 +304,49 @@ pub(super) const METRICS: &[Metric] = &[
         kind: Gauge,
         labels: &["policy"],
         read: |view, out| view.each_backup(out, |backup| backup.succeeded_at),
+    },
+    // Mirrors: this cluster's ends.
+    Metric {
+        name: "amita_mirror_role",
+        help: "What this cluster's end of a mirror is: 1 for that role, 0 for the others.",
+        kind: Gauge,
+        labels: &["mirror", "role"],
+        read: |view, out| {
+            view.figures(|found| {
+                for mirror in &found.mirrors {
+                    for role in MirrorRole::ALL {
+                        out.value(&[&mirror.name, role.text()], u64::from(*role == mirror.role));
+                    }
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_mirror_lag_seconds",
+        help: "How old the point is that the secondary of a mirror is at, as this end knows; nothing where there is none.",
+        kind: Gauge,
+        labels: &["mirror"],
+        read: |view, out| {
+            view.figures(|found| {
+                for mirror in &found.mirrors {
+                    if let Some(lag_s) = mirror.lag_s {
+                        out.value(&[&mirror.name], lag_s);
+                    }
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_mirror_left_bytes",
+        help: "Bytes of the volumes of a mirror that were not looked at yet in the pass under way; 0 where there is none.",
+        kind: Gauge,
+        labels: &["mirror"],
+        read: |view, out| {
+            view.figures(|found| {
+                for mirror in &found.mirrors {
+                    out.value(&[&mirror.name], mirror.left_bytes);
+                }
+            });
+        },
     },
 ];

@@ -4,12 +4,15 @@ use super::*;
 use crate::observe::{CertificateReport, CoreReport, Exchange, ExportCounters, Fate, ProcessReport, VolumeReport};
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
-use amita_control::admin::{BackupFigures, DiskFigures, Figures, GroupCounts, PoolFigures, StoreFigures};
+use amita_control::admin::{
+    BackupFigures, DiskFigures, Figures, GroupCounts, MirrorFigures, PoolFigures, StoreFigures,
+};
 use amita_control::events::Severity;
 use amita_control::health::Kind;
 use amita_reactor::{DriverCounts, Time};
 use amita_types::condition::DiskLevel;
 use amita_types::io::Op;
+use amita_types::map::MirrorRole;
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use std::sync::Arc;
 
@@ -110,6 +113,12 @@ fn figures(name: &str) -> Figures {
             failing: 1,
             late_s: 0,
             succeeded_at: Some(1_800_000_000),
+        }],
+        mirrors: vec![MirrorFigures {
+            name: name.to_owned(),
+            role: MirrorRole::Secondary,
+            lag_s: Some(61),
+            left_bytes: 1 << 24,
         }],
         sick_disks: vec![DiskFigures {
             store: StoreId(5),

@@ -3,35 +3,29 @@
 //! They are read on a thread that may wait, some pieces ahead, and go out as fast as they are taken. Who has gone, or takes nothing for a
 //! minute, ends it.
 
-use super::{IDLE, PIECE_BYTES, RawImage};
-use crate::data::Sink;
-use crate::going::{Going, Watched};
+use super::{IDLE, RawImage};
+use crate::going::Watched;
 use crate::lasting::{Hold, Lasting};
+use crate::outgoing::{Out, QUEUE};
 use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::routes::input::{Named, Names, Parameters};
 use crate::session::{Api, Asker, panicked};
-use crate::waiting;
 use crate::who::Standing;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError};
 use amita_metadata::Transact;
 use axum::Extension;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, Method};
 use serde::Deserialize;
-use std::io;
-use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
-
-/// Pieces that wait to be taken.
-const QUEUE: usize = 4;
 
 /// What of a volume is wanted.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
@@ -89,11 +83,7 @@ pub(super) async fn export(
     let job = carry(move || {
         let _place = place;
         let session = session.session(asker.0)?;
-        let mut sink = Out {
-            begin: Some(begin),
-            pieces: out,
-            going: going.clone(),
-        };
+        let mut sink = Out::new((begin, out), going.clone(), IDLE);
         let copied = session.act(Action::VolumeExportData, &of, |_| {
             data.export(&session, &of, &mut sink, &going)
         });
@@ -124,61 +114,4 @@ fn head(object: &str, size_bytes: u64) -> [(HeaderName, String); 4] {
         // Names have nothing that would have to be escaped.
         (CONTENT_DISPOSITION, format!("attachment; filename=\"{object}.raw\"")),
     ]
-}
-
-/// To the connection.
-struct Out {
-    begin: Option<oneshot::Sender<u64>>,
-    pieces: mpsc::Sender<io::Result<Bytes>>,
-    going: Going,
-}
-
-fn gone() -> Problem {
-    Problem::new(Code::Incomplete, "whoever read it has gone")
-}
-
-impl Out {
-    /// Waits for room where there is none: until a piece was taken, or none is wanted any more.
-    fn send(&self, piece: io::Result<Bytes>) -> Result<(), Problem> {
-        let room = async {
-            tokio::select! {
-                biased;
-                () = self.going.ended() => None,
-                room = self.pieces.reserve() => Some(room),
-            }
-        };
-        match waiting::until(Instant::now() + IDLE, room) {
-            Some(Some(Ok(room))) => {
-                room.send(piece);
-                Ok(())
-            }
-            Some(None) => self.going.check().and(Err(gone())),
-            Some(Some(Err(_))) => Err(gone()),
-            None => {
-                let why = format!(
-                    "whoever read it has not taken {PIECE_BYTES} bytes within {} s",
-                    IDLE.as_secs()
-                );
-                Err(Problem::new(Code::NotInTime, why))
-            }
-        }
-    }
-
-    /// Ends the connection, so that nobody takes a part for the whole.
-    fn cut(&self, why: &Problem) {
-        if self.begin.is_none() {
-            let _ = self.pieces.try_send(Err(io::Error::other(why.detail.clone())));
-        }
-    }
-}
-
-impl Sink for Out {
-    fn begin(&mut self, size_bytes: u64) -> Result<(), Problem> {
-        let begin = self.begin.take().ok_or_else(gone)?;
-        begin.send(size_bytes).map_err(|_| gone())
-    }
-
-    fn write(&mut self, bytes: Vec<u8>) -> Result<(), Problem> {
-        self.send(Ok(Bytes::from(bytes)))
-    }
 }

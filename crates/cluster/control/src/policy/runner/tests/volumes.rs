@@ -105,3 +105,28 @@ fn what_is_to_be_a_copy_is_no_policys_before_it_is_whole() {
     rig.at(MONDAY + 2 * HOUR);
     assert_eq!(rig.names(VolumeId(2)).len(), 1);
 }
+
+#[test]
+fn what_is_closed_for_a_mirror_is_no_policys() {
+    let mut rig = Rig::new();
+    rig.volumes(2);
+    let policy = rig.of_all("all", "0 * * * *", 5);
+    rig.at(MONDAY);
+    let open = admin::volume(&rig.meta, "v2").unwrap();
+    let closed = map::Volume {
+        closed: Some(Box::new(map::Closed {
+            mirror: amita_types::MirrorId(77),
+            name: "dr".to_owned(),
+            since: open.generation,
+        })),
+        ..open.clone()
+    };
+    rig.put(map::volume_key("v2"), &closed);
+    rig.at(MONDAY + HOUR);
+    assert_eq!((rig.names(VolumeId(1)).len(), rig.names(VolumeId(2)).len()), (1, 0));
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((last.taken, last.failed), (1, 0), "{last:?}");
+    rig.put(map::volume_key("v2"), &open);
+    rig.at(MONDAY + 2 * HOUR);
+    assert_eq!(rig.names(VolumeId(2)).len(), 1);
+}

@@ -1,0 +1,461 @@
+//! What a point has of a volume is read, and sent to the other end in frames: all of it, or what differs from another point by the versions of its
+//! blocks (decisions 045 and 081).
+
+use super::wire::{self, Frame, MAX_DATA_BYTES};
+use crate::admin::Described;
+use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, runs};
+use crate::commands::volume::diff;
+use crate::commands::volume::gateway::problem;
+use amita_api::{Going, MirrorRead, Problem, Sink};
+use amita_client::Extent;
+use amita_control::admin;
+use amita_metadata::Transact;
+use amita_terminal::error::{Failure, Kind, Result};
+use std::time::{Duration, Instant};
+
+/// So much is read ahead of where it is said that everything before was sent, where there is no rate.
+const WINDOW: u64 = 64 << 20;
+/// The same at least and at most, where there is one: a quarter of a second of it.
+const PACED_WINDOW: (u64, u64) = (64 << 10, 4 << 20);
+/// It is said where it is so often: what the other end loses when it goes on elsewhere.
+const REACHED_EVERY: u64 = 4 << 20;
+/// Chunks of which the changes are known at one time.
+const CHUNKS: u64 = 64;
+/// How often it is looked whether it is wanted still, while the rate says no.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Sends it. The sink is told the point's size of the volume before the first frame.
+///
+/// # Errors
+/// It is not to be had, cannot be read or compared; or what the sink says, or who says that it is not wanted.
+pub(crate) fn send(
+    (way, meta): (&Way, &dyn Transact),
+    read: &MirrorRead<'_>,
+    sink: &mut dyn Sink,
+    going: &Going,
+) -> std::result::Result<(), Problem> {
+    let (mut data, how) = open(way, meta, read).map_err(problem)?;
+    let mut sender = Sender {
+        sink,
+        going,
+        out: Vec::new(),
+        reached: read.after,
+        refused: None,
+        pace: Pace {
+            limit: read.limit_bytes_per_s.filter(|limit| *limit > 0),
+            next: Instant::now(),
+        },
+    };
+    let sent = sender.all(&mut data, read.after, how);
+    let refused = sender.refused.take();
+    data.close();
+    match refused {
+        // What the sink says is told as it is.
+        Some(why) => Err(why),
+        None => sent.map_err(|failure| going.check().err().unwrap_or_else(|| problem(failure))),
+    }
+}
+
+/// How it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct How {
+    /// The volume's size at the point.
+    size_bytes: u64,
+    /// Only what differs from the base.
+    differs: bool,
+    /// That was asked for, and is not known.
+    whole: bool,
+}
+
+/// Behind a revert versions say nothing of what was before (decision 056): the base is of other data than the point, and all of the point is sent.
+/// That is asked before they are compared, for who is refused that would ask the same again for ever.
+fn base_of<'a>(meta: &dyn Transact, read: &MirrorRead<'a>) -> Result<Option<&'a str>> {
+    let Some(base) = read.base else { return Ok(None) };
+    let all = admin::snapshots(meta, read.volume).described()?;
+    let data_of = |name: &str| all.iter().find(|found| found.name == name).map(|found| found.volume);
+    let is_of_both = match (data_of(base), data_of(read.snapshot)) {
+        (Some(base), Some(point)) => base == point,
+        // What is not there is told by who looks for it.
+        _ => true,
+    };
+    Ok(Some(base).filter(|_| is_of_both))
+}
+
+/// The point's snapshot, and how it is sent.
+fn open(way: &Way, meta: &dyn Transact, read: &MirrorRead<'_>) -> Result<(Data, How)> {
+    let base = base_of(meta, read)?;
+    let (data, size_bytes) = match base {
+        Some(base) => {
+            let sides = diff::sides(meta, read.volume, base, Some(read.snapshot))?;
+            (sides.open(way)?, sides.size_bytes)
+        }
+        None => {
+            let found = admin::snapshot(meta, read.volume, read.snapshot).described()?;
+            (
+                way.open(&format!("{}@{}", read.volume, read.snapshot))?,
+                found.size_bytes,
+            )
+        }
+    };
+    let how = How {
+        size_bytes,
+        differs: base.is_some(),
+        whole: base.is_none() && read.base.is_some(),
+    };
+    if data.size_bytes() < size_bytes {
+        data.close();
+        let what = format!("{}@{} was changed meanwhile", read.volume, read.snapshot);
+        return Err(Failure::new(what).kind(Kind::Conflict));
+    }
+    Ok((data, how))
+}
+
+/// On the way to the other end.
+struct Sender<'a> {
+    sink: &'a mut dyn Sink,
+    going: &'a Going,
+    /// Frames that are not handed on yet.
+    out: Vec<u8>,
+    /// Where it was said last that everything before was sent.
+    reached: u64,
+    /// Why the sink takes no more.
+    refused: Option<Problem>,
+    pace: Pace,
+}
+
+impl Sender<'_> {
+    fn all(&mut self, data: &mut Data, after: u64, how: How) -> Result<()> {
+        let How {
+            size_bytes,
+            differs,
+            whole,
+        } = how;
+        if let Err(why) = self.sink.begin(size_bytes) {
+            return Err(self.refuse(why));
+        }
+        self.frame(&Frame::Begin { size_bytes, whole })?;
+        let block = BLOCK_BYTES as u64;
+        let mut at = (after - after % block).min(size_bytes);
+        while at < size_bytes {
+            let mut extents = Vec::new();
+            let until = match differs {
+                true => {
+                    let next = diff::each(at, size_bytes, CHUNKS, data, |extent| {
+                        extents.push(extent);
+                        Ok(true)
+                    })?;
+                    next.unwrap_or(size_bytes)
+                }
+                false => {
+                    let until = size_bytes.min(at.saturating_add(WINDOW));
+                    extents.push(Extent {
+                        offset: at,
+                        length: until - at,
+                        is_zero: false,
+                    });
+                    until
+                }
+            };
+            for extent in extents {
+                self.extent(data, extent)?;
+            }
+            self.said(until)?;
+            at = until;
+        }
+        self.frame(&Frame::End(size_bytes))?;
+        self.flush()
+    }
+
+    fn extent(&mut self, data: &mut Data, extent: Extent) -> Result<()> {
+        let Extent {
+            offset,
+            length,
+            is_zero,
+        } = extent;
+        if is_zero {
+            return self.frame(&Frame::Zeros { offset, length });
+        }
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let until = end.min(at.saturating_add(self.pace.window()));
+            self.pace.take(until - at, self.going)?;
+            data.each_piece(at, until, |offset, bytes| self.piece(offset, bytes))?;
+            at = until;
+        }
+        Ok(())
+    }
+
+    /// Runs of blocks that are zeros, or are not.
+    fn piece(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut done = 0;
+        for (start, stop) in runs(bytes, BLOCK_BYTES) {
+            self.zeros(offset, done, start)?;
+            for (index, part) in bytes[start..stop].chunks(MAX_DATA_BYTES as usize).enumerate() {
+                self.frame(&Frame::Data {
+                    offset: offset + start as u64 + index as u64 * MAX_DATA_BYTES,
+                    bytes: part,
+                })?;
+            }
+            done = stop;
+        }
+        self.zeros(offset, done, bytes.len())?;
+        let end = offset + bytes.len() as u64;
+        match end.saturating_sub(self.reached) >= REACHED_EVERY {
+            true => self.said(end),
+            false => Ok(()),
+        }
+    }
+
+    fn zeros(&mut self, offset: u64, start: usize, stop: usize) -> Result<()> {
+        match start < stop {
+            true => self.frame(&Frame::Zeros {
+                offset: offset + start as u64,
+                length: (stop - start) as u64,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Everything before was sent: what is not handed on yet is. It is said once.
+    fn said(&mut self, at: u64) -> Result<()> {
+        if at > self.reached {
+            self.reached = at;
+            self.frame(&Frame::Reached(at))?;
+        }
+        self.flush()
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<()> {
+        wire::write(&mut self.out, frame);
+        match self.out.len() as u64 >= MAX_DATA_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.out);
+        match self.sink.write(bytes) {
+            Ok(()) => Ok(()),
+            Err(why) => Err(self.refuse(why)),
+        }
+    }
+
+    fn refuse(&mut self, why: Problem) -> Failure {
+        let failure = Failure::new(why.detail.clone());
+        self.refused = Some(why);
+        failure
+    }
+}
+
+/// At most so many bytes a second.
+struct Pace {
+    limit: Option<u64>,
+    /// When the next ones may be read.
+    next: Instant,
+}
+
+impl Pace {
+    fn window(&self) -> u64 {
+        let (least, most) = PACED_WINDOW;
+        self.limit
+            .map_or(WINDOW, |limit| (limit / 4).clamp(least, most) / 4096 * 4096)
+    }
+
+    fn take(&mut self, bytes: u64, going: &Going) -> Result<()> {
+        let Some(limit) = self.limit else { return Ok(()) };
+        loop {
+            going.check().map_err(|why| Failure::new(why.detail))?;
+            let left = self.next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+        self.next = self.next.max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / limit as f64);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::{OwnedFrame, Reader};
+    use super::*;
+
+    #[derive(Default)]
+    struct Taken {
+        bytes: Vec<u8>,
+        pieces: usize,
+        most: Option<usize>,
+    }
+
+    impl Sink for Taken {
+        fn begin(&mut self, _: u64) -> std::result::Result<(), Problem> {
+            Ok(())
+        }
+
+        fn write(&mut self, bytes: Vec<u8>) -> std::result::Result<(), Problem> {
+            if self.most.is_some_and(|most| self.pieces >= most) {
+                return Err(Problem::new(amita_api::Code::Incomplete, "nobody takes it"));
+            }
+            self.pieces += 1;
+            self.bytes.extend(bytes);
+            Ok(())
+        }
+    }
+
+    fn sender<'a>(sink: &'a mut Taken, going: &'a Going) -> Sender<'a> {
+        Sender {
+            sink,
+            going,
+            out: Vec::new(),
+            reached: 0,
+            refused: None,
+            pace: Pace {
+                limit: None,
+                next: Instant::now(),
+            },
+        }
+    }
+
+    /// An operator reverted the volume between the two: what differs is not known, and the mirror goes on all the same.
+    #[test]
+    fn behind_a_revert_all_is_sent_whatever_was_asked_for() {
+        use amita_metadata::Call;
+        use amita_metadata::model::State;
+        use amita_types::map::{self, Snapshot, SnapshotState};
+        use amita_types::{Generation, SnapshotId, VolumeId};
+
+        let meta = std::sync::Mutex::new(State::default());
+        let put = |key: String, value: &serde_json::Value| {
+            let bytes = serde_json::to_vec(value).unwrap();
+            meta.txn(&Call::put(key, bytes)).unwrap();
+        };
+        let (before, now) = (VolumeId(5), VolumeId(6));
+        let volume = map::Volume {
+            id: now,
+            name: "db".to_owned(),
+            pool: "main".to_owned(),
+            size_bytes: 1 << 30,
+            generation: Generation(9),
+            owner: None,
+            lineage: map::Lineage::default(),
+            parents: Vec::new(),
+            former: vec![before],
+            keys: None,
+            limits: None,
+            closed: None,
+        };
+        put(map::volume_key("db"), &serde_json::to_value(&volume).unwrap());
+        for (data, number, name) in [(before, 1, "p1"), (now, 2, "p2"), (now, 3, "p3")] {
+            let snapshot = Snapshot {
+                volume: data,
+                number: SnapshotId(number),
+                name: name.to_owned(),
+                size_bytes: 1 << 30,
+                taken_at: 1,
+                labels: std::collections::BTreeMap::new(),
+                protected: true,
+                clones: 0,
+                set: None,
+                mark: false,
+                hidden: false,
+                state: SnapshotState::Sealed(Generation(9)),
+            };
+            put(
+                map::snapshot_key(data, snapshot.number),
+                &serde_json::to_value(&snapshot).unwrap(),
+            );
+        }
+        let base = |base, snapshot| {
+            let read = MirrorRead {
+                volume: "db",
+                snapshot,
+                base,
+                after: 0,
+                limit_bytes_per_s: None,
+            };
+            base_of(&meta, &read).unwrap().map(str::to_owned)
+        };
+        assert_eq!(base(Some("p1"), "p2"), None);
+        assert_eq!(base(Some("p2"), "p3"), Some("p2".to_owned()));
+        assert_eq!(base(None, "p3"), None);
+        // It is told that it is not there, and not taken for a revert.
+        assert_eq!(base(Some("p0"), "p3"), Some("p0".to_owned()));
+    }
+
+    #[test]
+    fn a_piece_is_told_as_runs_of_data_and_of_zeros() {
+        let (mut taken, going) = (Taken::default(), Going::default());
+        let mut sender = sender(&mut taken, &going);
+        let mut bytes = vec![0; 4 * BLOCK_BYTES];
+        bytes[BLOCK_BYTES] = 1;
+        let begin = Frame::Begin {
+            size_bytes: 1 << 30,
+            whole: false,
+        };
+        sender.frame(&begin).unwrap();
+        let offset = REACHED_EVERY - bytes.len() as u64;
+        sender.piece(offset, &bytes).unwrap();
+        assert!(sender.out.is_empty(), "where it is was said, and handed on");
+        // A window ends where that was: it is not said again, for the other end refuses what leads nowhere.
+        sender.said(REACHED_EVERY).unwrap();
+        let mut reader = Reader::new(taken.bytes.as_slice());
+        let mut told = Vec::new();
+        while let Some(frame) = reader.next().unwrap() {
+            told.push(frame);
+        }
+        let block = BLOCK_BYTES as u64;
+        let data = OwnedFrame::Data {
+            offset: offset + block,
+            bytes: bytes[BLOCK_BYTES..2 * BLOCK_BYTES].to_vec(),
+        };
+        let zeros = |offset, length| OwnedFrame::Zeros { offset, length };
+        assert_eq!(
+            told,
+            [
+                OwnedFrame::Begin {
+                    size_bytes: 1 << 30,
+                    whole: false,
+                },
+                zeros(offset, block),
+                data,
+                zeros(offset + 2 * block, 2 * block),
+                OwnedFrame::Reached(REACHED_EVERY),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_the_sink_says_is_kept() {
+        let (going, full) = (Going::default(), vec![1; MAX_DATA_BYTES as usize]);
+        let mut taken = Taken {
+            most: Some(1),
+            ..Taken::default()
+        };
+        let mut sender = sender(&mut taken, &going);
+        sender.piece(0, &full).unwrap();
+        assert!(sender.piece(MAX_DATA_BYTES, &full).is_err());
+        assert_eq!(sender.refused.map(|why| why.code).as_deref(), Some("incomplete"));
+        assert_eq!(taken.pieces, 1);
+    }
+
+    #[test]
+    fn a_rate_is_kept_in_small_windows() {
+        let mut pace = Pace {
+            limit: Some(1 << 20),
+            next: Instant::now(),
+        };
+        assert_eq!(pace.window(), 256 << 10);
+        let begun = Instant::now();
+        for _ in 0..3 {
+            pace.take(32 << 10, &Going::default()).unwrap();
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(60));
+        pace.limit = None;
+        assert_eq!(pace.window(), WINDOW);
+    }
+}
