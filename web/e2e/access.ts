@@ -335,6 +335,7 @@ export function makeAccess(): Access {
         hosts: MANY,
         initiators: MANY,
         luns: MANY,
+        mirrors: MANY,
         namespaces: MANY,
         nodes: 100,
         nodes_alive: 99,

@@ -28,6 +28,7 @@ pub mod nbd;
 pub mod node;
 pub mod notify;
 pub mod operator;
+mod policies;
 pub mod pool;
 pub mod recover;
 pub mod recovery;

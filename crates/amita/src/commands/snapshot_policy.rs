@@ -2,21 +2,18 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use crate::commands::policies::{
+    KeepArguments, either, keeps, meant, next_lines, next_run, next_times, now, parse_label, tell_unreadable,
+};
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, KeepChange, PolicyChange, PolicyTarget, Pruning, Retained};
+use amita_control::admin::{self, AdminError, PolicyChange, PolicyTarget, Pruning, Retained};
 use amita_control::policy::retention::Verdict;
-use amita_control::policy::schedule::Schedule;
 use amita_control::policy::standing::PolicyStatus;
 use amita_terminal::error::{Failure, Result};
-use amita_terminal::output;
 use amita_terminal::table::{Table, print};
-use amita_types::map::{Keep, Policy, Run, RunSet, Target};
+use amita_types::map::{Policy, Run, RunSet};
 use serde::Serialize;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Times ahead that `show` tells.
-const NEXT: usize = 5;
 
 /// What to do with policies.
 #[derive(Debug, clap::Subcommand)]
@@ -79,29 +76,6 @@ pub struct TargetArguments {
     /// It is for all volumes of this pool
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
-}
-
-/// Which snapshots are kept.
-#[derive(Debug, clap::Args)]
-pub struct KeepArguments {
-    /// Keep so many of the newest
-    #[arg(long, value_name = "COUNT")]
-    pub keep_last: Option<u32>,
-    /// Keep the newest of each of so many hours
-    #[arg(long, value_name = "COUNT")]
-    pub keep_hourly: Option<u32>,
-    /// Keep the newest of each of so many days
-    #[arg(long, value_name = "COUNT")]
-    pub keep_daily: Option<u32>,
-    /// Keep the newest of each of so many weeks, from Monday on
-    #[arg(long, value_name = "COUNT")]
-    pub keep_weekly: Option<u32>,
-    /// Keep the newest of each of so many months
-    #[arg(long, value_name = "COUNT")]
-    pub keep_monthly: Option<u32>,
-    /// Keep the newest of each of so many years
-    #[arg(long, value_name = "COUNT")]
-    pub keep_yearly: Option<u32>,
 }
 
 /// `amita snapshot-policy create`.
@@ -203,19 +177,6 @@ impl TargetArguments {
     }
 }
 
-impl KeepArguments {
-    pub(crate) fn change(&self) -> KeepChange {
-        KeepChange {
-            last: self.keep_last,
-            hourly: self.keep_hourly,
-            daily: self.keep_daily,
-            weekly: self.keep_weekly,
-            monthly: self.keep_monthly,
-            yearly: self.keep_yearly,
-        }
-    }
-}
-
 /// A policy as JSON tells it.
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -259,10 +220,6 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     }
 }
 
-pub(crate) fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
 fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
     let change = PolicyChange {
         target: arguments.target.target(),
@@ -287,11 +244,7 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
 
 fn say_policy(policy: &Policy, as_json: bool, done: &str) -> Result<()> {
     print(as_json, policy, || {
-        let next = match (policy.paused, times(policy, now().as_secs(), 1).first()) {
-            (true, _) => "It is paused.".to_owned(),
-            (false, Some(at)) => format!("The next run is due at {}.", timestamp(*at, 0)),
-            (false, None) => "No run is due any more.".to_owned(),
-        };
+        let next = next_run(policy.paused, &policy.schedule, &policy.zone);
         format!("Snapshot policy {} is {done}. {next}\n", policy.name)
     })
 }
@@ -303,16 +256,8 @@ fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
         zone: arguments.zone.clone(),
         template: arguments.template.clone(),
         keep: arguments.keep.change(),
-        together: match (arguments.together, arguments.one_by_one) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        },
-        paused: match (arguments.pause, arguments.resume) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        },
+        together: either(arguments.together, arguments.one_by_one),
+        paused: either(arguments.pause, arguments.resume),
     };
     let name = &arguments.name;
     if arguments.dry_run {
@@ -416,28 +361,9 @@ fn fate(snapshot: &Verdict, dry_run: bool) -> (String, String) {
     }
 }
 
-fn times(policy: &Policy, from: u64, count: usize) -> Vec<u64> {
-    times_of(&policy.schedule, &policy.zone, from, count)
-}
-
-/// The next times of a schedule; none where it is none.
-pub(crate) fn times_of(schedule: &str, zone: &str, from: u64, count: usize) -> Vec<u64> {
-    let Ok(schedule) = Schedule::parse(schedule, zone) else {
-        return Vec::new();
-    };
-    let mut at = from;
-    let each = std::iter::from_fn(|| {
-        at = schedule.next_after(at)?;
-        Some(at)
-    });
-    each.take(count).collect()
-}
-
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let (all, unreadable) = admin::policies(&metadata.reader(), now()).described()?;
-    for (key, why) in unreadable {
-        output::beside(&format!("{key} cannot be read, and nobody carries it out: {why}"));
-    }
+    tell_unreadable(unreadable);
     print(as_json, &all, || {
         let head = ["policy", "for", "schedule", "zone", "keeps", "last run", "next run", ""];
         let mut table = Table::new(&head);
@@ -446,8 +372,8 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
             table.row([
                 found.policy.name.clone(),
                 match found.policy.together {
-                    true => format!("{}, together", target(found)),
-                    false => target(found),
+                    true => format!("{}, together", meant(&found.policy.target, found.volume.as_deref())),
+                    false => meant(&found.policy.target, found.volume.as_deref()),
                 },
                 found.policy.schedule.clone(),
                 found.policy.zone.clone(),
@@ -459,22 +385,6 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
         }
         table.text()
     })
-}
-
-fn target(found: &PolicyStatus) -> String {
-    match (&found.policy.target, &found.volume) {
-        (Target::Volume(_), Some(name)) => format!("volume {name}"),
-        (Target::Volume(id), None) => format!("volume number {id}, which is deleted"),
-        (Target::Volumes(ids), _) => format!("{} volumes by name", ids.len()),
-        (Target::Label { key, value }, _) => format!("label {key}={value}"),
-        (Target::Pool(pool), _) => format!("pool {pool}"),
-    }
-}
-
-pub(crate) fn keeps(keep: &Keep) -> String {
-    let rules = keep.rules().into_iter().filter(|(_, count)| *count > 0);
-    let rules: Vec<String> = rules.map(|(rule, count)| format!("{count} {rule}")).collect();
-    rules.join(", ")
 }
 
 fn how(found: &PolicyStatus) -> String {
@@ -494,10 +404,7 @@ fn show(name: &str, as_json: bool, metadata: &Admin) -> Result<()> {
     let volumes = admin::policy_volumes(&reader, &found.policy).described()?;
     let after = found.runs.as_ref().map_or(0, |runs| runs.after);
     let shown = Shown {
-        next: match found.policy.paused {
-            true => Vec::new(),
-            false => times(&found.policy, after.max(now().as_secs()), NEXT),
-        },
+        next: next_times(found.policy.paused, &found.policy.schedule, &found.policy.zone, after),
         volumes: volumes.into_iter().map(|(_, name)| name).collect(),
         status: &found,
     };
@@ -509,7 +416,7 @@ fn text(found: &PolicyStatus, shown: &Shown<'_>) -> String {
     let mut out = format!(
         "policy    {}\nfor       {}: {} volumes now\nschedule  {} ({})\nkeeps     {}\nnames     {}\n",
         policy.name,
-        target(found),
+        meant(&policy.target, found.volume.as_deref()),
         shown.volumes.len(),
         policy.schedule,
         policy.zone,
@@ -548,15 +455,7 @@ fn text(found: &PolicyStatus, shown: &Shown<'_>) -> String {
     if found.late_s > 0 {
         out.push_str(&format!("late      by {} s\n", found.late_s));
     }
-    match policy.paused {
-        true => out.push_str("next run  none: it is paused\n"),
-        false => {
-            for (index, next) in shown.next.iter().enumerate() {
-                let head = if index == 0 { "next run" } else { "" };
-                out.push_str(&format!("{head:<10}{}\n", timestamp(*next, 0)));
-            }
-        }
-    }
+    out.push_str(&next_lines(policy.paused, &shown.next));
     out
 }
 
@@ -591,11 +490,4 @@ fn told(run: &Run) -> String {
         }
     }
     text
-}
-
-pub(crate) fn parse_label(text: &str) -> std::result::Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("a label is KEY=VALUE".to_owned()),
-    }
 }

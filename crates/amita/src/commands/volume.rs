@@ -21,6 +21,7 @@ mod resize;
 mod revert;
 pub(crate) mod snapshot;
 mod trash;
+mod waiting;
 
 pub use copy::Copies;
 pub use gateway::Gateways;

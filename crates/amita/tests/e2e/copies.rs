@@ -2,12 +2,11 @@
 //! nothing is left of one that is taken back.
 
 use crate::images::amita;
+use crate::passes::{is_under_way, nothing_is_left, other_pool, who_is_at};
 use crate::reverts::{compare, open, write};
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, VOLUME_BYTES, WRITES_WAIT, World, eventually, pattern};
 use amita_control::admin;
-use amita_metadata::Call;
 use amita_types::VolumeId;
-use amita_types::map;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,30 +18,12 @@ const COPY: &str = "copied";
 const DIARY_AT: u64 = 48 << 20;
 const PAGES: u64 = 32;
 
-fn other_pool(world: &World) {
-    world.amita_done(&["pool", "create", "other", "--copies", "2"]);
-}
-
 fn snapshot(world: &World, name: &str) {
     world.amita_done(&["volume", "snapshot", "create", VOLUME, name]);
 }
 
-/// Is any copy being made, or removed? Stores may be brought up to date at the same time.
 fn is_copying(world: &World) -> bool {
-    let jobs = world.json(&["job", "list"]);
-    let mut jobs = jobs.as_array().expect("a list").iter();
-    jobs.any(|job| job["id"].as_str().expect("an id").starts_with("copy-"))
-}
-
-fn nothing_is_left(world: &World) {
-    assert!(!is_copying(world));
-    let listed = world.json(&["volume", "snapshot", "list", VOLUME]);
-    let names = listed.as_array().expect("a list").iter();
-    let own: Vec<&Value> = names
-        .map(|found| &found["name"])
-        .filter(|name| **name != "one" && **name != "two")
-        .collect();
-    assert!(own.is_empty(), "of what was taken for the copy: {own:?}");
+    is_under_way(world, "copy")
 }
 
 /// What a diary's pages say: up to which entry they go, when nothing before is missing.
@@ -120,7 +101,7 @@ fn a_copy_is_what_its_snapshots_are_while_others_write() {
     eventually("it goes on being written", || written.load(Ordering::SeqCst) > after);
     ends.store(true, Ordering::Relaxed);
     writer.join().expect("every write was acknowledged");
-    nothing_is_left(&world);
+    nothing_is_left(&world, "copy", &["one", "two"]);
     world.cluster.offer_by_nbd(COPY).expect("it is offered now");
     compare(&world, 1, &format!("{COPY}@one"), &one);
     compare(&world, 2, &format!("{COPY}@two"), &two);
@@ -149,13 +130,6 @@ fn a_copy_is_what_its_snapshots_are_while_others_write() {
     };
     assert_eq!(changed(COPY), changed(VOLUME));
     world.end(&[]);
-}
-
-/// The name of the node that is at the copy; none: nobody is.
-fn copier(world: &World, volume: VolumeId) -> Option<String> {
-    let meta = world.cluster.metadata_client().expect("the metadata");
-    let reply = meta.txn(&Call::get(map::copier_key(volume))).expect("it answers");
-    reply.value(0).map(|found| found.json().expect("a name"))
 }
 
 #[test]
@@ -193,7 +167,7 @@ fn who_makes_a_copy_may_die_and_what_is_taken_back_leaves_nothing() {
     assert!(is_copying(&world));
     let mut copying = None;
     eventually("somebody is at it", || {
-        copying = copier(&world, id);
+        copying = who_is_at(&world, id);
         copying.is_some()
     });
     let first = copying.expect("somebody");
@@ -204,15 +178,17 @@ fn who_makes_a_copy_may_die_and_what_is_taken_back_leaves_nothing() {
         .position(|node| node.name == first)
         .expect("a node");
     world.cluster.kill_node(index);
-    eventually("another node is at it, or has made it", || match copier(&world, id) {
-        Some(now) => now != first,
-        None => !is_copying(&world),
+    eventually("another node is at it, or has made it", || {
+        match who_is_at(&world, id) {
+            Some(now) => now != first,
+            None => !is_copying(&world),
+        }
     });
     // The pool has two copies, and writes to neither where one is away.
     world.cluster.start_node(index).expect("it starts");
     world.cluster.await_node(index).expect("it serves");
     eventually("it is made", || !is_copying(&world));
-    nothing_is_left(&world);
+    nothing_is_left(&world, "copy", &[]);
     world.cluster.offer_by_nbd(COPY).expect("it is offered");
     compare(&world, index, COPY, &content);
 
@@ -231,14 +207,14 @@ fn who_makes_a_copy_may_die_and_what_is_taken_back_leaves_nothing() {
     let paused = world.json(&["job", "pause", &job]);
     assert_eq!(paused["state"], "paused", "{paused}");
     let id = VolumeId(said["id"].as_u64().expect("a number"));
-    eventually("nobody is at what is paused", || copier(&world, id).is_none());
+    eventually("nobody is at what is paused", || who_is_at(&world, id).is_none());
     let refused = world.amita(&["nbd", "export", "never", "--any-client"]);
     assert!(refused.text.contains("is being made a copy"), "{}", refused.text);
     let refused = amita(&world, &["volume", "export", "never", "-"]);
     assert!(refused.text.contains("is being made a copy"), "{}", refused.text);
     world.amita_done(&["job", "cancel", &job]);
     eventually("it is removed", || !is_copying(&world));
-    nothing_is_left(&world);
+    nothing_is_left(&world, "copy", &[]);
     let meta = world.cluster.metadata_client().expect("the metadata");
     assert!(admin::volume(&meta, "never").is_err());
     let deleted = world.json(&["volume", "list", "--deleted"]);
@@ -275,7 +251,7 @@ fn a_copy_that_has_no_room_waits_for_it() {
     world.amita_done(&["nbd", "unexport", "filler"]);
     world.amita_done(&["volume", "delete", "filler", "--now"]);
     eventually("it goes on by itself", || !is_copying(&world));
-    nothing_is_left(&world);
+    nothing_is_left(&world, "copy", &[]);
     world.cluster.offer_by_nbd(COPY).expect("it is offered");
     compare(&world, 1, COPY, &content);
     world.end(&["is full", "near full", "nearly full", "no space", "has got over"]);

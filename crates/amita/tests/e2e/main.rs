@@ -41,6 +41,7 @@ mod observe;
 mod operator;
 mod otlp;
 mod page;
+mod passes;
 mod planned;
 mod policies;
 mod posted;

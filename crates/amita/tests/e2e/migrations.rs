@@ -1,13 +1,12 @@
 //! Volumes move to another pool while they are written to and read: nobody hears of it, nothing is lost, their snapshots are there by their names; also
 //! where whoever is at it is killed; and nothing is left of a move that is taken back.
 
+use crate::passes::{is_under_way, nothing_is_left, other_pool, who_is_at};
 use crate::reverts::{compare, open, write};
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, VOLUME_BYTES, WRITES_WAIT, World, eventually, pattern};
 use amita_control::admin;
-use amita_metadata::Call;
 use amita_types::VolumeId;
 use amita_types::map;
-use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,31 +16,13 @@ const BLOCK: u64 = 4096;
 const DIARY_AT: u64 = 48 << 20;
 const PAGES: u64 = 32;
 
-fn other_pool(world: &World) {
-    world.amita_done(&["pool", "create", "other", "--copies", "2"]);
-}
-
 fn pool(world: &World) -> String {
     let shown = world.json(&["volume", "show", VOLUME]);
     shown["pool"].as_str().expect("a name").to_owned()
 }
 
 fn is_moving(world: &World) -> bool {
-    let jobs = world.json(&["job", "list"]);
-    let mut jobs = jobs.as_array().expect("a list").iter();
-    jobs.any(|job| job["id"].as_str().expect("an id").starts_with("migrate-"))
-}
-
-fn nothing_is_left(world: &World) {
-    assert!(!is_moving(world));
-    let listed = world.json(&["volume", "snapshot", "list", VOLUME]);
-    let names: Vec<_> = listed
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|found| found["name"].clone())
-        .collect();
-    assert_eq!(names, [json!("one"), json!("two")]);
+    is_under_way(world, "migrate")
 }
 
 /// Somebody who writes, reads what was written just before, and is told of no error.
@@ -141,19 +122,12 @@ fn a_volume_moves_while_it_is_used() {
     );
     diary.end(&mut all[2]);
     all_is_there(&world, &all);
-    nothing_is_left(&world);
+    nothing_is_left(&world, "migrate", &["one", "two"]);
     // And back.
     world.amita_done(&["volume", "migrate", VOLUME, "--pool", &before]);
     all_is_there(&world, &all);
-    nothing_is_left(&world);
+    nothing_is_left(&world, "migrate", &["one", "two"]);
     world.end(&[]);
-}
-
-/// The name of the node that is at the move; none: nobody is.
-fn mover(world: &World, target: VolumeId) -> Option<String> {
-    let meta = world.cluster.metadata_client().expect("the metadata");
-    let reply = meta.txn(&Call::get(map::copier_key(target))).expect("it answers");
-    reply.value(0).map(|found| found.json().expect("a name"))
 }
 
 /// The number that the job's id ends with: the target's.
@@ -182,7 +156,7 @@ fn where_whoever_is_at_it_is_killed_another_one_goes_on() {
     let (_, target) = begun(&world, "1M");
     let mut moving = None;
     eventually("somebody is at it", || {
-        moving = mover(&world, target);
+        moving = who_is_at(&world, target);
         moving.is_some()
     });
     let first = moving.expect("somebody");
@@ -190,7 +164,7 @@ fn where_whoever_is_at_it_is_killed_another_one_goes_on() {
     let index = nodes.iter().position(|node| node.name == first).expect("a node");
     world.cluster.kill_node(index);
     eventually("another node is at it, or has moved it", || {
-        match mover(&world, target) {
+        match who_is_at(&world, target) {
             Some(now) => now != first,
             None => !is_moving(&world),
         }
@@ -199,7 +173,7 @@ fn where_whoever_is_at_it_is_killed_another_one_goes_on() {
     world.cluster.await_node(index).expect("it serves");
     eventually("it has moved", || !is_moving(&world));
     assert_eq!(pool(&world), "other");
-    nothing_is_left(&world);
+    nothing_is_left(&world, "migrate", &["one", "two"]);
     all_is_there(&world, &all);
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, WRITES_WAIT].concat());
 }
@@ -225,7 +199,7 @@ fn nothing_is_left_of_a_move_that_is_taken_back() {
     assert_eq!(pool(&world), before);
     let meta = world.cluster.metadata_client().expect("the metadata");
     assert!(admin::volume(&meta, &map::moving_name(target)).is_err());
-    nothing_is_left(&world);
+    nothing_is_left(&world, "migrate", &["one", "two"]);
     all_is_there(&world, &all);
     world.end(&[]);
 }

@@ -5,6 +5,7 @@
 
 mod about;
 mod backup;
+mod carry;
 mod claim;
 mod client;
 mod clone;

@@ -8,7 +8,7 @@ use amita_fabric::Addresses;
 use amita_frontend::reservation;
 use amita_types::map::{self, PREFIX};
 use amita_types::recovery::{HealthReport, Recovery};
-use amita_types::{Epoch, GroupId, GroupIndex, NodeId, PoolId, SetId, StoreId, VolumeId};
+use amita_types::{Epoch, GroupId, NodeId, PoolId, SetId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use std::collections::hash_map::Entry;
@@ -17,11 +17,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 mod copies;
+mod groups;
 mod iscsi;
 mod joints;
 mod locked;
 mod members;
 mod moved;
+mod wishes;
 
 /// The cluster as last seen.
 #[derive(Default)]
@@ -325,22 +327,6 @@ impl View {
         stores
     }
 
-    fn apply_scrub(&mut self, volume: &str, record: &Record) -> Change {
-        let Some(volume) = number(volume, record, map::scrub_key) else {
-            return Change::Nothing;
-        };
-        let scrub = record
-            .value
-            .as_ref()
-            .map(|value| parse::<map::Scrub>(&record.key, value));
-        match scrub {
-            Some(Ok(scrub)) => drop(self.scrubs.insert(volume, (scrub, record.revision))),
-            Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.scrubs.remove(&volume)),
-        }
-        Change::Scrub
-    }
-
     fn live(&mut self, node: &str, record: &Record) -> Change {
         let Some(node) = number(node, record, map::live_key) else {
             return Change::Nothing;
@@ -434,122 +420,6 @@ impl View {
         Change::Reservation(volume, record.revision)
     }
 
-    fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
-        let Some(volume) = number(volume, record, map::move_key) else {
-            return Change::Nothing;
-        };
-        match record
-            .value
-            .as_ref()
-            .map(|value| parse::<map::Move>(&record.key, value))
-        {
-            Some(Ok(wish)) => drop(self.moves.insert(volume, (wish, record.revision))),
-            Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.moves.remove(&volume)),
-        }
-        Change::Move(volume)
-    }
-
-    fn apply_snapshot_wish(&mut self, volume: &str, record: &Record) -> Change {
-        let Some(volume) = number(volume, record, map::snapshot_wish_key) else {
-            return Change::Nothing;
-        };
-        let wish = record
-            .value
-            .as_ref()
-            .map(|value| parse::<map::SnapshotWish>(&record.key, value));
-        match wish {
-            Some(Ok(wish)) => drop(self.snapshot_wishes.insert(volume, (wish, record.revision))),
-            Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.snapshot_wishes.remove(&volume)),
-        }
-        Change::SnapshotWish
-    }
-
-    fn apply_set(&mut self, set: &str, record: &Record) -> Change {
-        let Some(set) = number(set, record, map::set_key) else {
-            return Change::Nothing;
-        };
-        let found = record.value.as_ref().map(|value| {
-            let set = parse::<map::SnapshotSet>(&record.key, value)?;
-            set.check().map_err(|why| format!("{}: {why}", record.key))?;
-            Ok::<_, String>(set)
-        });
-        match found {
-            Some(Ok(found)) => drop(self.sets.insert(set, (found, record.revision))),
-            Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.sets.remove(&set)),
-        }
-        Change::SnapshotWish
-    }
-
-    fn apply_flatten(&mut self, volume: &str, record: &Record) -> Change {
-        let Some(volume) = number(volume, record, map::flatten_key) else {
-            return Change::Nothing;
-        };
-        let wish = record
-            .value
-            .as_ref()
-            .map(|value| parse::<map::Flatten>(&record.key, value));
-        match wish {
-            Some(Ok(wish)) => drop(self.flattens.insert(volume, (wish, record.revision))),
-            Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.flattens.remove(&volume)),
-        }
-        Change::Flatten
-    }
-
-    fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
-        let Some(volume) = number(volume, record, map::closing_key) else {
-            return Change::Nothing;
-        };
-        let wish = record
-            .value
-            .as_ref()
-            .map(|value| parse::<map::Closing>(&record.key, value));
-        match wish {
-            Some(Ok(wish)) => drop(self.closings.insert(volume, (wish, record.revision))),
-            Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.closings.remove(&volume)),
-        }
-        Change::Closing
-    }
-
-    fn apply_group(&mut self, rest: &str, record: &Record) -> Change {
-        let (Some(value), Some((pool, _))) = (&record.value, rest.split_once('/')) else {
-            return Change::Nothing;
-        };
-        let read = parse::<map::Group>(&record.key, value);
-        let read = read.and_then(|group| match group.check() {
-            Ok(()) => Ok(group),
-            Err(why) => Err(format!("{}: {why}", record.key)),
-        });
-        match (read, pool.parse()) {
-            (Ok(group), Ok(pool)) if record.key != map::group_key(pool, group.index) => {
-                Change::Unreadable(format!("{}: it is of group {pool}.{}", record.key, group.index))
-            }
-            (Ok(group), Ok(pool)) => {
-                let id = GroupId {
-                    pool,
-                    index: group.index,
-                };
-                let known = self.groups.entry(id).or_default();
-                let count = self.syncing.entry(pool).or_default();
-                *count -= usize::from(!known.syncing.is_empty());
-                *count += usize::from(!group.syncing.is_empty());
-                known.epoch = group.epoch;
-                known.in_sync.clone_from(&group.in_sync);
-                known.syncing.clone_from(&group.syncing);
-                known.absent.clear();
-                let absent = group.members.iter().filter(|store| !group.in_sync.contains(store));
-                known.absent.extend(absent);
-                Change::Group(group, pool)
-            }
-            (Err(why), _) => Change::Unreadable(why),
-            (_, Err(_)) => Change::Unreadable(format!("{}: no pool number in the key", record.key)),
-        }
-    }
-
     /// The node that serves a store.
     #[must_use]
     pub fn node_of(&self, store: StoreId) -> Option<NodeId> {
@@ -571,52 +441,6 @@ impl View {
     #[must_use]
     pub fn is_client(&self, node: NodeId) -> bool {
         self.nodes.get(node).is_some_and(|record| record.client)
-    }
-
-    /// The looks at a volume's copies, and their record's modification revision.
-    #[must_use]
-    pub fn scrub(&self, volume: VolumeId) -> Option<(&map::Scrub, u64)> {
-        self.scrubs.get(&volume).map(|(scrub, revision)| (scrub, *revision))
-    }
-
-    /// What is known of a group.
-    #[must_use]
-    pub fn group(&self, pool: PoolId, index: GroupIndex) -> Option<&Membership> {
-        self.groups.get(&GroupId { pool, index })
-    }
-
-    /// How many groups of the pool are known.
-    #[must_use]
-    pub fn group_count(&self, pool: &str) -> u32 {
-        let index = |pool, index| GroupId { pool, index };
-        let range = self
-            .pool_of(pool)
-            .map(|pool| index(pool, GroupIndex(0))..=index(pool, GroupIndex(u32::MAX)));
-        let count = range.map_or(0, |range| self.groups.range(range).count());
-        u32::try_from(count).unwrap_or(u32::MAX)
-    }
-
-    /// The stores that should hold groups of the pool and are not in sync there, and in how many.
-    #[must_use]
-    pub fn absent(&self, pool: &str) -> BTreeMap<StoreId, u32> {
-        let mut absent = BTreeMap::new();
-        let Some(pool) = self.pool_of(pool) else {
-            return absent;
-        };
-        let index = |index| GroupId { pool, index };
-        let groups = self.groups.range(index(GroupIndex(0))..=index(GroupIndex(u32::MAX)));
-        for store in groups.flat_map(|(_, group)| &group.absent) {
-            *absent.entry(*store).or_default() += 1;
-        }
-        absent
-    }
-
-    /// Is a store being brought up to date in some group of the pool?
-    #[must_use]
-    pub fn is_syncing(&self, pool: &str) -> bool {
-        let pool = self.pool_of(pool);
-        pool.and_then(|pool| self.syncing.get(&pool))
-            .is_some_and(|count| *count > 0)
     }
 
     /// Does the node hold its key?
@@ -657,71 +481,6 @@ impl View {
     #[must_use]
     pub fn owner(&self, volume: VolumeId) -> Option<NodeId> {
         self.volume_of(volume)?.owner
-    }
-
-    /// The operator's wishes for owners, with their record's modification revision.
-    pub fn moves(&self) -> impl Iterator<Item = (VolumeId, &map::Move, u64)> {
-        self.moves
-            .iter()
-            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
-    }
-
-    /// The operator's wishes for snapshots, with their record's modification revision.
-    pub fn snapshot_wishes(&self) -> impl Iterator<Item = (VolumeId, &map::SnapshotWish, u64)> {
-        self.snapshot_wishes
-            .iter()
-            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
-    }
-
-    /// Is a snapshot of the volume wished, and was that not answered? Or is one of a set to be sealed?
-    #[must_use]
-    pub fn is_snapshot_wished(&self, volume: VolumeId) -> bool {
-        let wish = self.snapshot_wishes.get(&volume);
-        wish.is_some_and(|(wish, _)| wish.refused.is_none()) || self.is_of_an_open_set(volume)
-    }
-
-    /// Is it a volume of a set that is being taken, or whose snapshots are being sealed?
-    #[must_use]
-    pub fn is_of_an_open_set(&self, volume: VolumeId) -> bool {
-        let mut sets = self.sets.values().filter(|(set, _)| set.has(volume));
-        sets.any(|(set, _)| match set.state {
-            map::SetState::Taking => true,
-            map::SetState::Ready => self
-                .volume_of(volume)
-                .is_some_and(|record| record.lineage.set == Some(set.id)),
-            map::SetState::Void(_) => false,
-        })
-    }
-
-    /// Sets of snapshots, with their record's modification revision.
-    pub fn sets(&self) -> impl Iterator<Item = (&map::SnapshotSet, u64)> {
-        self.sets.values().map(|(set, revision)| (set, *revision))
-    }
-
-    /// A set of snapshots, with its record's modification revision.
-    #[must_use]
-    pub fn set(&self, set: SetId) -> Option<(&map::SnapshotSet, u64)> {
-        self.sets.get(&set).map(|(set, revision)| (set, *revision))
-    }
-
-    /// The clones that are to be flattened and whose chunks are not all made, with their record's modification revision; those that stand
-    /// still left out.
-    pub fn flattens(&self) -> impl Iterator<Item = (VolumeId, &map::Flatten, u64)> {
-        let open = self.flattens.iter().filter(|(_, (wish, _))| wish.is_due());
-        open.map(|(volume, (wish, revision))| (*volume, wish, *revision))
-    }
-
-    /// Is the volume to be flattened now, and are its chunks not all made?
-    #[must_use]
-    pub fn is_to_be_flattened(&self, volume: VolumeId) -> bool {
-        self.flattens.get(&volume).is_some_and(|(wish, _)| wish.is_due())
-    }
-
-    /// The operator's wishes that owners close volumes, with their record's modification revision.
-    pub fn closings(&self) -> impl Iterator<Item = (VolumeId, &map::Closing, u64)> {
-        self.closings
-            .iter()
-            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
     }
 
     /// The volumes that are gone since this was last asked.

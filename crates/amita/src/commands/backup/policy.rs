@@ -2,19 +2,18 @@
 
 use crate::admin::{Admin, Described as _};
 use crate::cli::Endpoints;
-use crate::commands::snapshot_policy::{KeepArguments, keeps, now, parse_label, times_of};
+use crate::commands::policies::{
+    KeepArguments, either, keeps, meant, next_lines, next_run, next_times, now, parse_label, tell_unreadable,
+};
 use crate::logging::timestamp;
 use amita_control::access::Action;
 use amita_control::admin::{self, BackupChange, PolicyTarget};
 use amita_control::backups::BackupStatus;
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_terminal::{output, size};
-use amita_types::map::{BackupPolicy, BackupRun, Target};
+use amita_types::map::{BackupPolicy, BackupRun};
 use serde::Serialize;
-
-/// Times ahead that `show` tells.
-const NEXT: usize = 5;
 
 /// What to do with policies of backups.
 #[derive(Debug, clap::Subcommand)]
@@ -220,22 +219,12 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
 
 fn say(policy: &BackupPolicy, as_json: bool, done: &str) -> Result<()> {
     print(as_json, policy, || {
-        let times = times_of(&policy.schedule, &policy.zone, now().as_secs(), 1);
-        let next = match (policy.paused, times.first()) {
-            (true, _) => "It is paused.".to_owned(),
-            (false, Some(at)) => format!("The next run is due at {}.", timestamp(*at, 0)),
-            (false, None) => "No run is due any more.".to_owned(),
-        };
+        let next = next_run(policy.paused, &policy.schedule, &policy.zone);
         format!("Backup policy {} is {done}. {next}\n", policy.name)
     })
 }
 
 fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
-    let either = |yes: bool, no: bool| match (yes, no) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
-    };
     let change = BackupChange {
         target: arguments.target.target(),
         repository: arguments.to.clone(),
@@ -262,9 +251,7 @@ fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let (all, unreadable) = admin::backup_policies(&metadata.reader(), now()).described()?;
-    for (key, why) in unreadable {
-        output::beside(&format!("{key} cannot be read, and nobody carries it out: {why}"));
-    }
+    tell_unreadable(unreadable);
     print(as_json, &all, || {
         let head = [
             "policy",
@@ -283,8 +270,8 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
             table.row([
                 found.policy.name.clone(),
                 match found.policy.together {
-                    true => format!("{}, together", target(found)),
-                    false => target(found),
+                    true => format!("{}, together", meant(&found.policy.target, found.volume.as_deref())),
+                    false => meant(&found.policy.target, found.volume.as_deref()),
                 },
                 found.policy.repository.clone(),
                 found.policy.schedule.clone(),
@@ -297,16 +284,6 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
         }
         table.text()
     })
-}
-
-fn target(found: &BackupStatus) -> String {
-    match (&found.policy.target, &found.volume) {
-        (Target::Volume(_), Some(name)) => format!("volume {name}"),
-        (Target::Volume(id), None) => format!("volume number {id}, which is deleted"),
-        (Target::Volumes(ids), _) => format!("{} volumes by name", ids.len()),
-        (Target::Label { key, value }, _) => format!("label {key}={value}"),
-        (Target::Pool(pool), _) => format!("pool {pool}"),
-    }
 }
 
 fn how(found: &BackupStatus) -> String {
@@ -327,10 +304,7 @@ fn show(name: &str, as_json: bool, metadata: &Admin) -> Result<()> {
     let after = found.runs.as_ref().map_or(0, |runs| runs.after);
     let policy = &found.policy;
     let shown = Shown {
-        next: match policy.paused {
-            true => Vec::new(),
-            false => times_of(&policy.schedule, &policy.zone, after.max(now().as_secs()), NEXT),
-        },
+        next: next_times(policy.paused, &policy.schedule, &policy.zone, after),
         volumes: volumes.into_iter().map(|(_, name)| name).collect(),
         lacks,
         status: &found,
@@ -343,7 +317,7 @@ fn text(found: &BackupStatus, shown: &Shown<'_>) -> String {
     let mut out = format!(
         "policy    {}\nfor       {}: {} volumes now\nto        {}\nschedule  {} ({})\nkeeps     {}\nlimit     {} s for a run\n",
         policy.name,
-        target(found),
+        meant(&policy.target, found.volume.as_deref()),
         shown.volumes.len(),
         policy.repository,
         policy.schedule,
@@ -387,15 +361,7 @@ fn text(found: &BackupStatus, shown: &Shown<'_>) -> String {
     if found.late_s > 0 {
         out.push_str(&format!("late      by {} s\n", found.late_s));
     }
-    match policy.paused {
-        true => out.push_str("next run  none: it is paused\n"),
-        false => {
-            for (index, next) in shown.next.iter().enumerate() {
-                let head = if index == 0 { "next run" } else { "" };
-                out.push_str(&format!("{head:<10}{}\n", timestamp(*next, 0)));
-            }
-        }
-    }
+    out.push_str(&next_lines(policy.paused, &shown.next));
     out
 }
 

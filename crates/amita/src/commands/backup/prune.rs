@@ -3,7 +3,7 @@
 use super::failure::Described as _;
 use super::sessions;
 use super::target::Target;
-use crate::commands::snapshot_policy::KeepArguments;
+use crate::commands::policies::KeepArguments;
 use amita_backup::{State, Vault, VolumePoint, prune};
 use amita_control::admin::KeepChange;
 use amita_control::backups::retention::{self, Point};

@@ -7,20 +7,16 @@ mod run;
 
 pub use run::Copies;
 
+use super::waiting::Waiting;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, CopyWish, DataKeys};
-use amita_terminal::error::{Failure, Kind, Result};
-use amita_terminal::progress::{self, ProgressBar};
+use amita_terminal::error::Result;
+use amita_terminal::size;
 use amita_terminal::table::print;
-use amita_terminal::{interrupt, output, size};
-use amita_types::map::Copying;
 use serde::Serialize;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How often it is looked how far it has come.
-const LOOK: Duration = Duration::from_millis(200);
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `amita volume copy`.
 #[derive(Debug, clap::Args)]
@@ -64,20 +60,6 @@ struct Shown<'a> {
     whole: bool,
 }
 
-fn shown(copying: &Copying, whole: bool) -> Shown<'_> {
-    Shown {
-        volume: &copying.name,
-        id: copying.volume.0,
-        of: &copying.of,
-        job: job_of(copying),
-        whole,
-    }
-}
-
-fn job_of(copying: &Copying) -> String {
-    format!("copy-{}", copying.volume)
-}
-
 pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
     let keys = match arguments.encrypted {
@@ -96,63 +78,36 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin
     };
     let asked = metadata.act(Action::VolumeCopy, name, |meta| admin::copy_volume(meta, &wish));
     let asked = asked.described()?;
-    interrupt::catch();
-    let bar = match arguments.json || arguments.no_wait {
-        true => ProgressBar::hidden(),
-        false => progress::bar("copying", asked.place.total_bytes),
+    let job = admin::copy_job_id(&asked);
+    let waiting = Waiting {
+        asked: &asked,
+        bar: (!arguments.json && !arguments.no_wait).then_some("copying"),
+        only_settled: arguments.no_wait,
+        taken_back: format!("the copy {name} was taken back"),
+        goes_on: format!(
+            "The copy is made without this command: `amita job show {job}` says how far it is, and `amita job cancel {job}` takes it back, and \
+             removes volume {name}."
+        ),
     };
-    let ended = wait(&asked, arguments.no_wait, metadata, &bar);
-    bar.finish_and_clear();
-    let whole = ended?;
-    print(arguments.json, &shown(&asked, whole), || match whole {
+    let reader = metadata.reader();
+    // From when it is whole on it may get another name.
+    let is_made = |was_whole: bool| -> Result<bool> {
+        Ok(was_whole || admin::copy_target(&reader, &asked).described()?.is_some())
+    };
+    let whole = waiting.wait(metadata, is_made)?;
+    let text = match whole {
         true => format!("Volume {name} is a copy of {}, in pool {}.\n", asked.of, arguments.pool),
         false => format!(
-            "Volume {name} is being made a copy of {}, as that is now; `amita job show {}` says how far it is.\n",
-            asked.of,
-            job_of(&asked)
+            "Volume {name} is being made a copy of {}, as that is now; `amita job show {job}` says how far it is.\n",
+            asked.of
         ),
-    })
-}
-
-/// Until it is made: is it? Else only until it is known of which moment it is. Whoever is interrupted stops waiting; the copy is made.
-fn wait(asked: &Copying, only_settled: bool, metadata: &Admin, bar: &ProgressBar) -> Result<bool> {
-    let reader = metadata.reader();
-    let name = &asked.name;
-    let taken_back = || {
-        Failure::new(format!("the copy {name} was taken back"))
-            .kind(Kind::Conflict)
-            .advice("Give the command again where it is wanted after all.")
     };
-    let mut ails = None;
-    let mut whole = false;
-    loop {
-        let Some(now) = admin::copy_of(&reader, asked.volume).described()? else {
-            // From when it is whole on it may get another name.
-            return match whole || admin::copy_target(&reader, asked).described()?.is_some() {
-                true => Ok(true),
-                false => Err(taken_back()),
-            };
-        };
-        whole = now.whole;
-        if now.cancelled {
-            return Err(taken_back());
-        }
-        if only_settled && now.place.last.is_some() {
-            return Ok(false);
-        }
-        bar.set_length(now.place.total_bytes);
-        bar.set_position(now.place.done_bytes());
-        if now.ails.is_some() && now.ails != ails {
-            let why = now.ails.clone().unwrap_or_default();
-            bar.suspend(|| output::beside(&format!("It does not go on now, and is tried again: {why}")));
-        }
-        ails = now.ails;
-        interrupt::sleep(LOOK).map_err(|failure| {
-            let job = job_of(asked);
-            failure.advice(format!(
-                "The copy is made without this command: `amita job show {job}` says how far it is, and `amita job cancel {job}` takes it \
-                 back, and removes volume {name}."
-            ))
-        })?;
-    }
+    let shown = Shown {
+        volume: name,
+        id: asked.volume.0,
+        of: &asked.of,
+        job,
+        whole,
+    };
+    print(arguments.json, &shown, || text)
 }

@@ -1,20 +1,16 @@
 //! `amita volume migrate`: a volume moves to another pool while it is in use. Nodes move it ([`super::copy::Copies`]); the command asks for it, and
 //! looks how far it is.
 
+use super::waiting::Waiting;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, DataKeys, MigrateWish, copy_job_id};
-use amita_terminal::error::{Failure, Kind, Result};
-use amita_terminal::progress::{self, ProgressBar};
+use amita_terminal::error::Result;
+use amita_terminal::size;
 use amita_terminal::table::print;
-use amita_terminal::{interrupt, output, size};
-use amita_types::map::Copying;
 use serde::Serialize;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How often it is looked how far it has come.
-const LOOK: Duration = Duration::from_millis(200);
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `amita volume migrate`.
 #[derive(Debug, clap::Args)]
@@ -61,17 +57,22 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin
     let asked = metadata.act(Action::VolumeMigrate, name, |meta| admin::migrate_volume(meta, &wish));
     let asked = asked.described()?;
     let job = copy_job_id(&asked);
-    let moved = !arguments.no_wait && {
-        interrupt::catch();
-        let bar = match arguments.json {
-            true => ProgressBar::hidden(),
-            false => progress::bar("moving", asked.place.total_bytes),
-        };
-        let ended = wait(&asked, &job, metadata, &bar);
-        bar.finish_and_clear();
-        ended?;
-        true
+    let waiting = Waiting {
+        asked: &asked,
+        bar: (!arguments.json).then_some("moving"),
+        only_settled: false,
+        taken_back: format!("the move of {} was taken back", asked.of),
+        goes_on: format!(
+            "The volume is moved without this command: `amita job show {job}` says how far it is, and `amita job cancel {job}` takes it back; \
+             the volume stays where it is then."
+        ),
     };
+    let reader = metadata.reader();
+    let is_made = |_: bool| -> Result<bool> {
+        let volume = admin::copy_source(&reader, &asked).described()?;
+        Ok(volume.is_some_and(|volume| volume.id == asked.volume))
+    };
+    let moved = !arguments.no_wait && waiting.wait(metadata, is_made)?;
     let text = match moved {
         true => format!("Volume {name} is in pool {pool}.\n"),
         false => format!("Volume {name} is being moved to pool {pool}; `amita job show {job}` says how far it is.\n"),
@@ -83,40 +84,4 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin
         moved,
     };
     print(arguments.json, &shown, || text)
-}
-
-/// Until it has moved, and all of that is tidied up. Whoever is interrupted stops waiting; the volume is moved.
-fn wait(asked: &Copying, job: &str, metadata: &Admin, bar: &ProgressBar) -> Result<()> {
-    let reader = metadata.reader();
-    let taken_back = || {
-        Failure::new(format!("the move of {} was taken back", asked.of))
-            .kind(Kind::Conflict)
-            .advice("Give the command again where it is wanted after all.")
-    };
-    let mut ails = None;
-    loop {
-        let Some(now) = admin::copy_of(&reader, asked.volume).described()? else {
-            let volume = admin::copy_source(&reader, asked).described()?;
-            return match volume.is_some_and(|volume| volume.id == asked.volume) {
-                true => Ok(()),
-                false => Err(taken_back()),
-            };
-        };
-        if now.cancelled {
-            return Err(taken_back());
-        }
-        bar.set_length(now.place.total_bytes);
-        bar.set_position(now.place.done_bytes());
-        if now.ails.is_some() && now.ails != ails {
-            let why = now.ails.clone().unwrap_or_default();
-            bar.suspend(|| output::beside(&format!("It does not go on now, and is tried again: {why}")));
-        }
-        ails = now.ails;
-        interrupt::sleep(LOOK).map_err(|failure| {
-            failure.advice(format!(
-                "The volume is moved without this command: `amita job show {job}` says how far it is, and `amita job cancel {job}` takes it \
-                 back; the volume stays where it is then."
-            ))
-        })?;
-    }
 }

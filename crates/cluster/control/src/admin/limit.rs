@@ -25,31 +25,20 @@ pub fn limits(meta: &dyn Transact, name: &str) -> Result<Limits> {
 /// No such volume, limits that cannot be kept, or a cluster in which programs may be about that do not know of limits (S17); the metadata
 /// is away or refuses.
 pub fn set_limits(meta: &dyn Transact, name: &str, change: impl Fn(&mut Limits)) -> Result<Limits> {
-    let bad = |why| bad("volume", name, why);
     check_version(meta, "volume", name)?;
     let key = map::volume_key(name);
-    for _ in 0..RACES {
+    write(meta, &key, || {
         let (old, revision) = find_volume(meta, name)?;
         let mut wanted = old.limits.as_deref().copied().unwrap_or_default();
         change(&mut wanted);
-        limits::read(&wanted).map_err(|why| bad(why.to_string()))?;
+        limits::read(&wanted).map_err(|why| bad("volume", name, why.to_string()))?;
         let new = Volume {
             limits: (!wanted.is_empty()).then(|| Box::new(wanted)),
             ..old.clone()
         };
-        if new == old {
-            return Ok(wanted);
-        }
-        let call = Call {
-            compares: vec![unchanged(&key, revision)],
-            then: vec![put(key.clone(), &new)],
-            otherwise: Vec::new(),
-        };
-        if meta.txn(&call)?.succeeded {
-            return Ok(wanted);
-        }
-    }
-    Err(AdminError::TooManyRaces { key })
+        let op = (new != old).then(|| put(key.clone(), &new));
+        Ok((wanted, revision, op))
+    })
 }
 
 /// Whose limits, where they are of many volumes together.
@@ -109,26 +98,17 @@ pub fn set_joint_limits(meta: &dyn Transact, of: Jointly<'_>, change: impl Fn(&m
     of.check(meta)?;
     check_version(meta, of.what(), of.name())?;
     let key = of.key();
-    for _ in 0..RACES {
+    write(meta, &key, || {
         let (old, revision) = get::<JointLimits>(meta, &key)?.map_or((None, 0), |(old, at)| (Some(old), at));
         let mut new = old.clone().unwrap_or_default();
         change(&mut new.limits);
         limits::read(&new.limits).map_err(|why| bad(of.what(), of.name(), why.to_string()))?;
         let wanted = new.limits;
-        if old.as_ref() == Some(&new) || old.is_none() && wanted.is_empty() {
-            return Ok(wanted);
-        }
+        let is_so = old.as_ref() == Some(&new) || old.is_none() && wanted.is_empty();
         // The record stays without limits: who lent their tokens is counted on, should there be some again.
-        let call = Call {
-            compares: vec![unchanged(&key, revision)],
-            then: vec![put(key.clone(), &new)],
-            otherwise: Vec::new(),
-        };
-        if meta.txn(&call)?.succeeded {
-            return Ok(wanted);
-        }
-    }
-    Err(AdminError::TooManyRaces { key })
+        let op = (!is_so).then(|| put(key.clone(), &new));
+        Ok((wanted, revision, op))
+    })
 }
 
 /// Says whose a volume is; nobody's: none.
@@ -137,8 +117,8 @@ pub fn set_joint_limits(meta: &dyn Transact, of: Jointly<'_>, change: impl Fn(&m
 /// No such volume, or no name of a tenant; the metadata is away or refuses.
 pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Result<()> {
     tenant.map_or(Ok(()), check_tenant)?;
-    let volume_key = map::volume_key(volume);
-    for _ in 0..RACES {
+    // A revert or a move takes the record to the volume's new number: what is written to the old one behind that would be nobody's.
+    write(meta, &map::volume_key(volume), || {
         let (found, revision) = find_volume(meta, volume)?;
         let key = map::tenancy_key(found.id);
         let op = match tenant {
@@ -151,17 +131,8 @@ pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Re
                 },
             ),
         };
-        // A revert or a move takes the record to the volume's new number: what is written to the old one behind that would be nobody's.
-        let call = Call {
-            compares: vec![unchanged(&volume_key, revision)],
-            then: vec![op],
-            otherwise: Vec::new(),
-        };
-        if meta.txn(&call)?.succeeded {
-            return Ok(());
-        }
-    }
-    Err(AdminError::TooManyRaces { key: volume_key })
+        Ok(((), revision, Some(op)))
+    })
 }
 
 /// Whose volumes are, of those that are somebody's.
@@ -170,6 +141,26 @@ pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Re
 /// The metadata is away.
 pub fn tenancies(meta: &dyn Transact) -> Result<Vec<Tenancy>> {
     list(meta, &map::tenancies_prefix())
+}
+
+/// Writes what `attempt` wants, until nobody has written in between: what is told of it in the end, the revision of the key that it was read by, and what
+/// is written; none: it is so already.
+fn write<T>(meta: &dyn Transact, key: &str, attempt: impl Fn() -> Result<(T, u64, Option<Op>)>) -> Result<T> {
+    for _ in 0..RACES {
+        let (told, revision, op) = attempt()?;
+        let Some(op) = op else {
+            return Ok(told);
+        };
+        let call = Call {
+            compares: vec![unchanged(key, revision)],
+            then: vec![op],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(told);
+        }
+    }
+    Err(AdminError::TooManyRaces { key: key.to_owned() })
 }
 
 fn check_tenant(tenant: &str) -> Result<()> {

@@ -5,7 +5,7 @@ use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
 use crate::policy::naming;
 use crate::policy::retention::{self, Verdict};
-use crate::policy::runner::{By, Catalog, Found, delete_own, is_to_stay, is_too_many, sealed_of};
+use crate::policy::runner::{By, Catalog, delete_own, is_to_stay, is_too_many, sealed_of};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, Op, Transact};
@@ -15,6 +15,7 @@ use amita_types::map::{
     SNAPSHOTS_SINCE, Snapshot, Target, Volume,
 };
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -211,14 +212,7 @@ fn hold_pool(meta: &dyn Transact, target: &Target, call: &mut Call) -> Result<()
 /// Can it be?
 fn check(policy: &Policy) -> Result<()> {
     let judged = || {
-        let schedule = Schedule::parse(&policy.schedule, &policy.zone)?;
-        // From whatever time: far enough in the past that one that has come only once is found, too.
-        if schedule.next_after(0).is_none() {
-            return Err(format!(
-                "the schedule {:?} never comes: there is no such day",
-                policy.schedule
-            ));
-        }
+        Schedule::check(&policy.schedule, &policy.zone)?;
         naming::check(policy)?;
         policy.keep.check()
     };
@@ -333,18 +327,23 @@ pub fn set_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Res
             hold_pool(meta, &policy.target, &mut call)?;
         }
         if change.paused == Some(false) {
-            let runs = map::policy_runs_key(policy.id);
-            let record = meta.txn(&Call::get(runs.as_str()))?;
-            if let Some(bad) = record.value(0).filter(|found| found.json::<PolicyRuns>().is_err()) {
-                call.compares.push(unchanged(&runs, bad.mod_revision));
-                call.then.push(Op::Delete { key: runs });
-            }
+            forget_unreadable::<PolicyRuns>(meta, map::policy_runs_key(policy.id), &mut call)?;
         }
         if meta.txn(&call)?.succeeded {
             return Ok(policy);
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// What has become of a policy begins anew, where nobody can read it.
+pub(super) fn forget_unreadable<T: DeserializeOwned>(meta: &dyn Transact, key: String, call: &mut Call) -> Result<()> {
+    let record = meta.txn(&Call::get(key.as_str()))?;
+    if let Some(bad) = record.value(0).filter(|found| found.json::<T>().is_err()) {
+        call.compares.push(unchanged(&key, bad.mod_revision));
+        call.then.push(Op::Delete { key });
+    }
+    Ok(())
 }
 
 /// Deletes a policy. The snapshots that it has made stay.
@@ -432,13 +431,7 @@ fn how(
     let runs = record
         .map(|found| serde_json::from_slice::<PolicyRuns>(&found.value))
         .transpose();
-    let volume = match policy.target {
-        Target::Volume(id) => match catalog.find(meta, id)? {
-            Found::Named(name) => Some(name),
-            Found::Gone => None,
-        },
-        _ => None,
-    };
+    let volume = catalog.name_of(meta, &policy.target)?;
     let of = |runs| PolicyStatus::of(policy, runs, volume, now.as_secs());
     Ok(match runs {
         Ok(runs) => of(runs),

@@ -6,6 +6,7 @@
 //! by then: so whoever reverts has owned the volume alone, all its stores have adopted that generation, which a snapshot that was taken
 //! under it says (S2), and it has let go of the volume.
 
+use super::carry::carry;
 use super::clone::{MAX_CLONES, comes_from, data_of};
 use super::copy::none_copies;
 use super::flatten;
@@ -23,7 +24,7 @@ use super::{AdminError, RACES, Result, cluster, get, list};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{
     self, About, Export, Flatten, Lineage, MAX_FORMER, MAX_LEVELS, Raised, SNAPSHOTS_SINCE, SetState, Snapshot,
-    SnapshotSet, SnapshotState, SnapshotWish, Tenancy, Volume,
+    SnapshotSet, SnapshotState, SnapshotWish, Volume,
 };
 use amita_types::{Generation, MirrorId, SnapshotId, VolumeId};
 use std::time::Duration;
@@ -330,47 +331,12 @@ fn pin(call: &mut Call, target: &Snapshot, revision: u64) {
 /// What is known of the volume, and to whom it is served, goes by its new number, before anything says that this is the volume's. What is to go
 /// afterwards is returned. An import or a shrinking that was not at its end has none any more.
 fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) -> Result<Vec<Op>> {
-    let mut needless = vec![Op::Delete {
-        key: map::move_key(old.id),
-    }];
-    let key = map::about_key(old.id);
-    let about = get::<About>(meta, &key)?;
-    call.compares
-        .push(unchanged(&key, about.as_ref().map_or(0, |(_, revision)| *revision)));
-    if let Some((about, _)) = about {
-        let about = About {
-            volume: new.id,
-            import: None,
-            shrink: None,
-            ..about
-        };
-        call.then.push(put(map::about_key(new.id), &about));
-        needless.push(Op::Delete { key });
-    }
-    let key = map::export_key(old.id);
-    let export = get::<Export>(meta, &key)?;
-    call.compares
-        .push(unchanged(&key, export.as_ref().map_or(0, |(_, revision)| *revision)));
-    if let Some((export, _)) = export {
-        let export = Export {
-            volume: new.id,
-            ..export
-        };
-        call.then.push(put(map::export_key(new.id), &export));
-        needless.push(Op::Delete { key });
-    }
-    let key = map::tenancy_key(old.id);
-    let tenancy = get::<Tenancy>(meta, &key)?;
-    call.compares
-        .push(unchanged(&key, tenancy.as_ref().map_or(0, |(_, revision)| *revision)));
-    if let Some((tenancy, _)) = tenancy {
-        let tenancy = Tenancy {
-            volume: new.id,
-            ..tenancy
-        };
-        call.then.push(put(map::tenancy_key(new.id), &tenancy));
-        needless.push(Op::Delete { key });
-    }
+    let settled = |about: About| About {
+        import: None,
+        shrink: None,
+        ..about
+    };
+    let mut needless = carry(meta, call, old.id, new.id, settled)?;
     // What was refused, nobody waits for any more; what is wished keeps it from being reverted.
     let key = map::snapshot_wish_key(old.id);
     let refused = get::<SnapshotWish>(meta, &key)?.filter(|(wish, _)| wish.refused.is_some());

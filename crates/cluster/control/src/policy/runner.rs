@@ -38,7 +38,7 @@ use crate::events::{Draft, Kind};
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Policy, PolicyId, PolicyRuns, SnapshotSet, SnapshotWish};
 use amita_types::{NodeId, VolumeId};
-pub(crate) use catalog::{Catalog, Found};
+pub(crate) use catalog::Catalog;
 #[cfg(test)]
 pub(crate) use job::snapshots as snapshots_of;
 pub(crate) use job::{By, delete as delete_own, is_to_stay, sealed_of};

@@ -47,6 +47,19 @@ impl Schedule {
         Ok(Schedule { cron, zone })
     }
 
+    /// Can it be a policy's?
+    ///
+    /// # Errors
+    /// As [`Schedule::parse`]; or it never comes.
+    pub fn check(pattern: &str, zone: &str) -> Result<(), String> {
+        let schedule = Schedule::parse(pattern, zone)?;
+        // From whatever time: far enough in the past that one that has come only once is found, too.
+        match schedule.next_after(0) {
+            Some(_) => Ok(()),
+            None => Err(format!("the schedule {pattern:?} never comes: there is no such day")),
+        }
+    }
+
     /// The next time behind this one, in seconds since 1970; none: there is none any more.
     #[must_use]
     pub fn next_after(&self, unix: u64) -> Option<u64> {

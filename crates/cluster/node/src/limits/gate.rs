@@ -237,13 +237,18 @@ impl Gate {
             }
             Err(IoError::Unavailable) => {
                 let asked = bank.asked.take().unwrap_or(now);
+                bank.leave_alone(now);
                 // As I/O ends that finds no owner for as long: what came later has its own time. Of a tenant's or pool's volumes another one is
                 // out of reach, and their own may well be served: each waits as long as it would for its owner.
                 let (since, waiting): (Time, Vec<VolumeId>) = match whose {
                     Whose::Volume(volume) => (asked, vec![volume]),
                     Whose::Joint(number) => {
                         let joint = self.joints.get_mut(&number).expect("it has the bank");
-                        joint.failing.get_or_insert(asked);
+                        let gives_up = joint.failing.get_or_insert(asked).plus(SEAT_PATIENCE);
+                        if now < gives_up {
+                            // It is known then whether it is out of reach still.
+                            joint.bank.rests_until = joint.bank.rests_until.min(gives_up);
+                        }
                         let patience = forwarder::PATIENCE.as_nanos() as u64;
                         let since = Time(now.0.saturating_sub(patience));
                         (since, joint.line.iter().map(|(_, id)| *id).collect())
@@ -257,7 +262,8 @@ impl Gate {
                     }
                     self.line_up(now, volume);
                 }
-                self.look_again(whose, now.plus(PAUSE));
+                let at = self.bank_mut(whose).map_or(now, |bank| bank.rests_until);
+                self.look_again(whose, at);
             }
             Err(_) => {
                 bank.asked = None;
@@ -274,6 +280,8 @@ impl Gate {
         let gives_up = joint.failing.is_some_and(|since| now.since(since) >= SEAT_PATIENCE);
         if gives_up {
             joint.failing = Some(now);
+            joint.bank.hurry();
+            self.look_again(Whose::Joint(number), now.plus(PAUSE));
         }
         gives_up
     }
@@ -496,6 +504,10 @@ impl Gate {
             return self.look_again(whose, asked.plus(LOST));
         }
         bank.asked = None;
+        if now < bank.rests_until {
+            let at = bank.rests_until;
+            return self.look_again(whose, at);
+        }
         let wanted = match whose {
             Whose::Volume(volume) => self.wanted(now, volume),
             Whose::Joint(number) => self.wanted_in_line(now, number),

@@ -1,4 +1,5 @@
 use super::*;
+use amita_types::GroupIndex;
 use std::cell::Cell;
 use std::net::SocketAddr;
 

@@ -108,6 +108,8 @@ pub struct Counts {
     pub snapshot_policies: u64,
     /// Policies of backups.
     pub backup_policies: u64,
+    /// Mirrors: this cluster's ends of them.
+    pub mirrors: u64,
     /// Subsystems.
     pub subsystems: u64,
     /// Namespaces of all of them.
@@ -141,6 +143,7 @@ fn find(meta: &dyn Transact) -> Result<Cluster, AdminError> {
             deleted_volumes: status.deleted_volumes as u64,
             snapshot_policies: status.policies.len() as u64,
             backup_policies: status.backups.len() as u64,
+            mirrors: status.mirrors.len() as u64,
             subsystems: status.nvme.subsystems as u64,
             namespaces: status.nvme.namespaces as u64,
             hosts: status.nvme.hosts as u64,

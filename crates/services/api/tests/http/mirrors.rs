@@ -448,6 +448,16 @@ fn elsewhere(world: World) -> World {
 }
 
 #[tokio::test]
+async fn the_cluster_tells_how_many_there_are() {
+    let world = world();
+    let count = |body: &Value| body["counts"]["mirrors"].as_u64().unwrap();
+    let before = count(&world.ask(Viewer, "GET", "/api/v1/cluster", None).await.done(200).body);
+    add(&world.meta, "one-more", OWN, &["db"]);
+    let after = count(&world.ask(Viewer, "GET", "/api/v1/cluster", None).await.done(200).body);
+    assert_eq!(after, before + 1);
+}
+
+#[tokio::test]
 async fn mirrors_are_managed_by_who_may() {
     let world = mirrored();
     let at = |rest: &str| format!("/api/v1/mirrors/own{rest}");

@@ -33,6 +33,23 @@ pub(super) struct Missed {
     has_rested: bool,
 }
 
+impl Missed {
+    /// One more came to nothing.
+    fn count(&mut self, why: &str) {
+        *self = Missed {
+            last_passes: self.last_passes.saturating_add(1),
+            why: why.to_owned(),
+            has_rested: false,
+        };
+    }
+
+    /// For how long hosts are to be left alone before the next one, if they were not since the last one.
+    fn rest(&mut self) -> Option<Duration> {
+        let rest = pause(self.last_passes);
+        (!rest.is_zero() && !std::mem::replace(&mut self.has_rested, true)).then_some(rest)
+    }
+}
+
 impl Work {
     /// The target is what the newest snapshot is: there is another pass, or the last one.
     pub(super) fn move_on(&mut self, record: &Copying) -> Result<Step> {
@@ -46,8 +63,7 @@ impl Work {
         }
         // Before anybody holds for it.
         admin::may_switch(&self.client, record).described()?;
-        let rest = pause(self.missed.last_passes);
-        if !rest.is_zero() && !std::mem::replace(&mut self.missed.has_rested, true) {
+        if let Some(rest) = self.missed.rest() {
             let why = format!(
                 "{} last passes came to nothing, lately because {}; hosts are left alone for {} s before the next one",
                 self.missed.last_passes,
@@ -88,6 +104,7 @@ impl Work {
         let began = Instant::now();
         record.place.last = Some(last.number);
         if !self.bring_last(&record, &last)? {
+            self.missed_one("other snapshots of it were taken meanwhile, or it has another size by now");
             // The next step settles for it as for any other.
             return Ok(Step::More);
         }
@@ -143,13 +160,14 @@ impl Work {
 
     /// The switch was not made: there is another pass, from where the one before the last has ended.
     fn came_to_nothing(&mut self, why: &str, late: bool) -> Result<Step> {
-        log::info!("move {}: another last pass is needed: {why}", self.volume);
-        self.missed = Missed {
-            last_passes: self.missed.last_passes.saturating_add(1),
-            why: why.to_owned(),
-            has_rested: false,
-        };
+        self.missed_one(why);
         self.another_pass(late)
+    }
+
+    /// Hosts were held for nothing.
+    fn missed_one(&mut self, why: &str) {
+        log::info!("move {}: another last pass is needed: {why}", self.volume);
+        self.missed.count(why);
     }
 
     /// The volume is in the other pool: its snapshots get their names there, and the record goes.
@@ -168,5 +186,23 @@ mod tests {
         let of = |missed| pause(missed).as_millis();
         assert_eq!([0, 4, 5, 6, 7].map(of), [0, 0, 500, 1_000, 2_000]);
         assert_eq!(of(u32::MAX), 60_000);
+    }
+
+    #[test]
+    fn hosts_are_left_alone_once_for_each_that_came_to_nothing() {
+        let mut missed = Missed::default();
+        for _ in 0..AT_ONCE {
+            missed.count("its owner has let go");
+            assert_eq!(missed.rest(), None);
+        }
+        missed.count("other snapshots of it were taken");
+        assert_eq!(
+            (missed.last_passes, missed.why.as_str()),
+            (5, "other snapshots of it were taken")
+        );
+        assert_eq!(missed.rest(), Some(Duration::from_millis(500)));
+        assert_eq!(missed.rest(), None);
+        missed.count("its owner has let go");
+        assert_eq!(missed.rest(), Some(Duration::from_secs(1)));
     }
 }

@@ -1,13 +1,13 @@
 //! Policies of backups: which there are, and what has become of them.
 
-use super::super::policy::{KeepChange, PolicyTarget, find_target};
+use super::super::policy::{KeepChange, PolicyTarget, find_target, forget_unreadable};
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::believable;
 use super::super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
 use super::repository::hold;
 use crate::backups::BackupStatus;
 use crate::backups::plan::counted;
-use crate::policy::runner::{Catalog, Found};
+use crate::policy::runner::Catalog;
 use crate::policy::schedule::Schedule;
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
 use amita_types::VolumeId;
@@ -77,14 +77,7 @@ fn target_of(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result<T
 /// Can it be?
 fn check(meta: &dyn Transact, policy: &BackupPolicy) -> Result<()> {
     let judged = || {
-        let schedule = Schedule::parse(&policy.schedule, &policy.zone)?;
-        // From whatever time: far enough in the past that one that has come only once is found, too.
-        if schedule.next_after(0).is_none() {
-            return Err(format!(
-                "the schedule {:?} never comes: there is no such day",
-                policy.schedule
-            ));
-        }
+        Schedule::check(&policy.schedule, &policy.zone)?;
         if !LIMITS_S.contains(&policy.limit_s) {
             let (least, most) = (LIMITS_S.start(), LIMITS_S.end());
             return Err(format!(
@@ -240,12 +233,7 @@ pub fn set_backup_policy(
             hold(meta, &policy.repository, &mut call)?;
         }
         if change.paused == Some(false) {
-            let runs = map::backup_runs_key(policy.id);
-            let record = meta.txn(&Call::get(runs.as_str()))?;
-            if let Some(bad) = record.value(0).filter(|found| found.json::<BackupRuns>().is_err()) {
-                call.compares.push(unchanged(&runs, bad.mod_revision));
-                call.then.push(Op::Delete { key: runs });
-            }
+            forget_unreadable::<BackupRuns>(meta, map::backup_runs_key(policy.id), &mut call)?;
         }
         if meta.txn(&call)?.succeeded {
             return Ok(policy);
@@ -340,13 +328,7 @@ fn how(
         .map(|found| serde_json::from_slice::<BackupRuns>(&found.value))
         .transpose();
     let runner = runner.and_then(|found| found.json::<String>().ok());
-    let volume = match policy.target {
-        Target::Volume(id) => match catalog.find(meta, id)? {
-            Found::Named(name) => Some(name),
-            Found::Gone => None,
-        },
-        _ => None,
-    };
+    let volume = catalog.name_of(meta, &policy.target)?;
     let of = |runs| BackupStatus::of(policy, runs, runner, volume, now.as_secs());
     Ok(match runs {
         Ok(runs) => of(runs),

@@ -10,6 +10,7 @@
 //! of what is known, by the target's number; then what the volume was gets its hidden name (it has the volume's still, which counts, for that is
 //! older); the target loses its own name, and is no copy any more; then the volume's name gets the target.
 
+use super::super::carry::carry;
 use super::super::copy::points as points_of;
 use super::super::lun::any_lun_use;
 use super::super::namespace::any_use_of;
@@ -25,8 +26,8 @@ use super::{fits, source_of};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::SnapshotId;
 use amita_types::map::{
-    self, About, Copying, Export, IscsiTarget, Lineage, Raised, SetState, Snapshot, SnapshotSet, SnapshotState,
-    SnapshotWish, Subsystem, Tenancy, Volume,
+    self, Copying, IscsiTarget, Lineage, Raised, SetState, Snapshot, SnapshotSet, SnapshotState, SnapshotWish,
+    Subsystem, Volume,
 };
 
 /// What became of a switch.
@@ -261,50 +262,7 @@ fn left_behind(old: &Volume) -> Volume {
 
 /// What is known of the volume, and to whom it is served, goes by its new number. What is to go afterwards is returned.
 fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) -> Result<Vec<Op>> {
-    let mut needless = vec![Op::Delete {
-        key: map::move_key(old.id),
-    }];
-    let key = map::about_key(old.id);
-    let about = get::<About>(meta, &key)?;
-    call.compares
-        .push(unchanged(&key, about.as_ref().map_or(0, |(_, revision)| *revision)));
-    match about {
-        Some((about, _)) => {
-            let about = About {
-                volume: new.id,
-                ..about
-            };
-            call.then.push(put(map::about_key(new.id), &about));
-            needless.push(Op::Delete { key });
-        }
-        None => call.then.push(Op::Delete {
-            key: map::about_key(new.id),
-        }),
-    }
-    let key = map::export_key(old.id);
-    let export = get::<Export>(meta, &key)?;
-    call.compares
-        .push(unchanged(&key, export.as_ref().map_or(0, |(_, revision)| *revision)));
-    if let Some((export, _)) = export {
-        let export = Export {
-            volume: new.id,
-            ..export
-        };
-        call.then.push(put(map::export_key(new.id), &export));
-        needless.push(Op::Delete { key });
-    }
-    let key = map::tenancy_key(old.id);
-    let tenancy = get::<Tenancy>(meta, &key)?;
-    call.compares
-        .push(unchanged(&key, tenancy.as_ref().map_or(0, |(_, revision)| *revision)));
-    if let Some((tenancy, _)) = tenancy {
-        let tenancy = Tenancy {
-            volume: new.id,
-            ..tenancy
-        };
-        call.then.push(put(map::tenancy_key(new.id), &tenancy));
-        needless.push(Op::Delete { key });
-    }
+    let mut needless = carry(meta, call, old.id, new.id, |about| about)?;
     // As it is: what hosts have registered, and who holds it, is the same by the other number.
     let key = map::reservation_key(old.id);
     let reply = meta.txn(&Call::get(key.clone()))?;

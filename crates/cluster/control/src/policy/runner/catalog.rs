@@ -130,6 +130,17 @@ impl Catalog {
         Ok(found.map_or(Found::Gone, |found| Found::Named(found.name.clone())))
     }
 
+    /// The name of the one volume that a policy is for; none: that is deleted, or it is for others.
+    pub fn name_of(&mut self, meta: &dyn Transact, target: &Target) -> Result<Option<String>, AdminError> {
+        let Target::Volume(volume) = target else {
+            return Ok(None);
+        };
+        Ok(match self.find(meta, *volume)? {
+            Found::Named(name) => Some(name),
+            Found::Gone => None,
+        })
+    }
+
     /// All that a volume is and was; nothing: it is gone.
     pub fn chain(&mut self, meta: &dyn Transact, volume: VolumeId) -> Result<Vec<VolumeId>, AdminError> {
         let found = self.volumes(meta)?.iter().find(|found| found.host() == volume);

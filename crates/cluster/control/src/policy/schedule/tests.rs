@@ -122,6 +122,15 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
 }
 
 #[test]
+fn a_policy_has_no_schedule_that_never_comes() {
+    assert_eq!(Schedule::check("0 0 29 2 *", "UTC"), Ok(()));
+    let why = Schedule::check("0 0 30 2 *", "UTC").unwrap_err();
+    assert!(why.contains("never comes"), "{why}");
+    let why = Schedule::check("* * * *", "UTC").unwrap_err();
+    assert!(why.contains("five fields are wanted"), "{why}");
+}
+
+#[test]
 fn times_between_are_counted() {
     let minutes = schedule("* * * * *", "UTC");
     let from = at("2024-02-28T23:58:00Z");

@@ -12,6 +12,10 @@ use std::time::Duration;
 
 /// A lender that lends nothing now is asked again after this.
 pub(super) const PAUSE: Duration = Duration::from_millis(12);
+/// One that cannot be reached is asked again after that at first, after twice as long each time, and never later than this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+/// So many times twice as long, and it is longer than that.
+const DOUBLINGS: u32 = 6;
 
 /// Answers that take longer than that are slow: by clocks that are off, two fifths of a lease are left of what they bring.
 const SLOW: Duration = Duration::from_millis(20);
@@ -72,6 +76,10 @@ pub(super) struct Bank {
     epoch: LeaseEpoch,
     /// Asks are under way since then.
     pub asked: Option<Time>,
+    /// Nothing is asked before that.
+    pub rests_until: Time,
+    /// So many asks, one after the other, have reached nobody.
+    unreached: u32,
     /// Are long leases asked for? And so many answers, one after the other, have said that they should not be, or should.
     is_long: bool,
     contrary: u32,
@@ -86,6 +94,8 @@ impl Bank {
             open: [Time(0); BUCKETS],
             epoch: LeaseEpoch::default(),
             asked: None,
+            rests_until: Time(0),
+            unreached: 0,
             is_long: false,
             contrary: 0,
             farewells: Asks::new(),
@@ -130,6 +140,7 @@ impl Bank {
         }
         self.epoch = epoch;
         self.open = [Time(0); BUCKETS];
+        self.hurry();
         for holder in self.holders.iter_mut().flatten() {
             holder.adopt(epoch);
         }
@@ -188,8 +199,21 @@ impl Bank {
         (asks, next)
     }
 
+    /// The lender cannot be reached: it is left alone for longer each time.
+    pub fn leave_alone(&mut self, now: Time) {
+        let pause = PAUSE * (1 << self.unreached.min(DOUBLINGS));
+        self.unreached = self.unreached.saturating_add(1);
+        self.rests_until = now.plus(pause.min(LONGEST_PAUSE));
+    }
+
+    /// It is reached, or there may be another one.
+    pub fn hurry(&mut self) {
+        (self.unreached, self.rests_until) = (0, Time(0));
+    }
+
     /// The lender has answered. Are leases of the other kind to be asked for from now on? Then [`Bank::hold_by`] makes holders for them.
     pub fn answered(&mut self, now: Time, answer: &Answer) -> bool {
+        self.hurry();
         self.adopt(answer.epoch);
         for holder in self.holders.iter_mut().flatten() {
             holder.answered(answer.sent);

@@ -311,3 +311,59 @@ fn a_seat_that_is_out_of_reach_ends_only_what_has_waited_as_long_as_for_an_owner
     );
     assert_eq!(ended, [(18_000, 1)], "the later one has its own time");
 }
+
+/// Each ask goes through the forwarder, which looks for the seat's owner. Another request that comes is no reason to ask sooner.
+#[test]
+fn a_seat_that_is_out_of_reach_is_asked_less_and_less_often_until_there_is_another_one() {
+    let mut gate = Gate::new(0, 5, Faults::NONE);
+    let start = ms(10_000);
+    gate.set_joint(start, TENANT, Some(&iops(10, 1)));
+    gate.set_with(start, VOLUME, None, Generation(3), &[TENANT]);
+    let hold = |gate: &mut Gate, tag, at| gate.hold(at, origin(1, tag, at), VOLUME, read(512), Slice::default());
+    hold(&mut gate, 1, start);
+    let (mut at, mut tag, mut asked) = (start, 1, Vec::new());
+    let number = loop {
+        gate.tick(at);
+        if let Some((whose, _)) = gate.next_asks() {
+            let Whose::Joint(number) = whose else {
+                panic!("{whose:?}")
+            };
+            asked.push(at);
+            gate.answered(at, whose, Err(IoError::Unavailable));
+            if gate.gives_up(at, number) {
+                break number;
+            }
+            tag += 1;
+            hold(&mut gate, tag, at);
+            assert!(gate.next_asks().is_none());
+        }
+        at = gate.deadline().expect("it asks again");
+    };
+    let pauses: Vec<u128> = asked.windows(2).map(|two| two[1].since(two[0]).as_millis()).collect();
+    assert_eq!(pauses[..9], [12, 24, 48, 96, 192, 384, 400, 400, 400]);
+    assert_eq!(at, ms(14_000), "it is given to another one no later for that");
+    assert!(pauses.len() < 20, "{pauses:?}");
+    // The other one is asked at once, and whoever has answered is.
+    let soon = at.plus(Duration::from_millis(13));
+    gate.tick(soon);
+    let (whose, asks) = gate.next_asks().expect("it is asked");
+    gate.answered(soon, whose, Err(IoError::Unavailable));
+    let later = soon.plus(Duration::from_millis(13));
+    gate.tick(later);
+    assert!(gate.next_asks().is_some());
+    let answer = Answer {
+        epoch: asks[0].1.epoch,
+        sent: later,
+        grants: Vec::new(),
+        open: Vec::new(),
+    };
+    gate.answered(later, Whose::Joint(number), Ok(answer));
+    let soon = later.plus(Duration::from_millis(13));
+    gate.tick(soon);
+    let (whose, _) = gate.next_asks().expect("it is asked again");
+    gate.answered(soon, whose, Err(IoError::Unavailable));
+    assert!(
+        gate.deadline()
+            .is_some_and(|at| at <= soon.plus(Duration::from_millis(13)))
+    );
+}
