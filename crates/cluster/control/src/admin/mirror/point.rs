@@ -174,10 +174,10 @@ fn take_set(
     }
     // What is left of one that came to nothing has the name.
     for volume in &found {
-        if let Some(left) = taken(meta, volume, name)? {
-            if !drop_snapshot(meta, mirror, volume, &left, held)? {
-                return Ok(None);
-            }
+        if let Some(left) = taken(meta, volume, name)?
+            && !drop_snapshot(meta, mirror, volume, &left, held)?
+        {
+            return Ok(None);
         }
     }
     let wanted = SnapshotSet {

@@ -36,9 +36,9 @@ impl Gateway {
             return self.arrive();
         }
         (self.noted, self.looks) = (Instant::now(), Instant::now() + LOOK);
-        for at in 0..pass.places.len() {
+        for (at, bytes) in sizes.iter().enumerate() {
             if !pass.places[at].whole {
-                self.bring_volume((record, far), &mut pass, at, sizes[at])?;
+                self.bring_volume((record, far), &mut pass, at, *bytes)?;
             }
         }
         for at in 0..pass.places.len() {

@@ -289,7 +289,7 @@ fn t16_points_are_nobodys_to_delete() {
         .into_iter()
         .map(|found| found.name)
         .collect();
-    assert_eq!(left, [second.snapshots.clone()]);
+    assert_eq!(left, std::slice::from_ref(&second.snapshots));
     assert_eq!(
         (let_points_go(&meta, "dr").unwrap(), sweep_points(&meta, "dr").unwrap()),
         (0, 0)
