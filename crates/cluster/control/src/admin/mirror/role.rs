@@ -8,6 +8,7 @@ use super::super::{AdminError, Result};
 use super::peer::find_by_id;
 use super::point::mirrored_volume;
 use super::record::{change, change_free, change_looked_at, find_mirror};
+use super::users::none_uses;
 use crate::mirror::{Begun, Next, Refused, Steps, next};
 use amita_metadata::Transact;
 use amita_types::map::{Mirror, Paused, PointName, Seen, Volume};
@@ -32,6 +33,19 @@ pub fn see_mirror(meta: &dyn Transact, name: &str, claim: u64, seen: &Seen) -> R
 /// There is no such mirror, or it is no primary here; the metadata is away or refuses.
 pub fn demote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
     change_free(meta, name, &|record| record.demote()).map(|(record, ())| record)
+}
+
+/// The same where no host uses its volumes: their owners are asked, and let go of what nobody uses. `pause` waits a little, and says whether there is still
+/// patience.
+///
+/// # Errors
+/// As [`demote_mirror`]; hosts use a volume at a node, or that does not say ([`AdminError::InUse`], [`AdminError::OwnerSilent`]).
+pub fn demote_unused(meta: &dyn Transact, name: &str, pause: &mut dyn FnMut() -> bool) -> Result<Mirror> {
+    let (record, _) = find_mirror(meta, name)?;
+    let tried = record.clone().demote();
+    tried.map_err(|why| refused(&record, why))?;
+    none_uses(meta, &record, pause)?;
+    demote_mirror(meta, name)
 }
 
 /// It is promoted in order (T6, T7, T9).
