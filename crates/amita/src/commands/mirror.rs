@@ -5,6 +5,7 @@ pub mod bootstrap;
 pub mod link;
 mod pair;
 pub mod read;
+mod remove;
 mod role;
 pub mod runner;
 mod show;
@@ -14,16 +15,19 @@ use crate::admin::{Admin, Described as _};
 use crate::cli::Endpoints;
 use crate::commands::events::parse_age;
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, MirrorChange};
+use amita_control::admin::{self, MirrorChange};
 use amita_control::mirror::view;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
-use amita_terminal::{confirm, interrupt, output, size};
-use amita_types::map::{Mirror, MirrorRole, Paused};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use amita_terminal::{interrupt, output, size};
+use amita_types::map::{Mirror, Paused};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often it is looked how far something has come.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked whether the owner of a volume has answered, and how long that is waited for.
+const CLOSE_LOOK: Duration = Duration::from_millis(5);
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to do with mirrors.
 #[derive(Debug, clap::Subcommand)]
@@ -88,20 +92,13 @@ pub enum Command {
     },
     /// Change how often points are cut, how many are kept, how fast they are brought, and when that is late; at this end
     Set(SetArguments),
-    /// Mirror the volumes no longer: at the end that hosts use
+    /// Mirror the volumes no longer, at this end
     ///
-    /// Its volumes go on, its snapshots are yours from then on, and the other end's token is good for nothing. The other end is promoted by force
-    /// and removed there, where its volumes are to stay.
-    Remove {
-        /// The mirror
-        name: String,
-        /// Do not ask whether to go on
-        #[arg(long)]
-        yes: bool,
-        /// Say what was done as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    /// Its snapshots are yours from then on, and the other end's token is good for nothing; the other end stays as it is, until it is removed there. At the
+    /// end that hosts use the volumes go on. At any other one they are opened to hosts as they are: at its point, or, where it never arrived at one, in
+    /// the middle of a copy perhaps; or they are deleted (--delete). Where a pass was begun since its point it is promoted by force first, which goes
+    /// back to that.
+    Remove(remove::RemoveArguments),
 }
 
 /// How a mirror is to work.
@@ -155,12 +152,21 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
             told(&gone_on.described()?, *json, || format!("Mirror {name} goes on.\n"))
         }
         Command::Set(arguments) => set(arguments, &connect()?),
-        Command::Remove { name, yes, json } => remove(name, *yes, *json, &connect()?),
+        Command::Remove(arguments) => remove::remove(arguments, &connect()?),
     }
 }
 
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Pauses between two looks at what the owner of a volume says: is there still time?
+fn pauses() -> impl FnMut() -> bool {
+    let until = Instant::now() + CLOSE_PATIENCE;
+    move || {
+        std::thread::sleep(CLOSE_LOOK);
+        Instant::now() < until
+    }
 }
 
 /// A mirror as JSON, or what was done in words.
@@ -199,34 +205,6 @@ fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
     let set = metadata.act(Action::MirrorSet, name, |meta| admin::set_mirror(meta, name, &change));
     told(&set.described()?, arguments.json, || {
         format!("Mirror {name} is changed, at this end.\n")
-    })
-}
-
-fn remove(name: &str, yes: bool, as_json: bool, metadata: &Admin) -> Result<()> {
-    metadata.permit(Action::MirrorRemove)?;
-    let found = admin::mirror(&metadata.reader(), name).described()?;
-    // Another one is refused, whatever is answered.
-    if found.standing.role == MirrorRole::Primary {
-        let lost = format!(
-            "The volumes of mirror {name} go on here ({}), and are brought to the other end no more.",
-            show::volumes(&found)
-        );
-        confirm::destroys(yes, name, &lost)?;
-    }
-    let gone = metadata.act(
-        Action::MirrorRemove,
-        name,
-        |meta| -> std::result::Result<Mirror, AdminError> {
-            let gone = admin::remove_mirror(meta, name, true)?;
-            admin::revoke_mirror_tokens(meta, gone.id)?;
-            Ok(gone)
-        },
-    );
-    told(&gone.described()?, as_json, || {
-        format!(
-            "Mirror {name} is removed at this end. Its points are snapshots like others now (`amita volume snapshot list`). The other end stays \
-             as it is: promote it by force and remove it there, where its volumes are to be used.\n"
-        )
     })
 }
 

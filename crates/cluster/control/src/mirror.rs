@@ -1,16 +1,18 @@
 //! What an end of a mirror may become, and when (decision 081): decided by its own record, and by what it has seen of the other end. Nothing here
 //! reads or writes anything; [`crate::admin`] makes of each step one transaction that compares the record.
 
+mod refused;
 mod rules;
 mod view;
 
 use amita_types::MirrorId;
 use amita_types::map::Mirror;
-pub(crate) use rules::Steps;
+pub use refused::Refused;
 pub use rules::{
-    Begun, DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MOST_KEPT, Next, Refused, UNCLAIMED_POINTS, check, common, label_of,
-    lag, snapshots_of,
+    Begun, DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MAX_NAME_BYTES, MOST_KEPT, Next, UNCLAIMED_POINTS, check, common,
+    label_of, lag, snapshots_of,
 };
+pub(crate) use rules::{Steps, called};
 pub use view::{MirrorView, PassView, PassVolumeView, PauseView, PeerView, PointView, SeenView, late_after_s, view};
 
 /// What somebody has to do for this end, next.

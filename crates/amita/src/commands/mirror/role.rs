@@ -1,12 +1,12 @@
 //! `amita mirror demote`, `promote` and `resync`: which end may be written.
 
 use super::link::Link;
-use super::{ails, now, rest, told, until};
+use super::{ails, now, pauses, rest, told, until};
 use crate::admin::{Admin, Described as _};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, Code};
+use amita_control::admin;
 use amita_control::mirror::{MirrorView, common, lag, view};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
@@ -25,7 +25,7 @@ const UNHEARD_S: u64 = 120;
 pub struct DemoteArguments {
     /// The mirror
     pub name: String,
-    /// Also while its volumes are open: hosts that use them get errors
+    /// Also while hosts use its volumes: they get errors
     #[arg(long)]
     pub force: bool,
     /// Do not wait until the last point is cut
@@ -99,11 +99,11 @@ pub(super) fn demote(arguments: &DemoteArguments, metadata: &Admin) -> Result<()
     let found = admin::mirror(&reader, name).described()?;
     let is_done = found.standing.role == MirrorRole::Demoting || found.standing.handed;
     if !is_done {
-        if found.standing.role == MirrorRole::Primary && !arguments.force {
-            none_uses(&found, metadata)?;
-        }
         let demoted = metadata.act(Action::MirrorDemote, name, |meta| {
-            admin::demote_mirror(meta, name)?;
+            match arguments.force {
+                true => admin::demote_mirror(meta, name)?,
+                false => admin::demote_unused(meta, name, &mut pauses())?,
+            };
             // Whoever is at the mirror does the same, where this is cut short.
             admin::close_mirrored(meta, name)
         });
@@ -134,25 +134,6 @@ pub(super) fn demote(arguments: &DemoteArguments, metadata: &Admin) -> Result<()
         ),
         _ => format!("Mirror {name} is {} here now.\n", standing.role),
     })
-}
-
-fn none_uses(found: &Mirror, metadata: &Admin) -> Result<()> {
-    let users = admin::mirror_users(&metadata.reader(), found).described()?;
-    if users.is_empty() {
-        return Ok(());
-    }
-    let users: Vec<String> = users
-        .iter()
-        .map(|(volume, node)| format!("{volume} at node {node}"))
-        .collect();
-    let what = format!(
-        "volumes of mirror {} are open, and hosts that use them would get errors: {}",
-        found.name,
-        users.join(", ")
-    );
-    Err(conflict(what)
-        .code(Code::IsOpen.name())
-        .advice("Disconnect the hosts first; --force demotes it all the same."))
 }
 
 pub(super) fn promote(arguments: &PromoteArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
@@ -417,7 +398,7 @@ fn lost(found: &Mirror, asked: &Asked) -> String {
             timestamp(point.cut_at, 0)
         ),
         (Some(point), None) => format!("point {}, which was cut at {}", point.name, timestamp(point.cut_at, 0)),
-        (None, _) => "no point, which cannot be".to_owned(),
+        (None, _) => "no point, as it was before anything was brought from the other end".to_owned(),
     };
     format!(
         "Mirror {name} is promoted at {at}: what the other end has acknowledged since is lost. {other} It may still be written by those who reach \
@@ -452,8 +433,9 @@ pub(super) fn resync(arguments: &ResyncArguments, metadata: &Admin) -> Result<()
     let to = match (arguments.dry_run, begun) {
         (true, _) => would_return(&found)?,
         // It was begun before.
-        (false, Some(returning)) => returning.to,
-        (false, None) => {
+        (false, Some(returning)) if !returning.given_up => returning.to,
+        // Or it was to be given up by a promotion by force, which has come to nothing: it goes on.
+        (false, _) => {
             let begun = metadata.act(Action::MirrorResync, name, |meta| admin::begin_return(meta, name));
             begun.described()?
         }

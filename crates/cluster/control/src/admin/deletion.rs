@@ -17,7 +17,7 @@ use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, node_name};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, About, Closing, Pool, SNAPSHOTS_SINCE, Trashed, Volume};
-use amita_types::{NodeId, VolumeId};
+use amita_types::{MirrorId, NodeId, VolumeId};
 use std::time::Duration;
 
 /// A volume that was deleted.
@@ -97,6 +97,8 @@ pub struct Deletion {
     name: String,
     /// Of no other volume that has the name.
     only: Option<VolumeId>,
+    /// One that is closed for this mirror goes, for the mirror does.
+    mirror: Option<MirrorId>,
     force: bool,
     fate: Fate,
     races: u32,
@@ -153,6 +155,7 @@ impl Deletion {
         Deletion {
             name: name.to_owned(),
             only: None,
+            mirror: None,
             force,
             fate,
             races: 0,
@@ -166,6 +169,14 @@ impl Deletion {
     pub fn only(self, volume: VolumeId) -> Deletion {
         Deletion {
             only: Some(volume),
+            ..self
+        }
+    }
+
+    /// One that is closed for this mirror goes too.
+    pub(super) fn of_mirror(self, mirror: MirrorId) -> Deletion {
+        Deletion {
+            mirror: Some(mirror),
             ..self
         }
     }
@@ -209,7 +220,9 @@ impl Deletion {
                                 guard,
                                 ..
                             } = asked;
-                            if let Some(finished) = finish(meta, &self.fate, &volume, revision, guard, None)? {
+                            if let Some(finished) =
+                                finish(meta, (&self.fate, self.mirror), &volume, revision, guard, None)?
+                            {
                                 return Ok(Some(Deleted::of(volume, gone, finished)));
                             }
                         }
@@ -277,7 +290,7 @@ impl Deletion {
                 there: vec![format!("{} of number {}", self.name, volume.id)],
             });
         }
-        permit(meta, &self.fate, &volume)?;
+        permit(meta, (&self.fate, self.mirror), &volume)?;
         let used = any_use_of(&all_subsystems(meta)?, &volume)?;
         if let Some((subsystem, namespace)) = used {
             if !self.force {
@@ -310,7 +323,7 @@ impl Deletion {
         }
         let lives = super::status::lives(meta)?;
         let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {
-            let finished = finish(meta, &self.fate, &volume, revision, guard, None)?;
+            let finished = finish(meta, (&self.fate, self.mirror), &volume, revision, guard, None)?;
             return Ok(finished.map(|finished| (volume, finished)));
         };
         let closing = Closing {
@@ -320,7 +333,14 @@ impl Deletion {
             clients: None,
         };
         if self.force {
-            if let Some(finished) = finish(meta, &self.fate, &volume, revision, guard, Some(&closing))? {
+            if let Some(finished) = finish(
+                meta,
+                (&self.fate, self.mirror),
+                &volume,
+                revision,
+                guard,
+                Some(&closing),
+            )? {
                 self.stage = Stage::Told(volume, owner, finished);
             }
             return Ok(None);
@@ -370,10 +390,12 @@ impl Deleted {
 }
 
 /// May that be done to the volume? The revision of what is known of it, by which it may.
-fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
+fn permit(meta: &dyn Transact, (fate, of): (&Fate, Option<MirrorId>), volume: &Volume) -> Result<u64> {
     let name = &volume.name;
     super::copy::may_end(meta, fate, volume)?;
-    if !matches!(fate, Fate::Rename { .. }) {
+    // While it is closed for a mirror no other one has it, and its record is compared.
+    let goes_with = of.is_some() && volume.closed.as_ref().map(|closed| closed.mirror) == of;
+    if !matches!(fate, Fate::Rename { .. }) && !goes_with {
         super::mirror::none_closed(volume)?;
         // Whoever adds it to a mirror writes its record, which is compared by whatever is done to it here.
         if let Some(mirror) = super::mirror::mirror_of(meta, volume.host())? {
@@ -444,14 +466,14 @@ fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
 /// The transaction, and its revision; `None`: something has changed meanwhile.
 fn finish(
     meta: &dyn Transact,
-    fate: &Fate,
+    (fate, of): (&Fate, Option<MirrorId>),
     volume: &Volume,
     revision: u64,
     (guard, guard_revision): (u64, u64),
     closing: Option<&Closing>,
 ) -> Result<Option<Finished>> {
     let (key, guard_key) = (map::volume_key(&volume.name), map::counter_key("namespaces"));
-    let about = permit(meta, fate, volume)?;
+    let about = permit(meta, (fate, of), volume)?;
     // Who makes a clone raises the guard.
     let held = match fate {
         Fate::Purge { now, .. } if super::clone::has_clones(meta, volume.id)? => Some(Fate::Recycle {
@@ -576,6 +598,74 @@ pub(super) fn leftovers(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Re
     let alone = keys.into_iter().map(|key| Op::Delete { key });
     let all = prefixes.into_iter().map(|key| Op::DeletePrefix { key });
     Ok(alone.chain(all).collect())
+}
+
+/// How many clients use the volume at its owner; none: nobody does, and no more is acknowledged by one that had it open, until somebody opens it again.
+/// It is asked as by a deletion, and nothing else of the volume is changed.
+///
+/// # Errors
+/// There is no such volume; its owner does not say, or another one has asked it; the metadata is away or refuses.
+pub(super) fn clients_of(
+    meta: &dyn Transact,
+    name: &str,
+    pause: &mut dyn FnMut() -> bool,
+) -> Result<Option<(NodeId, u64)>> {
+    for _ in 0..RACES {
+        let (volume, revision) = find_volume(meta, name)?;
+        let lives = super::status::lives(meta)?;
+        let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {
+            return Ok(None);
+        };
+        let key = map::closing_key(volume.id);
+        let mut standing = get::<Closing>(meta, &key)?;
+        // One question at a time.
+        while standing
+            .as_ref()
+            .is_some_and(|(other, _)| other.clients.is_none() && other.owner == owner)
+        {
+            if !pause() {
+                return Err(AdminError::BeingClosed { name: volume.name });
+            }
+            standing = get::<Closing>(meta, &key)?;
+        }
+        let closing = Closing {
+            volume: volume.name.clone(),
+            owner,
+            force: false,
+            clients: None,
+        };
+        let asked = meta.txn(&Call {
+            compares: vec![
+                unchanged(&map::volume_key(&volume.name), revision),
+                unchanged(&key, standing.map_or(0, |(_, revision)| revision)),
+            ],
+            then: vec![put(key.clone(), &closing)],
+            otherwise: Vec::new(),
+        })?;
+        while asked.succeeded {
+            match answer(meta, &volume, owner, asked.revision)? {
+                Some(Answer::Clients(clients)) => return Ok(Some((owner, clients))),
+                Some(Answer::Closed | Answer::Gone) => return Ok(None),
+                Some(Answer::Superseded) => break,
+                None if pause() => {}
+                None => {
+                    // One's own alone.
+                    meta.txn(&Call {
+                        compares: vec![unchanged(&key, asked.revision)],
+                        then: vec![Op::Delete { key }],
+                        otherwise: Vec::new(),
+                    })?;
+                    return Err(AdminError::OwnerSilent {
+                        name: volume.name,
+                        node: node_name(meta, owner)?,
+                    });
+                }
+            }
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(name),
+    })
 }
 
 /// What the owner says, if it has. The record does not stay.

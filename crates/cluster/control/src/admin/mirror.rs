@@ -19,11 +19,10 @@ pub use doors::{close_mirrored, open_mirrored};
 pub use peer::{mirror_by_id, tell_mirror_peer};
 pub use point::{Cutting, arrive, cut_point, gone_back, let_points_go, mirrored_volume, sweep_points, unmirrored};
 pub use record::{mirror, mirror_of, mirrors, note_mirror};
-pub use remove::remove_mirror;
+pub use remove::{delete_mirrored, leave_mirror, remove_mirror};
 pub(super) use role::goes_back;
 pub use role::{
-    begin_pass, begin_return, decline_demotion, demote_mirror, depose_mirror, follow_mirror, force_mirror,
-    pause_mirror, promote_mirror, ready_mirror, returned, see_mirror, take_back_mirror,
+    begin_pass, begin_return, decline_demotion, demote_mirror, demote_unused, depose_mirror, follow_mirror,
+    force_mirror, pause_mirror, promote_mirror, ready_mirror, returned, see_mirror, take_back_mirror,
 };
 pub use set::{MirrorChange, set_mirror};
-pub use users::mirror_users;

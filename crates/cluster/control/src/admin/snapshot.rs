@@ -255,9 +255,14 @@ fn put_wish(
 
 /// May it have another snapshot?
 pub(super) fn has_room(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
+    has_room_for(meta, volume, name, 1)
+}
+
+/// May it have so many more?
+pub(super) fn has_room_for(meta: &dyn Transact, volume: &Volume, name: &str, more: u64) -> Result<()> {
     // It has no more than were ever taken: mostly nothing need be counted.
     let there = match u64::from(volume.lineage.number.0) {
-        ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
+        ever if ever.saturating_add(more) <= MAX_VOLUME_SNAPSHOTS => ever,
         _ => {
             let found = snapshots_of(meta, volume)?;
             found.asked + found.hidden
@@ -267,8 +272,8 @@ pub(super) fn has_room(meta: &dyn Transact, volume: &Volume, name: &str) -> Resu
         "" => volume.name.clone(),
         name => format!("{}@{name}", volume.name),
     };
-    match there {
-        MAX_VOLUME_SNAPSHOTS.. => Err(AdminError::BadSetting {
+    match there.saturating_add(more) > MAX_VOLUME_SNAPSHOTS {
+        true => Err(AdminError::BadSetting {
             what: "snapshot",
             name,
             why: format!(
@@ -276,7 +281,7 @@ pub(super) fn has_room(meta: &dyn Transact, volume: &Volume, name: &str) -> Resu
                  hold; delete some (`amita volume snapshot delete`)"
             ),
         }),
-        _ => Ok(()),
+        false => Ok(()),
     }
 }
 

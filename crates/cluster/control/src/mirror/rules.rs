@@ -1,10 +1,13 @@
 //! The steps of an end, as the model has them (`tools/model/src/mirror`), under the names of decision 081's rules.
 
+use super::Refused;
 use amita_types::map::{
     MAX_POINTS, Mirror, MirrorPass, MirrorRole, PassPlace, Point, PointName, Returning, Seen, Standing,
 };
 use amita_types::{MirrorEpoch, VolumeId};
 
+/// The longest name of a mirror: those of its snapshots, which have a point, an epoch and a part of its number behind it, are names still.
+pub const MAX_NAME_BYTES: usize = 64;
 /// The shortest interval between points, and the usual one, in seconds.
 pub const LEAST_INTERVAL_S: u64 = 10;
 /// The same where nobody says.
@@ -17,86 +20,6 @@ pub const UNCLAIMED_POINTS: usize = 8;
 /// promotions, or of points, and would leave no room above it.
 const MAX_EPOCHS_AHEAD: u64 = 1 << 20;
 const MAX_NUMBER: u64 = 1 << 48;
-
-/// Why a step is not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refused {
-    /// The step is another role's.
-    #[error("this end is {is}{}, and that is for {wanted}", if *.handed { ", handed over" } else { "" })]
-    Role {
-        is: MirrorRole,
-        handed: bool,
-        /// What it would have to be.
-        wanted: &'static str,
-    },
-    /// The request is of another epoch.
-    #[error("this end is in epoch {own}, and the request is for epoch {asked}")]
-    Epoch { own: MirrorEpoch, asked: MirrorEpoch },
-    /// Nothing was heard of the other end.
-    #[error("the other end was never heard")]
-    Unheard,
-    /// The other end has not been demoted.
-    #[error("the other end is {is}, in epoch {epoch}: demote it first, there")]
-    NotHanded { is: MirrorRole, epoch: MirrorEpoch },
-    /// This end has not the other one's last point.
-    #[error(
-        "this end is at point {}, and the other end's last one is {last}: it is promoted when it has that", shown(.own.as_ref())
-    )]
-    NotAtLast { own: Option<PointName>, last: PointName },
-    /// Its demotion was declined here.
-    #[error("the demotion of epoch {epoch} was declined: the other end takes it back")]
-    Declined { epoch: MirrorEpoch },
-    /// The other end has not declined.
-    #[error(
-        "the other end has not declined the demotion of epoch {epoch}; where it does not answer there is only force"
-    )]
-    NotDeclined { epoch: MirrorEpoch },
-    /// It has no point.
-    #[error("this end has no point: nothing whole was brought yet")]
-    NoPoint,
-    /// Its volumes are on their way back.
-    #[error("its volumes go back to a point, and are not all there: wait for the end of the resync")]
-    Returning,
-    /// A later epoch is known.
-    #[error("it knows of no later epoch than its own, {own}")]
-    NotLater { own: MirrorEpoch },
-    /// The other end cannot be followed now.
-    #[error("the other end is {is}, and cannot be followed")]
-    NotServing { is: MirrorRole },
-    /// It has something of its own.
-    #[error("it has what the other end has not: that is given up by an operator's word alone (`amita mirror resync`)")]
-    OwnData,
-    /// Not all volumes are what they are to be.
-    #[error("not all of its volumes are at point {to}, in one set, under the generations that the pass was made by")]
-    NotWhole { to: PointName },
-    /// It goes on, whatever it hears.
-    #[error("it was added with --never-deposed: it goes on, and there is a split")]
-    NeverDeposed,
-    /// There is nothing newer.
-    #[error("there is nothing newer than what it is at")]
-    Nothing,
-    /// It has as many as can be.
-    #[error(
-        "it has {MAX_POINTS} points, which are the most: the other end has not said for long that it has later ones"
-    )]
-    Full,
-    /// Its volumes are being made.
-    #[error(
-        "it is not joined yet: give `amita mirror join` again, with the file that the other end has made, which goes on where it was"
-    )]
-    Joining,
-    /// What the other end shows of itself cannot be.
-    #[error("what the other end shows of itself cannot be, and is not believed: {0}")]
-    Absurd(String),
-    /// What was said to be there is not.
-    #[error("point {0} is not there")]
-    NoSuch(PointName),
-}
-
-fn shown(point: Option<&PointName>) -> String {
-    point.map_or_else(|| "none".to_owned(), PointName::to_string)
-}
 
 type Result<T> = std::result::Result<T, Refused>;
 
@@ -130,8 +53,15 @@ pub struct Begun {
 
 /// What a mirror's snapshots of a point are called.
 #[must_use]
-pub fn snapshots_of(mirror: &str, point: PointName) -> String {
-    format!("mirror-{mirror}-{point}")
+pub fn snapshots_of(mirror: &Mirror, point: PointName) -> String {
+    format!("mirror-{}-{point}", called(mirror))
+}
+
+/// What a mirror is called in its snapshots' names: a part of its number is in it, for what a mirror of the same name has left stays the operator's.
+pub(crate) fn called(mirror: &Mirror) -> String {
+    let name: String = mirror.name.chars().take(MAX_NAME_BYTES).collect();
+    let number: String = mirror.id.to_string().chars().take(8).collect();
+    format!("{name}-{number}")
 }
 
 /// The label by which a mirror's snapshots are known.
@@ -222,6 +152,7 @@ pub(crate) trait Steps {
     fn returned(&mut self, volume: VolumeId) -> Result<()>;
     fn end_return(&mut self, snapshots: String) -> Result<()>;
     fn let_go(&mut self) -> Vec<Point>;
+    fn leave(&mut self, deletes: bool) -> Result<()>;
 }
 
 fn role(mirror: &Mirror, wanted: MirrorRole, text: &'static str) -> Result<()> {
@@ -273,6 +204,8 @@ fn begin_promotion(mirror: &mut Mirror, epoch: MirrorEpoch) {
     mirror.pass = None;
     mirror.cutting = None;
     mirror.returning = None;
+    // One that was being left is not.
+    mirror.joining = false;
     let standing = &mut mirror.standing;
     (standing.role, standing.epoch, standing.handed) = (MirrorRole::Promoting, epoch, false);
 }
@@ -352,7 +285,7 @@ impl Steps for Mirror {
         let point = Point {
             name,
             cut_at: now,
-            snapshots: snapshots_of(&self.name, name),
+            snapshots: snapshots_of(self, name),
             arrived_at: None,
         };
         self.cutting = Some(point.clone());
@@ -484,9 +417,10 @@ impl Steps for Mirror {
             return Err(Refused::Returning);
         }
         match self.standing.role {
-            // T13: who follows without a common point has none. One that was primary is what it is.
-            MirrorRole::Secondary if self.standing.point.is_none() => return Err(Refused::NoPoint),
-            MirrorRole::Deposed if self.begun.is_some() && self.standing.point.is_none() => {
+            // T13: who follows without a common point has none. One that was primary is what it is until the first pass is begun.
+            MirrorRole::Secondary | MirrorRole::Deposed
+                if self.standing.point.is_none() && (self.begun.is_some() || self.fresh) =>
+            {
                 return Err(Refused::NoPoint);
             }
             MirrorRole::Secondary | MirrorRole::Deposed => {}
@@ -710,6 +644,27 @@ impl Steps for Mirror {
         let (kept, gone) = std::mem::take(&mut standing.points).into_iter().partition(stays);
         standing.points = kept;
         gone
+    }
+
+    /// An end that is no primary is to be removed, and follows nobody from then on: its volumes are opened as they are, which is what its point is, or,
+    /// where it has none, whatever was brought; or they go (`deletes`). It has no point any more, and can be left again where that was cut short.
+    fn leave(&mut self, deletes: bool) -> Result<()> {
+        if !matches!(self.standing.role, MirrorRole::Secondary | MirrorRole::Deposed) {
+            return Err(wrong(self, "a secondary, or one that was deposed"));
+        }
+        let goes_back = self.returning.as_ref().is_some_and(|returning| returning.to.is_some());
+        if goes_back && !deletes {
+            return Err(Refused::Returning);
+        }
+        if let (Some(_), Some(at), false) = (self.begun, self.standing.point, deletes) {
+            return Err(Refused::Begun { at });
+        }
+        (self.pass, self.returning, self.cutting) = (None, None, None);
+        // Nothing is begun, or arrives; and nothing of a deposed end is closed again.
+        self.joining = true;
+        let standing = &mut self.standing;
+        (standing.role, standing.handed, standing.point) = (MirrorRole::Secondary, false, None);
+        Ok(())
     }
 }
 

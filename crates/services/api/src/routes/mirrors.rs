@@ -1,13 +1,13 @@
 //! Mirrors: volumes that another cluster has as well, and which end of them may be written. They are added, and joined, by commands.
 
 use super::input::{Body, Named, Names, Parameters, now, nullable};
+use super::wait;
 use crate::page::{Cursor, Page};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, MirrorChange};
 use amita_control::mirror::{self, MirrorView};
-use amita_metadata::Transact;
 use amita_types::map::{Mirror, MirrorRole, Paused, PointName, Standing};
 use axum::Json;
 use axum::extract::State;
@@ -299,26 +299,10 @@ async fn change(
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorDemotion {
-    /// Also where gateways have its volumes open: hosts that use them get errors.
+    /// Also where hosts use its volumes: they get errors.
     #[serde(default)]
     #[schema(default = false)]
     pub force: bool,
-}
-
-fn none_uses(meta: &dyn Transact, found: &Mirror) -> Result<(), Problem> {
-    let users = admin::mirror_users(meta, found)?;
-    if users.is_empty() {
-        return Ok(());
-    }
-    let told: Vec<String> = users
-        .iter()
-        .map(|(volume, node)| format!("{volume} at {node}"))
-        .collect();
-    let why = format!(
-        "volumes of it are open, and hosts that use them would get errors: {}. Disconnect the hosts; `force` demotes it all the same",
-        told.join(", ")
-    );
-    Err(Problem::new(Code::InUse, why))
 }
 
 /// Demotes this end, the primary: hosts are refused, its last point is cut, and the other end may be promoted at that, with nothing lost.
@@ -336,12 +320,11 @@ async fn demote(
 ) -> Result<(StatusCode, Json<MirrorShown>), Problem> {
     let demoted = api.run(asker, move |session| {
         session.permit(Action::MirrorDemote, &name)?;
-        let found = admin::mirror(&session.reader(), &name)?;
-        if found.standing.role == MirrorRole::Primary && !how.force {
-            none_uses(&session.reader(), &found)?;
-        }
         let demoted = session.act(Action::MirrorDemote, &name, |meta| {
-            admin::demote_mirror(meta, &name)?;
+            match how.force {
+                true => admin::demote_mirror(meta, &name)?,
+                false => admin::demote_unused(meta, &name, &mut wait::pauses())?,
+            };
             // Whoever is at the mirror does the same, where this is cut short.
             admin::close_mirrored(meta, &name)?;
             admin::mirror(meta, &name)

@@ -7,8 +7,9 @@ use super::super::subsystem::{put, unchanged};
 use super::super::volume::{believable, find_volume, make_volume_held};
 use super::super::{AdminError, RACES, Result, check_name, cluster, get};
 use super::none_closed;
-use super::record::{change_free, find_mirror, mirror_of, mirrors, put_record};
-use crate::mirror::{DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MOST_KEPT};
+use super::point::mirrored_volume;
+use super::record::{change_looked_at, find_mirror, mirror_of, mirrors, put_record};
+use crate::mirror::{DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MAX_NAME_BYTES, MOST_KEPT};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{
     self, About, Closed, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MIRRORS_SINCE, Mirror, MirrorPeer, MirrorRole, MirrorVolume,
@@ -63,6 +64,16 @@ fn bad(name: &str, why: impl Into<String>) -> AdminError {
 
 fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: MirrorEpoch) -> Result<Mirror> {
     check_name("mirror", wish.name)?;
+    if wish.name.len() > MAX_NAME_BYTES {
+        return Err(AdminError::BadName {
+            what: "mirror",
+            name: wish.name.to_owned(),
+            why: format!(
+                "it has {} bytes, more than {MAX_NAME_BYTES}: its snapshots have it in their names",
+                wish.name.len()
+            ),
+        });
+    }
     let version = cluster(meta)?.version;
     if version < MIRRORS_SINCE {
         return Err(bad(
@@ -285,9 +296,26 @@ pub fn add_mirrored(
 /// All volumes of the far end are there, and the other end was told of it: it goes on. Nothing else says that it is joined.
 ///
 /// # Errors
-/// There is no such mirror; the metadata is away or refuses.
+/// There is no such mirror; a volume of it is gone, or open to hosts, for its removal was begun; the metadata is away or refuses.
 pub fn complete_mirrored(meta: &dyn Transact, name: &str) -> Result<Mirror> {
-    let joined = change_free(meta, name, &|record| {
+    let look = |record: &Mirror| {
+        for volume in record
+            .volumes
+            .iter()
+            .filter(|_| record.standing.role == MirrorRole::Secondary)
+        {
+            let found = mirrored_volume(meta, record, volume.id)?;
+            if found.closed.as_ref().is_none_or(|closed| closed.mirror != record.id) {
+                let why = format!(
+                    "its removal was begun, and volume {} is open to hosts: remove it again",
+                    found.name
+                );
+                return Err(bad(name, why));
+            }
+        }
+        Ok(())
+    };
+    let joined = change_looked_at(meta, name, &look, &|record, ()| {
         (record.joining, record.paused) = (false, None);
         Ok(())
     });

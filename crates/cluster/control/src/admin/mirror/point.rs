@@ -6,7 +6,7 @@ use super::super::snapshot::{Find, Held, Left, all_snapshots, delete_of, protect
 use super::super::volume::{find_volume, volumes};
 use super::super::{AdminError, RACES, Result, get, list};
 use super::record::{change, change_free, find_mirror, mirrors};
-use crate::mirror::{MIRROR_LABEL, Refused, Steps, label_of, snapshots_of};
+use crate::mirror::{MIRROR_LABEL, Refused, Steps, called, label_of, snapshots_of};
 use amita_metadata::Transact;
 use amita_types::map::{
     self, Mirror, MirrorRole, PassPlace, Point, SetState, Snapshot, SnapshotSet, SnapshotState, Volume,
@@ -151,7 +151,7 @@ fn are_fenced(meta: &dyn Transact, mirror: &Mirror, snapshots: &[Snapshot]) -> R
 }
 
 /// Gets on with a set of snapshots of all volumes of a mirror, for as long as what is `held` is so, of which its record is a part: those, in the order of
-/// its volumes, when they are taken.
+/// its volumes, when they are taken. One that has come to nothing is asked for anew; where the reason is one that lasts, that is told as an error.
 fn take_set(
     meta: &dyn Transact,
     mirror: &Mirror,
@@ -172,6 +172,11 @@ fn take_set(
     {
         return Ok(None);
     }
+    let void = sets.iter().filter(is_ours).max_by_key(|set| set.id);
+    let lasting = void.and_then(|set| match &set.state {
+        SetState::Void(void) if !void.again => Some(void.why.clone()),
+        _ => None,
+    });
     // What is left of one that came to nothing has the name.
     for volume in &found {
         if let Some(left) = taken(meta, volume, name)?
@@ -188,8 +193,15 @@ fn take_set(
         volumes: Vec::new(),
         state: SetState::Taking,
     };
-    place_set_for(meta, &found, &wanted, held, &mut Tally::default(), Some(mirror.id))?;
-    Ok(None)
+    let placed = place_set_for(meta, &found, &wanted, held, &mut Tally::default(), Some(mirror.id))?;
+    match lasting.filter(|_| placed.is_some()) {
+        Some(why) => Err(AdminError::BadSetting {
+            what: "set of snapshots",
+            name: name.to_owned(),
+            why: format!("it came to nothing, and is tried again: {why}"),
+        }),
+        None => Ok(None),
+    }
 }
 
 /// The snapshots of this name, if each volume has one, and all of them are this mirror's, of one set (T1).
@@ -253,7 +265,7 @@ pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Res
     if pass.places.len() != record.volumes.len() || !pass.places.iter().all(|place| place.whole) {
         return Err(refused(&record, Refused::NotWhole { to }));
     }
-    let snapshots = snapshots_of(name, to);
+    let snapshots = snapshots_of(&record, to);
     let held = held_by(name, claim, revision);
     let Some(found) = take_set(meta, &record, &snapshots, &held, now)? else {
         return not_yet(meta, name, claim);
@@ -311,8 +323,8 @@ pub fn gone_back(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> 
     };
     let seen = record.seen.as_ref().map_or(standing.epoch, |seen| seen.standing.epoch);
     let snapshots = match to {
-        Some(to) => format!("{}-{prefix}-{}", snapshots_of(name, to), seen.max(standing.epoch)),
-        None => format!("before-mirror-{name}-{seen}"),
+        Some(to) => format!("{}-{prefix}-{}", snapshots_of(&record, to), seen.max(standing.epoch)),
+        None => format!("before-mirror-{}-{seen}", called(&record)),
     };
     let done = record.returning.as_ref().map_or(&[][..], |returning| &returning.done);
     if to.is_some() && !record.volumes.iter().all(|volume| done.contains(&volume.id)) {
@@ -385,7 +397,7 @@ fn is_needed(mirror: &Mirror, name: &str) -> bool {
         || mirror
             .pass
             .as_ref()
-            .is_some_and(|pass| snapshots_of(&mirror.name, pass.to) == name)
+            .is_some_and(|pass| snapshots_of(mirror, pass.to) == name)
         || mirror.returning.is_some()
         || mirror.begun.is_some() && mirror.standing.role == MirrorRole::Promoting
         || is_kept(name)
@@ -412,7 +424,8 @@ pub(super) fn let_unprotected(meta: &dyn Transact, volume: &Volume, found: &Snap
     }
 }
 
-/// The mirror's own snapshot goes, though it is protected, if what is `held` is so still. `false`: it is not.
+/// The mirror's own snapshot goes, though it is protected, if what is `held` is so still. `false`: it is not. Another one of its name stays as it is,
+/// and is an error.
 pub(super) fn drop_snapshot(
     meta: &dyn Transact,
     mirror: &Mirror,
@@ -422,6 +435,12 @@ pub(super) fn drop_snapshot(
 ) -> Result<bool> {
     let of = (volume.name.as_str(), BY_NAME);
     let is_it = |other: &Snapshot| (other.volume, other.number) == (found.volume, found.number) && is_of(mirror, other);
+    if !is_of(mirror, found) {
+        return Err(AdminError::Exists {
+            what: "snapshot",
+            name: format!("{}@{}", volume.name, found.name),
+        });
+    }
     for _ in 0..RACES {
         if !let_unprotected(meta, volume, found, held)? {
             return Ok(false);

@@ -118,59 +118,102 @@ pub(super) fn change<T>(
     claim: Option<u64>,
     step: Step<'_, T>,
 ) -> Result<Option<(Mirror, T)>> {
-    let (key, runner) = (map::mirror_key(name), map::mirror_runner_key(name));
     for _ in 0..RACES {
-        let Found {
-            record: before,
-            revision,
-            seen_revision,
-        } = find_with_seen(meta, name)?;
-        let mut record = before.clone();
-        let said = step(&mut record).map_err(|why| AdminError::Mirror {
-            mirror: name.to_owned(),
-            why,
-        })?;
-        // The step is taken by what was seen, too.
-        let seen_key = map::mirror_seen_key(name);
-        let mut call = Call {
-            compares: vec![
-                unchanged(&key, revision),
-                unchanged(&seen_key, seen_revision.unwrap_or_default()),
-            ],
-            then: Vec::new(),
-            otherwise: vec![Op::Get { key: runner.clone() }],
-        };
-        let kept = |of: &Mirror| Mirror {
-            seen: None,
-            ..of.clone()
-        };
-        let is_written = kept(&record) != kept(&before);
-        if is_written {
-            call.then.push(put_record(&record));
-        }
-        if let Some(seen) = &record.seen
-            && (is_news(before.seen.as_ref(), seen) || is_written && seen_revision.is_none())
-        {
-            call.then.push(put(seen_key, seen));
-        }
-        call.compares.extend(claim.map(|claim| unchanged(&runner, claim)));
-        let reply = meta.txn(&call)?;
-        if reply.succeeded {
-            return Ok(Some((record, said)));
-        }
-        let holds = reply.value(0).map(|found| found.mod_revision);
-        if claim.is_some() && claim != holds {
-            return Ok(None);
+        let found = find_with_seen(meta, name)?;
+        match attempt(meta, &found, claim, step)? {
+            Attempt::Done(done) => return Ok(Some(*done)),
+            Attempt::Lost => return Ok(None),
+            Attempt::Raced => {}
         }
     }
-    Err(AdminError::TooManyRaces { key })
+    Err(races(name))
+}
+
+fn races(name: &str) -> AdminError {
+    AdminError::TooManyRaces {
+        key: map::mirror_key(name),
+    }
+}
+
+/// What a step has come to.
+enum Attempt<T> {
+    /// The record as it is then, and what the step says.
+    Done(Box<(Mirror, T)>),
+    /// The claim is lost.
+    Lost,
+    /// Others have changed the record, or what was seen, since it was found.
+    Raced,
+}
+
+/// Takes a step from the record as it was found.
+fn attempt<T>(meta: &dyn Transact, found: &Found, claim: Option<u64>, step: Step<'_, T>) -> Result<Attempt<T>> {
+    let before = &found.record;
+    let name = &before.name;
+    let runner = map::mirror_runner_key(name);
+    let mut record = before.clone();
+    let said = step(&mut record).map_err(|why| AdminError::Mirror {
+        mirror: name.clone(),
+        why,
+    })?;
+    // The step is taken by what was seen, too.
+    let seen_key = map::mirror_seen_key(name);
+    let mut call = Call {
+        compares: vec![
+            unchanged(&map::mirror_key(name), found.revision),
+            unchanged(&seen_key, found.seen_revision.unwrap_or_default()),
+        ],
+        then: Vec::new(),
+        otherwise: vec![Op::Get { key: runner.clone() }],
+    };
+    let kept = |of: &Mirror| Mirror {
+        seen: None,
+        ..of.clone()
+    };
+    let is_written = kept(&record) != kept(before);
+    if is_written {
+        call.then.push(put_record(&record));
+    }
+    if let Some(seen) = &record.seen
+        && (is_news(before.seen.as_ref(), seen) || is_written && found.seen_revision.is_none())
+    {
+        call.then.push(put(seen_key, seen));
+    }
+    call.compares.extend(claim.map(|claim| unchanged(&runner, claim)));
+    let reply = meta.txn(&call)?;
+    if reply.succeeded {
+        return Ok(Attempt::Done(Box::new((record, said))));
+    }
+    let holds = reply.value(0).map(|found| found.mod_revision);
+    match claim.is_some() && claim != holds {
+        true => Ok(Attempt::Lost),
+        false => Ok(Attempt::Raced),
+    }
+}
+
+/// Takes a step, by whoever needs no claim, from a record whose volumes were looked at: what `look` says goes into the step, and is of the very record that
+/// the step compares.
+///
+/// # Errors
+/// As [`change`]; what `look` says.
+pub(super) fn change_looked_at<L, T>(
+    meta: &dyn Transact,
+    name: &str,
+    look: &dyn Fn(&Mirror) -> Result<L>,
+    step: &dyn Fn(&mut Mirror, &L) -> std::result::Result<T, Refused>,
+) -> Result<(Mirror, T)> {
+    for _ in 0..RACES {
+        let found = find_with_seen(meta, name)?;
+        let seen = look(&found.record)?;
+        if let Attempt::Done(done) = attempt(meta, &found, None, &|record| step(record, &seen))? {
+            return Ok(*done);
+        }
+    }
+    Err(races(name))
 }
 
 /// The same, by whoever needs no claim.
 pub(super) fn change_free<T>(meta: &dyn Transact, name: &str, step: Step<'_, T>) -> Result<(Mirror, T)> {
-    change(meta, name, None, step)?.ok_or_else(|| AdminError::TooManyRaces {
-        key: map::mirror_key(name),
-    })
+    change(meta, name, None, step)?.ok_or_else(|| races(name))
 }
 
 /// Notes something that is no step of a role: how far a pass is, or what ails it. None: the claim is lost.

@@ -1,11 +1,13 @@
 //! A mirror ends, at this end. Its record goes last: until then its points are nobody's to delete, and where this is cut short it is done again.
 
+use super::super::deletion::{Deletion, Fate, carry_out};
 use super::super::snapshot::all_snapshots;
 use super::super::subsystem::{put, unchanged};
 use super::super::{AdminError, RACES, Result, get};
 use super::point::{drop_snapshot, is_kept, is_of, let_unprotected, mirrored_volume};
 use super::record::{change_free, find_mirror};
-use crate::mirror::{MIRROR_LABEL, Refused};
+use super::{Door, close_mirrored, set_door};
+use crate::mirror::{MIRROR_LABEL, Refused, Steps};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Mirror, MirrorRole, SetState, SnapshotSet};
 
@@ -15,32 +17,84 @@ use amita_types::map::{self, Mirror, MirrorRole, SetState, SnapshotSet};
 /// # Errors
 /// There is no such mirror, or this end is not its primary; the metadata is suspected, away or refuses.
 pub fn remove_mirror(meta: &dyn Transact, name: &str, keep_points: bool) -> Result<Mirror> {
+    end_mirror(meta, name, &|record| {
+        let standing = &record.standing;
+        // Volumes that stay closed for a mirror that is not there would be nobody's. One that never got any has none.
+        if standing.role != MirrorRole::Primary && !record.volumes.is_empty() {
+            return Err(Refused::Role {
+                is: standing.role,
+                handed: standing.handed,
+                wanted: "a primary; one that is none is removed by the command (`amita mirror remove`), which says what becomes of its volumes",
+            });
+        }
+        // Whoever is at a point compares the record, and gives up.
+        record.cutting = None;
+        if !keep_points {
+            // None is told of that may be gone by then.
+            record.standing.points.clear();
+        }
+        Ok(keep_points)
+    })
+}
+
+/// An end that is no primary is mirrored no more, and its volumes are opened to hosts: at its point, where it has one, and else as they are, which may be
+/// the middle of a copy. Its points are snapshots of the operator's from then on, which nothing protects.
+///
+/// # Errors
+/// There is no such mirror; it is primary, or is being made that, or is being demoted; a pass was begun since its point, or its volumes go back to one: it
+/// is promoted by force first; the metadata is suspected, away or refuses.
+pub fn leave_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
+    end_mirror(meta, name, &|record| record.leave(false).map(|()| true))
+}
+
+/// The same, and its volumes are deleted for good while they are closed, with all of their snapshots. `now` is in seconds since 1970; `pause` waits a little,
+/// and says whether there is still patience.
+///
+/// # Errors
+/// There is no such mirror; it is primary, or is being made that, or is being demoted; a volume cannot be deleted ([`carry_out`]): those that are there still
+/// stay closed, and this can be done again; the metadata is suspected, away or refuses.
+pub fn delete_mirrored(meta: &dyn Transact, name: &str, now: u64, pause: &mut dyn FnMut() -> bool) -> Result<Mirror> {
+    // One that was deposed a moment ago may not be closed yet.
+    if find_mirror(meta, name)?.0.standing.role == MirrorRole::Deposed {
+        close_mirrored(meta, name)?;
+    }
+    let (record, ()) = change_free(meta, name, &|record| record.leave(true))?;
+    for volume in &record.volumes {
+        let found = match mirrored_volume(meta, &record, volume.id) {
+            Err(AdminError::NoSuch { .. }) => continue,
+            found => found?,
+        };
+        let fate = Fate::Purge { snapshots: true, now };
+        // By force, for whoever is at the mirror may have it open still.
+        let deletion = Deletion::of(&found.name, true, fate)
+            .only(found.id)
+            .of_mirror(record.id);
+        match carry_out(meta, deletion, pause) {
+            Ok(_) | Err(AdminError::NoSuch { .. }) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    end_mirror(meta, name, &|record| record.leave(true).map(|()| true))
+}
+
+/// By this step, which says whether the points stay, the end is none any more.
+fn end_mirror(
+    meta: &dyn Transact,
+    name: &str,
+    step: &dyn Fn(&mut Mirror) -> std::result::Result<bool, Refused>,
+) -> Result<Mirror> {
     let key = map::mirror_key(name);
     for _ in 0..RACES {
-        let (record, _) = change_free(meta, name, &|record| {
-            let standing = &record.standing;
-            // Volumes that stay closed for a mirror that is not there would be nobody's. One that never got any has none.
-            if standing.role != MirrorRole::Primary && !record.volumes.is_empty() {
-                return Err(Refused::Role {
-                    is: standing.role,
-                    handed: standing.handed,
-                    wanted: "a primary: promote it first, by force where the other end is to go on without it",
-                });
-            }
-            // Whoever is at a point compares the record, and gives up.
-            record.cutting = None;
-            if !keep_points {
-                // None is told of that may be gone by then.
-                record.standing.points.clear();
-            }
-            Ok(())
-        })?;
+        let (record, keep_points) = change_free(meta, name, step)?;
         let (now, revision) = find_mirror(meta, name)?;
-        if now.id != record.id || now.cutting.is_some() {
+        if now.id != record.id || now.standing.role != record.standing.role || now.cutting.is_some() {
             continue;
         }
         let held = [(key.clone(), revision)];
-        if !void_sets(meta, &now, revision)? || !free_points(meta, &now, &held, keep_points)? {
+        if !void_sets(meta, &now, revision)?
+            || !open_left(meta, &now, &held)?
+            || !free_points(meta, &now, &held, keep_points)?
+        {
             continue;
         }
         let id_key = map::mirror_id_key(now.id);
@@ -62,6 +116,21 @@ pub fn remove_mirror(meta: &dyn Transact, name: &str, keep_points: bool) -> Resu
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// Opens the volumes of an end that is no primary. `false`: its record has changed.
+fn open_left(meta: &dyn Transact, mirror: &Mirror, held: &[(String, u64)]) -> Result<bool> {
+    for volume in &mirror.volumes {
+        let found = match mirrored_volume(meta, mirror, volume.id) {
+            Err(AdminError::NoSuch { .. }) => continue,
+            found => found?,
+        };
+        let is_closed = found.closed.as_ref().is_some_and(|closed| closed.mirror == mirror.id);
+        if is_closed && set_door(meta, &found.name, Door::Open(mirror.id), held)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The sets that are being taken for the mirror come to nothing. `false`: its record has changed.

@@ -1,16 +1,22 @@
 //! What the end becomes. Each of these is one transaction, and nothing but the record is changed by it: what follows from that for the volumes is
 //! done by whoever is at the mirror, or by the command, and done again where it was cut short.
 
+use super::super::quota::{Tally, Wanted, charge_by};
 use super::super::revert::may_revert;
-use super::super::snapshot::snapshot;
-use super::super::{AdminError, RACES, Result};
+use super::super::snapshot::{has_room_for, snapshot};
+use super::super::{AdminError, Result};
 use super::peer::find_by_id;
 use super::point::mirrored_volume;
-use super::record::{change, change_free, find_mirror};
+use super::record::{change, change_free, change_looked_at, find_mirror};
+use super::users::none_uses;
 use crate::mirror::{Begun, Next, Refused, Steps, next};
 use amita_metadata::Transact;
-use amita_types::map::{self, Mirror, Paused, PointName, Seen, Volume};
+use amita_types::map::{Mirror, Paused, PointName, Seen, Volume};
 use amita_types::{MirrorEpoch, MirrorId, VolumeId};
+use std::collections::BTreeMap;
+
+/// So many snapshots of a volume are taken where it goes back to a point: of what it was before, and of what it is then (T15).
+const BY_RETURN: u64 = 2;
 
 /// The other end was looked at, by whoever holds the claim: `seen` was asked for while it did. None: the claim is lost.
 ///
@@ -29,45 +35,61 @@ pub fn demote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
     change_free(meta, name, &|record| record.demote()).map(|(record, ())| record)
 }
 
+/// The same where no host uses its volumes: their owners are asked, and let go of what nobody uses. `pause` waits a little, and says whether there is still
+/// patience.
+///
+/// # Errors
+/// As [`demote_mirror`]; hosts use a volume at a node, or that does not say ([`AdminError::InUse`], [`AdminError::OwnerSilent`]).
+pub fn demote_unused(meta: &dyn Transact, name: &str, pause: &mut dyn FnMut() -> bool) -> Result<Mirror> {
+    let (record, _) = find_mirror(meta, name)?;
+    let tried = record.clone().demote();
+    tried.map_err(|why| refused(&record, why))?;
+    none_uses(meta, &record, pause)?;
+    demote_mirror(meta, name)
+}
+
 /// It is promoted in order (T6, T7, T9).
 ///
 /// # Errors
 /// There is no such mirror, or it may not be promoted so; a pass was begun, and a volume cannot go back to the point; the metadata is away or refuses.
 pub fn promote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
-    let (record, _) = find_mirror(meta, name)?;
-    let tried = record.clone().promote();
-    tried.map_err(|why| refused(&record, why))?;
-    can_be_promoted(meta, &record)?;
-    change_free(meta, name, &|record| record.promote()).map(|(record, ())| record)
+    let look = |record: &Mirror| {
+        let tried = record.clone().promote();
+        tried.map_err(|why| refused(record, why))?;
+        can_be_promoted(meta, record)
+    };
+    change_looked_at(meta, name, &look, &|record, ()| record.promote()).map(|(record, ())| record)
 }
 
-/// It is promoted by an operator's word, at the point that it is at, or, where it was deposed, as it is.
+/// It is promoted by an operator's word, at the point that it is at, or, where it was deposed and nothing was brought since, as it is.
 ///
 /// # Errors
 /// There is no such mirror, or it has no point (T13), or goes back to one already; a pass was begun, and a volume cannot go back to the point; the metadata
 /// is away or refuses.
 pub fn force_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
     // What goes back stands still first: whoever reverts a volume compares the record.
-    let (record, is_given_up) = change_free(meta, name, &|record| Ok(record.give_up_return(true)))?;
-    let forced = forced(meta, &record, is_given_up);
+    let (_, is_given_up) = change_free(meta, name, &|record| Ok(record.give_up_return(true)))?;
+    let forced = forced(meta, name);
     if is_given_up && forced.is_err() {
         change_free(meta, name, &|record| Ok(record.give_up_return(false)))?;
     }
     forced
 }
 
-fn forced(meta: &dyn Transact, record: &Mirror, is_given_up: bool) -> Result<Mirror> {
-    let tried = record.clone().force();
-    tried.map_err(|why| refused(record, why))?;
-    if is_given_up {
-        let were = record.returning.as_ref().map_or(&[][..], |returning| &returning.were);
-        if data_of(meta, record)? != were {
+fn forced(meta: &dyn Transact, name: &str) -> Result<Mirror> {
+    let look = |record: &Mirror| {
+        let tried = record.clone().force();
+        tried.map_err(|why| refused(record, why))?;
+        // Whoever reverts a volume compares the record too: what is found here is so for as long as that is.
+        if let Some(returning) = &record.returning
+            && data_of(meta, record)? != returning.were
+        {
             // One has gone back, and that is not noted yet: they are of two moments.
             return Err(refused(record, Refused::Returning));
         }
-    }
-    can_be_promoted(meta, record)?;
-    change_free(meta, &record.name, &|record| record.force()).map(|(record, ())| record)
+        can_be_promoted(meta, record)
+    };
+    change_looked_at(meta, name, &look, &|record, ()| record.force()).map(|(record, ())| record)
 }
 
 fn refused(record: &Mirror, why: Refused) -> AdminError {
@@ -94,19 +116,25 @@ fn can_be_promoted(meta: &dyn Transact, record: &Mirror) -> Result<()> {
     }
 }
 
-/// Fails where a volume cannot be made what it was at this point.
+/// Fails where a volume cannot be made what it was at this point, or has no room for the snapshots that are taken then.
 fn can_go_back(meta: &dyn Transact, record: &Mirror, to: PointName) -> Result<()> {
     let point = record.standing.find(to);
     let point = point.ok_or_else(|| refused(record, Refused::NoSuch(to)))?;
+    let mut by_pool: BTreeMap<String, Wanted> = BTreeMap::new();
     for volume in &record.volumes {
         let found = mirrored_volume(meta, record, volume.id)?;
         let then = snapshot(meta, &found.name, &point.snapshots)?;
+        has_room_for(meta, &found, "", BY_RETURN)?;
         // It is made as large as it was, where it is smaller.
-        let found = Volume {
-            size_bytes: found.size_bytes.max(then.size_bytes),
-            ..found
-        };
+        let size_bytes = found.size_bytes.max(then.size_bytes);
+        let wanted = by_pool.entry(found.pool.clone()).or_default();
+        wanted.snapshots += BY_RETURN;
+        wanted.provisioned_bytes += size_bytes - found.size_bytes;
+        let found = Volume { size_bytes, ..found };
         may_revert(meta, &found, &then, Some(record.id))?;
+    }
+    for (pool, wanted) in by_pool {
+        charge_by(meta, &pool, wanted, &mut Tally::default())?;
     }
     Ok(())
 }
@@ -175,33 +203,21 @@ pub fn begin_pass(meta: &dyn Transact, name: &str, claim: u64, sizes: &[u64]) ->
 /// There is no such mirror, or it was not deposed, or the other end cannot be followed; a volume cannot go back to that point, and nothing is begun; the
 /// metadata is away or refuses.
 pub fn begin_return(meta: &dyn Transact, name: &str) -> Result<Option<PointName>> {
-    for _ in 0..RACES {
-        let (record, _) = find_mirror(meta, name)?;
+    let look = |record: &Mirror| {
         let to = record.clone().begin_return();
-        let to = to.map_err(|why| refused(&record, why))?;
-        if let Some(to) = to {
-            can_go_back(meta, &record, to)?;
+        if let Some(to) = to.map_err(|why| refused(record, why))? {
+            can_go_back(meta, record, to)?;
         }
-        let were = data_of(meta, &record)?;
-        let (_, is_begun) = change_free(meta, name, &|record| {
-            let mut begun = record.clone();
-            // Another point is common by now: it is looked at as well.
-            if begun.begin_return()? != to {
-                return Ok(false);
-            }
-            if let Some(returning) = begun.returning.as_mut().filter(|returning| returning.were.is_empty()) {
-                returning.were.clone_from(&were);
-            }
-            *record = begun;
-            Ok(true)
-        })?;
-        if is_begun {
-            return Ok(to);
+        data_of(meta, record)
+    };
+    let (_, to) = change_looked_at(meta, name, &look, &|record, were| {
+        let to = record.begin_return()?;
+        if let Some(returning) = record.returning.as_mut().filter(|returning| returning.were.is_empty()) {
+            returning.were.clone_from(were);
         }
-    }
-    Err(AdminError::TooManyRaces {
-        key: map::mirror_key(name),
-    })
+        Ok(to)
+    })?;
+    Ok(to)
 }
 
 /// A volume was reverted to the point, by whoever holds the claim. None: that is lost.
@@ -226,11 +242,11 @@ pub fn returned(meta: &dyn Transact, name: &str, claim: u64, volume: VolumeId) -
 /// # Errors
 /// There is no such mirror, or it is not being promoted; a volume is still closed; the metadata is away or refuses.
 pub fn ready_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
-    let (record, _) = find_mirror(meta, name)?;
-    for volume in &record.volumes {
-        super::none_closed(&mirrored_volume(meta, &record, volume.id)?)?;
-    }
-    change_free(meta, name, &|record| record.ready()).map(|(record, ())| record)
+    let look = |record: &Mirror| {
+        let mut volumes = record.volumes.iter();
+        volumes.try_for_each(|volume| super::none_closed(&mirrored_volume(meta, record, volume.id)?))
+    };
+    change_looked_at(meta, name, &look, &|record, ()| record.ready()).map(|(record, ())| record)
 }
 
 /// It stands still, or goes on.

@@ -2,6 +2,7 @@
 
 mod closed;
 mod ends;
+mod leaving;
 mod points;
 mod steps;
 
@@ -117,11 +118,18 @@ fn saw(meta: &dyn Transact, standing: Standing) {
     put(meta, map::mirror_seen_key("dr"), &seen);
 }
 
-/// The owners of the volumes take the set that is asked for, each under the generation that its volume has; which.
+/// The owners of the volumes take the sets that are asked for, each under the generation that its volume has; so many. Where a name is taken the set comes
+/// to nothing.
 fn take_sets(meta: &dyn Transact) -> usize {
     let sets: Vec<SnapshotSet> = list(meta, &map::sets_prefix()).unwrap();
     let open: Vec<&SnapshotSet> = sets.iter().filter(|set| set.state == SetState::Taking).collect();
     for set in &open {
+        let is_taken = |of: &&map::SetVolume| snapshot(meta, &of.name, &set.name).is_ok();
+        if let Some(of) = set.volumes.iter().find(is_taken) {
+            let why = format!("volume {} already has a snapshot of this name", of.name);
+            put(meta, map::set_key(set.id), &set.voided(why, false));
+            continue;
+        }
         for of in &set.volumes {
             let found = volume(meta, &of.name).unwrap();
             let number = SnapshotId(found.lineage.number.0 + 1);

@@ -16,7 +16,7 @@ fn point(epoch: u64, number: u64) -> Point {
     Point {
         name,
         cut_at: 1_000 + number,
-        snapshots: snapshots_of("dr", name),
+        snapshots: format!("mirror-dr-00000000-{name}"),
         arrived_at: None,
     }
 }
@@ -296,7 +296,7 @@ fn t10_points_are_named_by_their_epochs() {
     assert_eq!(common(&own, &other), Some(name(0, 1)));
     let mut mirror = end(false, standing(Primary, 2, None, &[(0, 1)]), Standing::default());
     let cut = mirror.begin_cut(MirrorEpoch(2), 9).unwrap();
-    assert_eq!((cut.name, &*cut.snapshots), (name(2, 2), "mirror-dr-2-2"));
+    assert_eq!((cut.name, &*cut.snapshots), (name(2, 2), "mirror-dr-00000000-2-2"));
     let (own, asked) = (MirrorEpoch(2), MirrorEpoch(0));
     assert_eq!(
         mirror.begin_cut(asked, 9),
@@ -368,6 +368,13 @@ fn t13_without_a_common_point_it_has_none_until_all_was_copied() {
     mirror.end_return("kept".to_owned()).unwrap();
     assert_eq!((mirror.standing.role, mirror.standing.point), (Secondary, None));
     assert!(mirror.standing.points.is_empty(), "nor one that it had");
+    // Until the first pass is begun it is what it was: by an operator's word it is kept, where the other end is lost.
+    let mut kept = mirror.clone();
+    kept.force().unwrap();
+    assert_eq!((kept.standing.role, kept.begun), (Promoting, None));
+    let mut fresh = mirror.clone();
+    fresh.fresh = true;
+    assert_eq!(fresh.force(), Err(Refused::NoPoint), "nothing was ever brought");
     let begun = mirror.begin_pass(&[1, 1]).unwrap();
     assert_eq!((begun.base, mirror.pass.as_ref().unwrap().clears), (None, true));
     assert_eq!(mirror.force(), Err(Refused::NoPoint));

@@ -51,7 +51,7 @@ impl Gateway {
 
     /// Is the set of the pass taken already, of volumes that nobody has opened since?
     fn is_sealed(&self, record: &Mirror, pass: &MirrorPass) -> bool {
-        let name = snapshots_of(&record.name, pass.to);
+        let name = snapshots_of(record, pass.to);
         let is_taken = |(volume, place): (&amita_types::map::MirrorVolume, &PassPlace)| {
             let found = admin::mirrored_volume(&self.client, record, volume.id).ok();
             let taken = found.and_then(|found| admin::snapshot(&self.client, &found.name, &name).ok());

@@ -9,10 +9,10 @@ fn a_point_is_a_protected_set_and_is_cut_when_the_interval_is_over() {
     let first = cut(&meta, 0, 0);
     assert_eq!(
         (first.name.to_string().as_str(), &*first.snapshots),
-        ("0-1", "mirror-dr-0-1")
+        ("0-1", "mirror-dr-00000000-0-1")
     );
     for name in ["db", "log"] {
-        let found = snapshot(&meta, name, "mirror-dr-0-1").unwrap();
+        let found = snapshot(&meta, name, "mirror-dr-00000000-0-1").unwrap();
         assert!(found.protected && found.set.is_some());
         assert_eq!(found.labels.get(crate::mirror::MIRROR_LABEL), Some(&ID.to_string()));
     }
@@ -40,7 +40,7 @@ fn t1_a_point_is_one_set() {
     assert_eq!(cut_point(&meta, "dr", MirrorEpoch(0), NOW).unwrap(), Cutting::Waiting);
     take_sets(&meta);
     // One of them is of another moment.
-    let found = snapshot(&meta, "log", "mirror-dr-0-1").unwrap();
+    let found = snapshot(&meta, "log", "mirror-dr-00000000-0-1").unwrap();
     let other = Snapshot {
         set: Some(amita_types::SetId(99)),
         ..found.clone()
@@ -123,7 +123,7 @@ fn it_is_at_the_point_when_a_set_of_its_own_says_so() {
         ..first
     };
     assert_eq!(record.standing.points, [arrived]);
-    assert!(snapshot(&far, "db", "mirror-dr-0-1").unwrap().protected);
+    assert!(snapshot(&far, "db", "mirror-dr-00000000-0-1").unwrap().protected);
 }
 
 /// T4: what was sealed under another generation than the pass was made by was sealed when others could write.
@@ -137,7 +137,7 @@ fn t4_snapshots_of_another_opening_are_no_point() {
     take_sets(&far);
     assert!(matches!(why(arrive(&far, "dr", claim, NOW)), Refused::NotWhole { .. }));
     assert_eq!(record(&far).standing.point, None);
-    assert!(snapshot(&far, "db", "mirror-dr-0-1").is_err(), "they are gone");
+    assert!(snapshot(&far, "db", "mirror-dr-00000000-0-1").is_err(), "they are gone");
     let places = record(&far).pass.unwrap().places;
     let whole: Vec<bool> = places.iter().map(|place| place.whole).collect();
     assert_eq!(
@@ -161,7 +161,7 @@ fn t4_where_the_generation_was_noted_only_the_set_is_taken_anew() {
     })
     .unwrap();
     assert_eq!(arrive(&far, "dr", claim, NOW).unwrap(), Some(false));
-    assert!(snapshot(&far, "db", "mirror-dr-0-1").is_err(), "they are gone");
+    assert!(snapshot(&far, "db", "mirror-dr-00000000-0-1").is_err(), "they are gone");
     assert!(record(&far).pass.unwrap().places.iter().all(|place| place.whole));
     assert_eq!(arrive(&far, "dr", claim, NOW).unwrap(), Some(false));
     assert_eq!(take_sets(&far), 1);
@@ -202,7 +202,7 @@ fn a_dead_runner_deletes_no_snapshots() {
     };
     assert_eq!(arrive(&late, "dr", claim, NOW).unwrap(), None);
     for name in ["db", "log"] {
-        assert!(snapshot(&far, name, "mirror-dr-0-1").is_ok(), "{name}");
+        assert!(snapshot(&far, name, "mirror-dr-00000000-0-1").is_ok(), "{name}");
     }
     assert!(record(&far).pass.unwrap().places.iter().all(|place| place.whole));
 }

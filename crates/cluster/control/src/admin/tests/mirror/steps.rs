@@ -15,7 +15,7 @@ fn point(epoch: u64, number: u64) -> Point {
     Point {
         name: name(epoch, number),
         cut_at: 1,
-        snapshots: format!("mirror-dr-{epoch}-{number}"),
+        snapshots: format!("mirror-dr-00000000-{epoch}-{number}"),
         arrived_at: None,
     }
 }
@@ -317,8 +317,12 @@ fn a_deposed_end_waits_and_goes_back_to_the_common_point() {
     );
     // T15: versions are compared on this side of the revert from now on.
     assert_eq!(found.points.len(), 1);
-    assert_eq!(found.points[0].snapshots, "mirror-dr-0-1-again-1");
-    assert!(snapshot(&meta, "db", "mirror-dr-0-1-again-1").unwrap().protected);
+    assert_eq!(found.points[0].snapshots, "mirror-dr-00000000-0-1-again-1");
+    assert!(
+        snapshot(&meta, "db", "mirror-dr-00000000-0-1-again-1")
+            .unwrap()
+            .protected
+    );
 }
 
 /// T12: what is open to hosts does not go back.
@@ -333,7 +337,7 @@ fn t12_nothing_goes_back_that_hosts_may_write() {
 }
 
 #[test]
-fn a_primary_alone_is_removed_and_it_stands_still_when_it_is_told_to() {
+fn it_stands_still_when_it_is_told_to_and_a_primary_is_removed() {
     let meta = far();
     assert!(matches!(why(remove_mirror(&meta, "dr", true)), Refused::Role { .. }));
     let paused = map::Paused {
