@@ -2,7 +2,7 @@
 
 use super::body::Body;
 use super::place::Place;
-use super::transport::{Connection, Proof, Question, SELF, Said, reach, reach_at_once, said, while_there};
+use super::transport::{Connection, Proof, Question, SELF, Said, Unsaid, reach, reach_at_once, said, while_there};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -53,8 +53,9 @@ pub async fn open(place: &Place, proof: &Proof, question: &Question) -> Result<O
 ///
 /// # Errors
 /// As [`open`].
-pub async fn open_at_once(place: &Place, proof: &Proof, question: &Question) -> Result<Opened, String> {
-    opened(reach_at_once(place, proof).await?, question).await
+pub async fn open_at_once(place: &Place, proof: &Proof, question: &Question) -> Result<Opened, Unsaid> {
+    let connection = reach_at_once(place, proof).await?;
+    opened(connection, question).await.map_err(Unsaid::Silent)
 }
 
 async fn opened(mut connection: Connection, question: &Question) -> Result<Opened, String> {

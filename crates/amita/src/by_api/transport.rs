@@ -195,6 +195,27 @@ pub enum NoAnswer {
     Perhaps(String),
 }
 
+/// Why a node that is asked at once says nothing that is of use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsaid {
+    /// Nobody is there, or says anything.
+    Silent(String),
+    /// It is not believed: by another proof perhaps.
+    Unbelieved(String),
+    /// It has begun to answer, and not ended.
+    CutOff(String),
+}
+
+impl Unsaid {
+    /// In words.
+    #[must_use]
+    pub fn why(self) -> String {
+        match self {
+            Unsaid::Silent(why) | Unsaid::Unbelieved(why) | Unsaid::CutOff(why) => why,
+        }
+    }
+}
+
 /// Asks a node, and waits for what it says.
 ///
 /// # Errors
@@ -223,13 +244,20 @@ pub async fn send_at_once(
     proof: &Proof,
     question: &Question,
     (limit, most): (Duration, usize),
-) -> Result<Said, String> {
+) -> Result<Said, Unsaid> {
     let mut connection = reach_at_once(place, proof).await?;
     let asked = timeout(limit, async {
-        let request = connection.request(question, Body::of(question.body.as_deref()))?;
-        said_within(connection.begin(request).await?, most).await
+        let request = connection.request(question, Body::of(question.body.as_deref()));
+        let begun = connection.begin(request.map_err(Unsaid::Silent)?).await;
+        let said = said_within(begun.map_err(Unsaid::Silent)?, most).await;
+        said.map_err(Unsaid::CutOff)
     });
-    let silent = |_| Err(format!("it has not answered within {} s", limit.as_secs()));
+    let silent = |_| {
+        Err(Unsaid::Silent(format!(
+            "it has not answered within {} s",
+            limit.as_secs()
+        )))
+    };
     let told = asked.await.unwrap_or_else(silent)?;
     Ok(Said { is_sent: true, ..told })
 }
@@ -276,7 +304,7 @@ pub async fn release(place: &Place, proof: &Proof) -> Option<String> {
 /// Connects, and asks for something that costs nothing.
 pub(super) async fn reach(place: &Place, proof: &Proof, path: &str) -> Result<(Connection, Said), String> {
     let reached = timeout(PATIENCE, async {
-        let mut connection = connect(place, proof).await?;
+        let mut connection = connect(place, proof).await.map_err(Unsaid::why)?;
         let said = connection.ask(&Question::get(path)).await?;
         Ok((connection, said))
     });
@@ -285,8 +313,13 @@ pub(super) async fn reach(place: &Place, proof: &Proof, path: &str) -> Result<(C
 }
 
 /// Connects, and asks nothing.
-pub(super) async fn reach_at_once(place: &Place, proof: &Proof) -> Result<Connection, String> {
-    let silent = |_| Err(format!("it does not answer within {} s", PATIENCE.as_secs()));
+pub(super) async fn reach_at_once(place: &Place, proof: &Proof) -> Result<Connection, Unsaid> {
+    let silent = |_| {
+        Err(Unsaid::Silent(format!(
+            "it does not answer within {} s",
+            PATIENCE.as_secs()
+        )))
+    };
     timeout(PATIENCE, connect(place, proof)).await.unwrap_or_else(silent)
 }
 
@@ -303,10 +336,10 @@ impl Drop for Connection {
     }
 }
 
-async fn connect(place: &Place, proof: &Proof) -> Result<Connection, String> {
+async fn connect(place: &Place, proof: &Proof) -> Result<Connection, Unsaid> {
     let found = lookup_host((place.host(), place.port())).await;
-    let found = found.map_err(|why| format!("{} is not found: {why}", place.host()))?;
-    let mut last = format!("{} has no address", place.host());
+    let found = found.map_err(|why| Unsaid::Silent(format!("{} is not found: {why}", place.host())))?;
+    let mut last = Unsaid::Silent(format!("{} has no address", place.host()));
     for address in found.take(MOST_TRIED) {
         match connect_to(address, place, proof).await {
             Ok(connection) => return Ok(connection),
@@ -316,26 +349,28 @@ async fn connect(place: &Place, proof: &Proof) -> Result<Connection, String> {
     Err(last)
 }
 
-async fn connect_to(address: SocketAddr, place: &Place, proof: &Proof) -> Result<Connection, String> {
+async fn connect_to(address: SocketAddr, place: &Place, proof: &Proof) -> Result<Connection, Unsaid> {
     // A name that leads elsewhere by now is another machine's.
     if !place.is_tls() && !address.ip().to_canonical().is_loopback() {
-        return Err(format!("{address} is another machine, and is asked by HTTPS only"));
+        let why = format!("{address} is another machine, and is asked by HTTPS only");
+        return Err(Unsaid::Silent(why));
     }
     let stream = TcpStream::connect(address).await;
-    let stream = stream.map_err(|why| format!("it cannot be reached: {why}"))?;
+    let stream = stream.map_err(|why| Unsaid::Silent(format!("it cannot be reached: {why}")))?;
     let _ = stream.set_nodelay(true);
     if !place.is_tls() {
-        return shake_hands(stream, place, proof).await;
+        return shake_hands(stream, place, proof).await.map_err(Unsaid::Silent);
     }
-    let config = proof.tls.clone().ok_or("there is nothing to believe it by")?;
+    let config = proof.tls.clone();
+    let config = config.ok_or_else(|| Unsaid::Unbelieved("there is nothing to believe it by".to_owned()))?;
     let name = match proof.by_cluster {
         true => server_name(),
         false => ServerName::try_from(place.host().to_owned())
-            .map_err(|_| format!("{} is no name of a server", place.host()))?,
+            .map_err(|_| Unsaid::Unbelieved(format!("{} is no name of a server", place.host())))?,
     };
     let stream = TlsConnector::from(config).connect(name, stream).await;
-    let stream = stream.map_err(|why| format!("it is not believed: {why}"))?;
-    shake_hands(stream, place, proof).await
+    let stream = stream.map_err(|why| Unsaid::Unbelieved(format!("it is not believed: {why}")))?;
+    shake_hands(stream, place, proof).await.map_err(Unsaid::Silent)
 }
 
 async fn shake_hands<S>(stream: S, place: &Place, proof: &Proof) -> Result<Connection, String>

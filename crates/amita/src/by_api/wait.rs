@@ -30,10 +30,24 @@ pub(crate) fn wait<T>(runtime: &Runtime, work: impl Future<Output = T>) -> Resul
 /// # Errors
 /// As [`wait`].
 pub(crate) fn within<T>(runtime: &Runtime, patience: Duration, work: impl Future<Output = T>) -> Result<Option<T>> {
+    within_while(runtime, patience, &|| Ok(()), work)
+}
+
+/// The same for as long as `wanted` says that it is.
+///
+/// # Errors
+/// As [`wait`]; or what `wanted` says.
+pub(crate) fn within_while<T>(
+    runtime: &Runtime,
+    patience: Duration,
+    wanted: &dyn Fn() -> Result<()>,
+    work: impl Future<Output = T>,
+) -> Result<Option<T>> {
     let until = interrupt::deadline(patience);
     let mut work = pin!(work);
     loop {
         interrupt::check()?;
+        wanted()?;
         if let Some(done) = step(runtime, work.as_mut()) {
             return Ok(Some(done));
         }
@@ -52,6 +66,7 @@ fn step<T>(runtime: &Runtime, work: Pin<&mut impl Future<Output = T>>) -> Option
 mod tests {
     use super::*;
     use amita_terminal::capture::{self, Terms};
+    use amita_terminal::error::Failure;
     use std::future::pending;
     use tokio::time::sleep;
 
@@ -73,6 +88,16 @@ mod tests {
         assert_eq!(begun, 1);
         assert_eq!(within(&runtime, LOOK, pending::<()>()), Ok(None));
         assert_eq!(within(&runtime, LOOK, async { 8 }), Ok(Some(8)));
+        let looks = std::cell::Cell::new(0);
+        let wanted = || {
+            looks.set(looks.get() + 1);
+            match looks.get() {
+                1 => Ok(()),
+                _ => Err(Failure::new("it is wanted no more")),
+            }
+        };
+        let ended = within_while(&runtime, Duration::MAX, &wanted, pending::<()>());
+        assert!(ended.is_err_and(|why| why.what.contains("no more")) && looks.get() == 2);
         let terms = Terms {
             most_bytes: 1,
             until: Instant::now() + LOOK,

@@ -334,7 +334,11 @@ impl Directory {
         if is_on_its_way && self.moves.was_handed_over(now, volume) {
             return Some(VolumeRoute::Later);
         }
+        // As far as is known here, hosts are refused, and who brings it what the mirror's other end has is not asked for it: an opener reads what is
+        // so now, and takes it from nobody.
+        let is_closed = !for_clones && record.closed_to(self.config.mirror).is_some();
         if let Some(owner) = record.owner
+            && !is_closed
             && owner != self.node
             && view.lives(owner)
             && match lost.iter().find(|(node, _)| *node == owner) {
@@ -351,7 +355,7 @@ impl Directory {
         if self.openers.is_full() {
             return Some(VolumeRoute::Later);
         }
-        if self.is_locked(record) {
+        if !is_closed && self.is_locked(record) {
             return Some(VolumeRoute::Locked);
         }
         let waiting = Waiting {
@@ -359,8 +363,8 @@ impl Directory {
             cores: vec![(core, volume)],
         };
         let name = record.name.clone();
-        let over = record.owner;
-        self.begin(now, &name, waiting, (Consent::Over(over), false));
+        let over = record.owner.filter(|_| !is_closed);
+        self.begin(now, &name, waiting, (Consent::Over(over), is_closed));
         None
     }
 
@@ -795,6 +799,7 @@ impl Directory {
                 OpenError::Busy { owner } => VolumeRoute::There(*owner),
                 OpenError::NoSuchVolume { .. } => VolumeRoute::Nowhere,
                 OpenError::Locked { .. } => VolumeRoute::Locked,
+                OpenError::Closed { .. } => VolumeRoute::Closed,
                 _ => VolumeRoute::Later,
             };
             self.effects.push_back(Effect::VolumeRoute { core, volume, way });

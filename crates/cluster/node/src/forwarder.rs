@@ -348,6 +348,13 @@ impl Forwarder {
         taken.into()
     }
 
+    /// Does anything of that kind wait for the volume?
+    #[must_use]
+    pub fn has_waiting(&self, volume: VolumeId, is_of_it: impl Fn(&Pending) -> bool) -> bool {
+        let route = self.routes.get(&volume);
+        route.is_some_and(|route| route.waiting.iter().any(is_of_it))
+    }
+
     /// The tag of the next request to be sent.
     #[must_use]
     pub fn next_tag(&self) -> u64 {

@@ -197,7 +197,7 @@ pub trait DataPath: fmt::Debug + Send + Sync {
     /// Asks the other end of a mirror what it is, now. None: it cannot be asked from here.
     ///
     /// # Errors
-    /// It does not answer.
+    /// It gives no answer at all (`not-in-time`); or it refuses, or what it says cannot be believed.
     fn look_at_mirror(&self, mirror: &Mirror) -> Option<Result<Standing, Problem>> {
         let _ = mirror;
         None

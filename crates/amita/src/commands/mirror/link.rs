@@ -8,8 +8,8 @@ use super::wire::Reader;
 use crate::by_api::place::Place;
 use crate::by_api::rest::encode;
 use crate::by_api::stream::{Coming, Opened, open_at_once};
-use crate::by_api::transport::{Proof, Question, Said, send_at_once};
-use crate::by_api::wait::within;
+use crate::by_api::transport::{Proof, Question, Said, Unsaid, send_at_once};
+use crate::by_api::wait::within_while;
 use amita_api::mirror::{MirrorLink, MirrorPeerTold};
 use amita_control::mirror::{TOKEN_FIELD, token_bound_to};
 use amita_identity::{Expected, Role, Zeroizing, foreign_client_config};
@@ -27,6 +27,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, Read};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -63,7 +64,11 @@ pub struct Link {
     good: AtomicUsize,
     mirror: MirrorId,
     cluster: Option<ClusterId>,
+    /// Is what is asked for wanted still?
+    wanted: Wanted,
 }
+
+type Wanted = Rc<dyn Fn() -> Result<()>>;
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,7 +149,15 @@ impl Link {
             good: AtomicUsize::new(0),
             mirror,
             cluster: peer.cluster,
+            wanted: Rc::new(|| Ok(())),
         })
+    }
+
+    /// Nothing is waited for any more where `wanted` fails.
+    #[must_use]
+    pub fn wanted(mut self, wanted: impl Fn() -> Result<()> + 'static) -> Link {
+        self.wanted = Rc::new(wanted);
+        self
     }
 
     /// As this end's record says, with the token that is sealed there.
@@ -236,14 +249,19 @@ impl Link {
         let base = base.map_or_else(String::new, |base| format!("&base={base}"));
         let path = format!("/points/{point}/volumes/{}/data?after={after}{base}", encode(volume));
         let question = Question::get(&self.path(&path));
-        let mut tried = Vec::new();
+        let mut tried = Tried::default();
         for (place, proof, at) in self.ways() {
-            let opened = within(&self.runtime, OPENING, open_at_once(place, proof, &question))?;
+            if tried.is_done_with(at.0) {
+                continue;
+            }
+            let opening = open_at_once(place, proof, &question);
+            let opened = within_while(&self.runtime, OPENING, &*self.wanted, opening)?;
             let why = match opened {
                 Some(Ok(Opened::Coming(coming))) => {
                     self.was_good(at);
                     let from = Streamed {
                         runtime: Arc::clone(&self.runtime),
+                        wanted: Rc::clone(&self.wanted),
                         coming,
                         bytes: Bytes::new(),
                         is_over: false,
@@ -251,16 +269,16 @@ impl Link {
                     return Ok(Reader::new(Box::new(from) as Box<dyn Read>));
                 }
                 Some(Ok(Opened::Said(said))) => match judge(said) {
-                    Ok(said) => format!("it answers {} where data is to come", said.status),
-                    Err(Judged::Next(why)) => why,
+                    Ok(said) => Unsaid::CutOff(format!("it answers {} where data is to come", said.status)),
+                    Err(Judged::Next(why)) => Unsaid::CutOff(why),
                     Err(Judged::Final(failure)) => return Err(failure),
                 },
                 Some(Err(why)) => why,
-                None => format!("it has not answered within {} s", OPENING.as_secs()),
+                None => Unsaid::Silent(format!("it has not answered within {} s", OPENING.as_secs())),
             };
-            tried.push(format!("{place}: {why}"));
+            tried.note((at.0, place), why);
         }
-        Err(nobody(&tried))
+        Err(tried.nobody())
     }
 
     fn path(&self, rest: &str) -> String {
@@ -288,24 +306,27 @@ impl Link {
     }
 
     fn ask(&self, question: &Question) -> Result<Said> {
-        let mut tried = Vec::new();
+        let mut tried = Tried::default();
         for (place, proof, at) in self.ways() {
+            if tried.is_done_with(at.0) {
+                continue;
+            }
             let sent = send_at_once(place, proof, question, (ANSWER, MAX_ANSWER_BYTES));
-            let why = match within(&self.runtime, ONE, sent)? {
+            let why = match within_while(&self.runtime, ONE, &*self.wanted, sent)? {
                 Some(Ok(said)) => match judge(said) {
                     Ok(said) => {
                         self.was_good(at);
                         return Ok(said);
                     }
-                    Err(Judged::Next(why)) => why,
+                    Err(Judged::Next(why)) => Unsaid::CutOff(why),
                     Err(Judged::Final(failure)) => return Err(failure),
                 },
                 Some(Err(why)) => why,
-                None => format!("it has not answered within {} s", ONE.as_secs()),
+                None => Unsaid::Silent(format!("it has not answered within {} s", ONE.as_secs())),
             };
-            tried.push(format!("{place}: {why}"));
+            tried.note((at.0, place), why);
         }
-        Err(nobody(&tried))
+        Err(tried.nobody())
     }
 
     fn checked(&self, link: MirrorLink) -> Result<MirrorLink> {
@@ -426,8 +447,36 @@ fn judge(said: Said) -> std::result::Result<Said, Judged> {
     }
 }
 
-fn nobody(tried: &[String]) -> Failure {
-    Failure::new(format!("the other end does not answer ({})", tried.join("; "))).kind(Kind::Unreachable)
+/// What has come of the ways that were tried.
+#[derive(Default)]
+struct Tried {
+    whys: Vec<String>,
+    /// Of this address no other proof is tried.
+    done_with: Option<usize>,
+    /// Some address has answered, by HTTP, though with nothing of use: somebody lives there.
+    has_answered: bool,
+}
+
+impl Tried {
+    fn is_done_with(&self, place: usize) -> bool {
+        self.done_with == Some(place)
+    }
+
+    fn note(&mut self, (at, place): (usize, &Place), why: Unsaid) {
+        let is_believed = !matches!(why, Unsaid::Unbelieved(_));
+        self.done_with = is_believed.then_some(at);
+        self.has_answered |= matches!(why, Unsaid::CutOff(_));
+        self.whys.push(format!("{place}: {}", why.why()));
+    }
+
+    /// Unreachable: no address has given any answer.
+    fn nobody(&self) -> Failure {
+        let whys = self.whys.join("; ");
+        match self.has_answered {
+            true => Failure::new(format!("the other end gives no answer of use ({whys})")),
+            false => Failure::new(format!("the other end does not answer ({whys})")).kind(Kind::Unreachable),
+        }
+    }
 }
 
 fn read<T: DeserializeOwned>(said: &Said) -> Result<T> {
@@ -438,6 +487,7 @@ fn read<T: DeserializeOwned>(said: &Said) -> Result<T> {
 /// What comes, as it is read. What is not read is not asked for: the connection is driven by the reading alone.
 struct Streamed {
     runtime: Arc<Runtime>,
+    wanted: Wanted,
     coming: Box<Coming>,
     bytes: Bytes,
     is_over: bool,
@@ -446,7 +496,7 @@ struct Streamed {
 impl Read for Streamed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.bytes.is_empty() && !self.is_over {
-            let next = within(&self.runtime, SILENCE, self.coming.next());
+            let next = within_while(&self.runtime, SILENCE, &*self.wanted, self.coming.next());
             // Whoever reads is to end.
             let next = next.map_err(|why| io::Error::other(why.what))?;
             match next {
@@ -507,6 +557,36 @@ mod tests {
         link.was_good((1, 0));
         assert_eq!(order(), [1, 2, 0]);
         assert_eq!(link.path("/peer"), format!("/api/v1/mirror-links/{}/peer", MirrorId(7)));
+    }
+
+    /// Where nobody is reached no other proof is; and who answers with nothing of use lives.
+    #[test]
+    fn an_address_that_is_not_reached_is_tried_once_and_one_that_answers_lives() {
+        let link = Link::new(&peer(&["127.0.0.1:1", "127.0.0.1:2"]), "", MirrorId(7)).expect("a link");
+        let mut tried = Tried::default();
+        let place = &link.places[0];
+        tried.note((0, place), Unsaid::Unbelieved("another authority".to_owned()));
+        assert!(!tried.is_done_with(0), "another proof may be good");
+        tried.note((0, place), Unsaid::Silent("refused".to_owned()));
+        assert!(tried.is_done_with(0) && !tried.is_done_with(1));
+        assert_eq!(tried.nobody().kind, Kind::Unreachable);
+        tried.note((1, &link.places[1]), Unsaid::CutOff("it answers 503".to_owned()));
+        let told = tried.nobody();
+        assert!(
+            told.kind == Kind::Failed && told.what.contains("503") && told.what.contains("refused"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_wanted_no_more_is_not_waited_for() {
+        // It takes connections, and says nothing.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("an address").to_string();
+        let link = Link::new(&peer(&[&address]), "", MirrorId(7)).expect("a link");
+        let link = link.wanted(|| Err(Failure::new("it is another's by now")));
+        let ended = link.look().expect_err("nobody answers");
+        assert!(ended.what.contains("another's"), "{ended:?}");
     }
 
     #[test]

@@ -92,6 +92,22 @@ fn conflict(why: impl Into<String>) -> Failure {
     Failure::new(why).kind(Kind::Conflict)
 }
 
+/// It became what was asked for, or something else has happened meanwhile.
+fn wanted(found: &Mirror, is_so: bool, what: &str) -> Result<()> {
+    let standing = &found.standing;
+    match is_so {
+        true => Ok(()),
+        false => Err(conflict(format!(
+            "mirror {} is {} here now, in epoch {}, and not {what}",
+            found.name, standing.role, standing.epoch
+        ))
+        .advice(format!(
+            "Something else has happened meanwhile: see `amita mirror show {}`, and the audit log.",
+            found.name
+        ))),
+    }
+}
+
 pub(super) fn demote(arguments: &DemoteArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
     metadata.permit(Action::MirrorDemote)?;
@@ -123,6 +139,11 @@ pub(super) fn demote(arguments: &DemoteArguments, metadata: &Admin) -> Result<()
             })?
         }
     };
+    if !arguments.no_wait {
+        let (role, handed) = (found.standing.role, found.standing.handed);
+        // Or it follows the other end already, which was promoted by it.
+        wanted(&found, handed || role == MirrorRole::Secondary, "demoted in order")?;
+    }
     let standing = &found.standing;
     told(&found, arguments.json, || match (standing.handed, standing.point) {
         (true, Some(point)) => format!(
@@ -158,6 +179,9 @@ pub(super) fn promote(arguments: &PromoteArguments, endpoints: &Endpoints, metad
             })
         })?,
     };
+    if !arguments.no_wait {
+        wanted(&found, found.standing.role == MirrorRole::Primary, "the primary")?;
+    }
     let standing = &found.standing;
     told(&found, arguments.json, || match standing.role {
         MirrorRole::Primary => format!(
@@ -311,25 +335,38 @@ fn heard(seen: Option<&Seen>) -> String {
 }
 
 fn ask(found: &Mirror, arguments: &PromoteArguments, endpoints: &Endpoints) -> Result<Asked> {
-    let link = match link(found, arguments, endpoints) {
-        Ok(link) => link,
-        Err(why) => return unasked(found, &why, now().as_secs()),
-    };
-    Ok(match link.look() {
-        Ok(there) => Asked::Answers(there.standing),
-        Err(why) => Asked::Silent(format!("{}. {}", why.what, heard(found.seen.as_ref()))),
-    })
+    match link(found, arguments, endpoints) {
+        Ok(link) => answered(found, link.look().map(|there| there.standing), now().as_secs()),
+        Err(why) => {
+            let why = format!("The other end could not be asked from here: {}.", why.what);
+            unknown(found, &why, now().as_secs())
+        }
+    }
 }
 
-/// It cannot be asked from here: by what whoever is at the mirror has seen. One that was seen a moment ago, and not just now, may be anything, and lives
+/// Silent is who gives no answer at all. One that refuses, or says what cannot be believed, lives, or something before it does.
+fn answered(found: &Mirror, looked: Result<Standing>, now: u64) -> Result<Asked> {
+    match looked {
+        Ok(standing) => Ok(Asked::Answers(standing)),
+        Err(why) if why.kind == Kind::Unreachable => {
+            Ok(Asked::Silent(format!("{}. {}", why.what, heard(found.seen.as_ref()))))
+        }
+        Err(why) if why.kind == Kind::Interrupted => Err(why),
+        Err(why) => {
+            let why = format!(
+                "The other end, or something before it, LIVES, and does not say what it is: {}. Where it is the primary its hosts go on writing.",
+                why.what.trim_end_matches('.')
+            );
+            unknown(found, &why, now)
+        }
+    }
+}
+
+/// It does not say what it is: by what whoever is at the mirror has seen. One that was seen a moment ago, and not just now, may be anything, and lives
 /// perhaps.
-fn unasked(found: &Mirror, why: &Failure, now: u64) -> Result<Asked> {
+fn unknown(found: &Mirror, why: &str, now: u64) -> Result<Asked> {
     let seen = found.seen.as_ref();
-    let silent = format!(
-        "The other end could not be asked from here: {}. {}",
-        why.what,
-        heard(seen)
-    );
+    let silent = format!("{why} {}", heard(seen));
     let Some(seen) = seen else {
         return Ok(Asked::Silent(silent));
     };
@@ -342,7 +379,7 @@ fn unasked(found: &Mirror, why: &Failure, now: u64) -> Result<Asked> {
             found.name
         ))
         .advice(format!(
-            "Have it asked (`--seal-key FILE`), or give the command again when it is heard (`amita mirror show {}`), or was not for {UNHEARD_S} s.",
+            "Mend that, have it asked (`--seal-key FILE`), or give the command again when it is heard (`amita mirror show {}`), or was not for {UNHEARD_S} s.",
             found.name
         ))),
     }
@@ -458,6 +495,9 @@ pub(super) fn resync(arguments: &ResyncArguments, metadata: &Admin) -> Result<()
             })?
         }
     };
+    if !arguments.dry_run && !arguments.no_wait {
+        wanted(&found, found.standing.role == MirrorRole::Secondary, "one that follows")?;
+    }
     let shown = Resynced {
         common: to.map(|to| to.to_string()),
         cut_at,
@@ -509,7 +549,7 @@ mod tests {
     /// Between the time in which it is believed to be what it was, and the one from which on it is unheard, it may be primary.
     #[test]
     fn who_cannot_ask_goes_by_what_was_seen_just_now_or_not_for_long_alone() {
-        let asked = |ago| unasked(&seen(ago), &Failure::new("no key"), NOW);
+        let asked = |ago| unknown(&seen(ago), "no key", NOW);
         for ago in [0, SEEN_S as i64 - 1] {
             assert!(matches!(asked(Some(ago)), Ok(Asked::Answers(_))), "{ago}");
         }
@@ -525,5 +565,33 @@ mod tests {
             };
             assert!(why.contains("no key"));
         }
+    }
+
+    /// Whoever answers with a refusal lives: that is not taken for an end that is gone.
+    #[test]
+    fn silent_is_who_gives_no_answer_at_all() {
+        let asked = |kind, ago| answered(&seen(Some(ago)), Err(Failure::new("it says nothing").kind(kind)), NOW);
+        assert!(matches!(asked(Kind::Unreachable, 5), Ok(Asked::Silent(_))));
+        for kind in [Kind::Failed, Kind::Conflict, Kind::NotFound] {
+            assert!(matches!(asked(kind, 5), Ok(Asked::Answers(other)) if other.role == MirrorRole::Primary));
+            assert!(asked(kind, 60).is_err_and(|why| why.kind == Kind::Conflict), "{kind:?}");
+            let Ok(Asked::Silent(why)) = asked(kind, UNHEARD_S as i64) else {
+                panic!("{kind:?}");
+            };
+            assert!(why.contains("LIVES"), "whoever gives it up is told: {why}");
+        }
+        assert!(asked(Kind::Interrupted, 5).is_err_and(|why| why.kind == Kind::Interrupted));
+    }
+
+    #[test]
+    fn what_was_asked_for_and_did_not_happen_is_no_success() {
+        let mut found = seen(None);
+        assert_eq!(wanted(&found, true, "the primary"), Ok(()));
+        found.standing.role = MirrorRole::Deposed;
+        let refused = wanted(&found, false, "the primary").expect_err("it is deposed");
+        assert!(
+            refused.kind == Kind::Conflict && refused.what.contains("deposed"),
+            "{refused:?}"
+        );
     }
 }

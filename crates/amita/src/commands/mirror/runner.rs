@@ -1,9 +1,10 @@
 //! What a node does about mirrors: it looks which of them nobody is at, and is at some of them (decision 081).
 //!
 //! Who is at a mirror holds a key on a lease, and goes on for as long as it does: each end has something to be done for as long as it stands. At most
-//! [`WORKING`] of a node's mirrors move data at one time; the others wait, or are left to other nodes. Nothing of it is on the path of an I/O, and
+//! [`WORKING`] of a node's mirrors move data at one time; the others are looked after, and wait with their data, or are left to other nodes. Nothing of it is on the path of an I/O, and
 //! where there are no mirrors it costs a watch of the metadata.
 
+mod clock;
 mod far;
 mod hands;
 mod renewal;
@@ -36,6 +37,9 @@ const WORKING: usize = 2;
 const MOST: usize = 16;
 /// What has failed is tried again after this, by whichever node.
 const RETRY: Duration = Duration::from_secs(5);
+/// What moves data is left so long to others, where this node moves as much as it may: they may have room. Then it is at it all the same, for somebody
+/// has to look at the other end.
+const FULL: Duration = Duration::from_secs(5);
 /// What a node has no key for is left so long to others. Then it tries, and it is told what lacks.
 const KEYLESS: Duration = Duration::from_secs(30);
 /// So many records are read by one call.
@@ -100,20 +104,21 @@ struct Found {
 }
 
 /// How long a mirror that nobody is at is still left to others, if that is so since then.
-fn left(ails: bool, is_keyless: bool, since: Duration) -> Duration {
-    let rest = match (is_keyless, ails) {
-        (true, _) => KEYLESS,
-        (false, true) => RETRY,
-        (false, false) => Duration::ZERO,
-    };
-    rest.saturating_sub(since)
+fn left(ails: bool, is_keyless: bool, is_full: bool, since: Duration) -> Duration {
+    let rests = [(ails, RETRY), (is_keyless, KEYLESS), (is_full, FULL)];
+    let rest = rests
+        .into_iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, rest)| rest)
+        .max();
+    rest.unwrap_or_default().saturating_sub(since)
 }
 
-/// Does it move data, most of the time?
+/// Does it move data, most of the time? What is promoted, or goes back, moves none: it is reverted.
 fn moves_data(mirror: &Mirror) -> bool {
     let standing = &mirror.standing;
     let follows = standing.role == MirrorRole::Secondary && !standing.handed && mirror.paused.is_none();
-    mirror.pass.is_some() || mirror.returning.is_some() || follows && standing.point.is_none()
+    follows && (mirror.pass.is_some() || standing.point.is_none())
 }
 
 impl Node {
@@ -135,16 +140,18 @@ impl Node {
             };
             let key = |mirror: &Mirror, revision: u64| (mirror.name.clone(), revision);
             seen.retain(|known, _| found.free.iter().any(|(mirror, of)| key(mirror, *of) == *known));
+            let is_busy = self.working.load(Ordering::Relaxed) >= WORKING;
             let mut free: Vec<(&Mirror, Duration)> = Vec::new();
             for (mirror, revision) in &found.free {
                 let since = *seen.entry(key(mirror, *revision)).or_insert_with(Instant::now);
                 let is_keyless = found.keyless.contains(&mirror.name);
-                free.push((mirror, left(mirror.ails.is_some(), is_keyless, since.elapsed())));
+                let is_full = is_busy && moves_data(mirror);
+                let left = left(mirror.ails.is_some(), is_keyless, is_full, since.elapsed());
+                free.push((mirror, left));
             }
             // Those that this node was not at for longest come first.
             free.sort_by_key(|(mirror, _)| tried.get(&mirror.name).copied());
-            let is_busy = self.working.load(Ordering::Relaxed) >= WORKING;
-            let (due, others, waits) = choose(&free, &at.keys().cloned().collect(), is_busy);
+            let (due, others, waits) = choose(&free, &at.keys().cloned().collect());
             self.others_wait.store(others, Ordering::Relaxed);
             if due.is_empty() {
                 let has_ended = || self.stops() || at.values().any(JoinHandle::is_finished);
@@ -263,15 +270,11 @@ impl Node {
 }
 
 /// What of the free ones is to be begun; whether others of them are due as well, and there is no room; and how soon it is looked again. Each comes
-/// with how long it is left alone still; `at`: where this node is; `is_busy`: as many as may move data here.
-fn choose(free: &[(&Mirror, Duration)], at: &BTreeSet<String>, is_busy: bool) -> (Vec<String>, bool, Duration) {
+/// with how long it is left alone still; `at`: where this node is.
+fn choose(free: &[(&Mirror, Duration)], at: &BTreeSet<String>) -> (Vec<String>, bool, Duration) {
     let (mut due, mut others, mut waits) = (Vec::new(), false, LONGEST_REST);
     for (mirror, left) in free {
         if at.contains(&mirror.name) {
-            continue;
-        }
-        if is_busy && moves_data(mirror) {
-            waits = waits.min(RETRY);
             continue;
         }
         match left.is_zero() {

@@ -11,7 +11,7 @@ mod send;
 mod wire;
 
 pub(super) use end::refuse_old;
-pub(super) use reach::is_closed;
+pub(super) use reach::was_closed_since;
 pub(super) use receiving::Receiving;
 
 use super::CoreConfig;
@@ -30,6 +30,7 @@ use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::{NodeId, SnapshotId, VolumeId};
+use reach::For;
 use std::collections::BTreeSet;
 use wire::code;
 
@@ -80,15 +81,15 @@ impl Forwarding {
         op: Op,
         payload: Slice,
     ) {
-        if origin.snapshot == SnapshotId::HEAD && reach::is_closed(cx, volume) {
-            // Whoever opens it for this would be refused, and have taken it from who brings it what the mirror's other end has. Told before all else,
-            // for what was only lost is asked for again.
-            return cx.done(origin, Err(IoError::Closed), Payload::None);
-        }
         let is_here = origin.front != FORWARDED && origin.snapshot == SnapshotId::HEAD;
         if is_here && origin.host == HostKey::NONE && !waits_for_a_move(cx, volume) {
-            // A front that has opened the volume for itself: it was lost to another gateway.
-            return cx.done(origin, Err(IoError::Lost), Payload::None);
+            // A front that has opened the volume for itself: it was lost to another gateway. It knows no other path to it, and what was only lost is
+            // asked for again.
+            let why = match reach::is_closed(cx, volume) {
+                true => IoError::Closed,
+                false => IoError::Lost,
+            };
+            return cx.done(origin, Err(why), Payload::None);
         }
         if origin.front == FORWARDED && cx.shards.generation(volume).is_some() {
             // It is open here under another generation than the sender means, or on its way to another gateway.
@@ -169,12 +170,6 @@ impl Forwarding {
         if self.forwarder.front(volume).is_none() {
             return Turn::Nothing;
         }
-        if reach::is_closed(cx, volume) {
-            end::of_the_volume(cx, &mut self.forwarder, volume);
-            if self.forwarder.front(volume).is_none() {
-                return Turn::Nothing;
-            }
-        }
         let is_deleted = reach::is_deleted(cx, volume);
         if is_deleted {
             end::of_hosts(cx, &mut self.forwarder, volume);
@@ -186,6 +181,14 @@ impl Forwarding {
             self.settle_here(cx, now, volume);
             return Turn::Nothing;
         }
+        // What is known here may be late, and a host that hears the last word tries no other path: it is told by who has read the record.
+        let is_closed = reach::is_closed(cx, volume);
+        let whom = match is_closed && self.forwarder.has_waiting(volume, end::is_of_the_volume) {
+            _ if is_deleted => For::Clones,
+            true => For::HostsOfClosed,
+            false if is_closed => For::Clones,
+            false => For::Hosts,
+        };
         let state = match self.forwarder.state(volume) {
             State::Pausing(until) if now < until => return Turn::Nothing,
             State::Asking => return Turn::Nothing,
@@ -193,11 +196,11 @@ impl Forwarding {
             State::Unknown | State::Pausing(_) if end::of_givers(cx, &mut self.forwarder, volume) => {
                 return Turn::Nothing;
             }
-            State::Unknown | State::Pausing(_) if reach::is_out_of_reach(cx, volume) => {
+            State::Unknown | State::Pausing(_) if whom != For::HostsOfClosed && reach::is_out_of_reach(cx, volume) => {
                 end::all_waiting(cx, &mut self.forwarder, volume);
                 return Turn::Nothing;
             }
-            State::Unknown | State::Pausing(_) => reach::find_route(cx, volume, is_deleted),
+            State::Unknown | State::Pausing(_) => reach::find_route(cx, volume, whom),
         };
         self.forwarder.set(volume, state);
         match state {
@@ -273,6 +276,11 @@ impl Forwarding {
             VolumeRoute::Later => self.forwarder.pause(now, volume),
             VolumeRoute::Locked => self.forwarder.pause_for_keys(now, volume),
             VolumeRoute::Nowhere => end::all_waiting(cx, &mut self.forwarder, volume),
+            VolumeRoute::Closed => {
+                end::of_the_volume(cx, &mut self.forwarder, volume);
+                // Who reads a snapshot looks again.
+                self.forwarder.pause(now, volume);
+            }
         }
         self.settle(cx, now, volume);
     }

@@ -375,7 +375,7 @@ impl Core {
             // What is begun anew does not come back to it.
             self.cx.shards.leave(volume, 0);
         }
-        let is_closed = forward::is_closed(&self.cx, volume);
+        let is_closed = forward::was_closed_since(&self.cx, volume, generation);
         self.cx.shards.stop(volume, is_closed);
         // Its pending I/O ends as lost before it goes.
         self.hand_out_effects(driver);

@@ -130,6 +130,14 @@ impl Rig {
         self.pass();
     }
 
+    /// The directory has said where the volume's I/O goes.
+    fn sought(&mut self, way: VolumeRoute) {
+        let now = self.core.cx.clock.began();
+        let core = &mut self.core;
+        core.forwarding.sought(&mut core.cx, now, VOLUME, way);
+        self.pass();
+    }
+
     /// How the I/Os of the host have ended.
     fn ended(&self) -> Vec<(u64, Result<(), IoError>)> {
         let heard = self.heard.borrow();
@@ -260,18 +268,9 @@ fn what_hosts_have_under_way_of_a_volume_that_is_closed_ends_for_good() {
         service.identify(rig.front, frontend::HostKey(9));
     });
     rig.write(3);
+    assert_eq!(rig.ended(), [(2, Err(IoError::Closed))], "its record is read first");
+    rig.sought(VolumeRoute::Closed);
     assert_eq!(rig.ended(), [(2, Err(IoError::Closed)), (3, Err(IoError::Closed))]);
-    // What waited for an owner when it was closed.
-    rig.heard.borrow_mut().clear();
-    let now = rig.core.cx.clock.began();
-    let origin = rig.core.cx.origin(now, rig.front, 5);
-    let (offset, length) = (0, 4096);
-    let work = Work::Io(Op::Write { offset, length });
-    let core = &mut rig.core;
-    let payload = amita_reactor::Slice::copy_from(&[1; 4096]);
-    core.forwarding.wait(&mut core.cx, now, VOLUME, origin, work, payload);
-    rig.pass();
-    assert_eq!(rig.ended(), [(5, Err(IoError::Closed))]);
     // The owner itself says so, whatever is known here.
     let mut rig = Rig::new();
     let opened = Box::new(Opened {
@@ -282,6 +281,53 @@ fn what_hosts_have_under_way_of_a_volume_that_is_closed_ends_for_good() {
         .on_mail(&mut rig.driver, VolumeMessage::MakeShard { opened }.into());
     rig.write(6);
     assert_eq!(rig.ended(), [(6, Err(IoError::Closed))]);
+}
+
+/// The volume was opened again, and this node has not heard of it: a host that heard the last word here would try no other path.
+#[test]
+fn what_is_known_late_of_a_volume_that_was_closed_is_no_last_word() {
+    let mut rig = Rig::new();
+    let record = map::Volume {
+        owner: None,
+        closed: Some(Box::new(map::Closed {
+            mirror: amita_types::MirrorId(77),
+            name: "dr".to_owned(),
+            since: Generation(4),
+        })),
+        ..opened(Generation(4)).volume
+    };
+    rig.core.cx.view.apply(&crate::control::Record {
+        key: map::volume_key(&record.name),
+        value: Some(serde_json::to_vec(&record).unwrap()),
+        revision: 1,
+        created: 1,
+    });
+    rig.core.fronts.with(rig.front, |_, service| {
+        service.identify(rig.front, frontend::HostKey(9));
+    });
+    rig.write(1);
+    rig.sought(VolumeRoute::There(NodeId(2)));
+    assert!(rig.ended().is_empty(), "it goes to its owner: {:?}", rig.ended());
+    assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 1));
+    // It was this node's, and another one has it now.
+    let mut rig = Rig::new();
+    rig.make_shard(5);
+    rig.write(2);
+    rig.core.cx.view.apply(&crate::control::Record {
+        key: map::volume_key(&record.name),
+        value: Some(serde_json::to_vec(&record).unwrap()),
+        revision: 1,
+        created: 1,
+    });
+    let drop = VolumeMessage::DropShard {
+        volume: VOLUME,
+        generation: Generation(5),
+        why: "another gateway has it".to_owned(),
+        handed_over: false,
+    };
+    rig.core.on_mail(&mut rig.driver, drop.into());
+    rig.pass();
+    assert_eq!(rig.ended(), [(2, Err(IoError::Lost))]);
 }
 
 /// The word of a sequencer's end and the word to make it come by different rings.

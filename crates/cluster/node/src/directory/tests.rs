@@ -692,6 +692,58 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
     assert!(nowhere(&effects), "not for hosts, while it is: {effects:?}");
 }
 
+/// Who has it open brings it what the mirror's other end has: the record is read, and it is taken from nobody.
+#[test]
+fn of_a_closed_volume_the_record_has_the_last_word() {
+    for is_open_by_now in [false, true] {
+        let mut rig = Rig::new();
+        let mut metadata = rig.metadata.clone();
+        let mut record: map::Volume = metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
+        record.owner = Some(NodeId(2));
+        let open = serde_json::to_vec(&record).unwrap();
+        record.closed = Some(Box::new(map::Closed {
+            mirror: amita_types::MirrorId(77),
+            name: "dr".to_owned(),
+            since: record.generation,
+        }));
+        let closed = serde_json::to_vec(&record).unwrap();
+        let mut view = View::default();
+        view.apply(&Record {
+            key: map::volume_key("v"),
+            value: Some(closed.clone()),
+            revision: 1,
+            created: 1,
+        });
+        let kept = if is_open_by_now { open } else { closed };
+        metadata.txn(&Call::put(map::volume_key("v"), kept)).unwrap();
+        rig.directory = Directory::new(NodeId(1), CORES, OpenerConfig::new(NodeId(1), ""));
+        rig.directory.seek(rig.now, 0, (VOLUME, false), &[], &view);
+        let mut ways = Vec::new();
+        while let Some(effect) = rig.directory.next() {
+            match effect {
+                Effect::Call { call, request } => {
+                    let reply = metadata.txn(&request).unwrap();
+                    rig.directory.metadata(rig.now, call, Ok(reply));
+                }
+                Effect::MakeShards { opened } => {
+                    for _ in 0..CORES {
+                        rig.directory.shard_made(VOLUME, opened.generation);
+                    }
+                }
+                Effect::VolumeRoute { way, .. } => ways.push(way),
+                _ => {}
+            }
+        }
+        // Its owner of before is gone.
+        let wanted = if is_open_by_now {
+            VolumeRoute::Here
+        } else {
+            VolumeRoute::Closed
+        };
+        assert_eq!(ways, [wanted], "{is_open_by_now}");
+    }
+}
+
 /// A volume was made smaller before we came to own it, and the watch brings an older record of it behind that.
 #[test]
 fn a_record_from_before_our_ownership_says_nothing_of_the_size() {

@@ -182,7 +182,7 @@ pub enum DirectoryMessage {
         volume: VolumeId,
         /// Owners that this core has found to be lost; and whether surely so, by their ports.
         lost: Vec<(NodeId, bool)>,
-        /// All that waits are this node's own reads for clones: the volume may be a deleted one.
+        /// Nothing that waits is for the volume itself, but reads for clones or of snapshots: it may be a deleted one, or one that is closed.
         for_clones: bool,
     },
     /// Nothing is under way any more on a core. Said once for each attempt.
@@ -472,6 +472,8 @@ pub enum VolumeRoute {
     Later,
     /// Its keys are not here: ask again, not so soon.
     Locked,
+    /// It is closed to hosts, as its record says now.
+    Closed,
     /// There is no such volume, or it cannot be opened.
     Nowhere,
 }

@@ -357,13 +357,14 @@ enum Other {
     Unknown,
 }
 
-/// It is asked, where it can be from here; else by what whoever is at the mirror has seen, and when: one that was seen a moment ago, and not just now, may
-/// be anything.
+/// It is asked, where it can be from here; where it cannot, or refuses, or says what cannot be believed, by what whoever is at the mirror has seen, and
+/// when: one that was seen a moment ago, and not just now, may be anything. Silent is who gives no answer at all.
 fn other_end(found: &Mirror, asked: Option<Result<Standing, Problem>>, now: u64) -> Other {
     match (asked, &found.seen) {
         (Some(Ok(standing)), _) => Other::Is(standing.role),
-        (Some(Err(_)), _) | (None, None) => Other::Silent,
-        (None, Some(seen)) => match now.checked_sub(seen.at) {
+        (Some(Err(why)), _) if why.code == Code::NotInTime.text() => Other::Silent,
+        (_, None) => Other::Silent,
+        (_, Some(seen)) => match now.checked_sub(seen.at) {
             Some(since) if since < SEEN_S => Other::Is(seen.standing.role),
             Some(since) if since >= UNHEARD_S => Other::Silent,
             // Or this end's clock was set back.
@@ -592,6 +593,14 @@ mod tests {
             &far("primary", 5),
             Some(Err(Problem::new(Code::NotInTime, "no answer")))
         ));
+        // Whoever answers otherwise lives.
+        let refuses = || Some(Err(Problem::new(Code::WrongState, "the other end answers 401")));
+        assert!(is_refused(&far("primary", 5), refuses()));
+        assert!(is_refused(&far("secondary", 60), refuses()));
+        assert!(
+            !is_refused(&far("primary", 120), refuses()),
+            "as it was not heard for long"
+        );
         assert!(may_force(&far("primary", 300), Some("other"), || Other::Silent).is_err());
         // One that was deposed keeps what it has, whatever the other one is.
         let mut deposed = far("primary", 5);

@@ -1,8 +1,8 @@
 //! When a mirror that nobody is at is begun.
 
 use super::*;
-use amita_types::MirrorId;
-use amita_types::map::{MirrorPass, PointName};
+use amita_types::map::{MirrorPass, PointName, Returning};
+use amita_types::{MirrorId, VolumeId};
 
 fn mirror(name: &str, role: &str) -> Mirror {
     let record = serde_json::json!({
@@ -15,38 +15,78 @@ fn mirror(name: &str, role: &str) -> Mirror {
 #[test]
 fn a_node_without_keys_leaves_mirrors_to_others_first() {
     let second = Duration::from_secs(1);
-    assert_eq!(left(false, false, Duration::ZERO), Duration::ZERO, "at once");
-    assert_eq!(left(true, false, second), RETRY - second);
-    assert_eq!(left(false, true, second), KEYLESS - second);
+    let zero = Duration::ZERO;
+    assert_eq!(left(false, false, false, zero), zero, "at once");
+    assert_eq!(left(true, false, false, second), RETRY - second);
+    assert_eq!(left(false, true, true, second), KEYLESS - second);
+    assert_eq!(left(false, false, true, second), FULL - second);
+    assert_eq!(left(false, false, true, FULL), zero, "somebody has to look");
     assert_eq!(
-        left(true, true, KEYLESS),
+        left(true, true, true, KEYLESS),
         Duration::ZERO,
         "somebody has to say what lacks"
     );
 }
 
 #[test]
-fn a_node_is_at_so_many_and_those_that_move_data_wait_for_room() {
+fn a_node_is_at_so_many_and_no_more() {
     let now = Duration::ZERO;
-    let (one, mut other) = (mirror("a", "primary"), mirror("b", "secondary"));
-    other.pass = Some(MirrorPass {
-        to: PointName::default(),
-        cut_at: 1,
-        base: None,
-        clears: false,
-        places: Vec::new(),
-        set: None,
-    });
+    let (one, other) = (mirror("a", "primary"), mirror("b", "secondary"));
     let none = BTreeSet::new();
     let both = [(&one, now), (&other, now)];
     assert_eq!(
-        choose(&both, &none, false),
+        choose(&both, &none),
         (vec!["a".to_owned(), "b".to_owned()], false, LONGEST_REST)
     );
-    assert_eq!(choose(&both, &none, true), (vec!["a".to_owned()], false, RETRY));
     let full: BTreeSet<String> = (0..MOST).map(|number| number.to_string()).collect();
-    assert_eq!(choose(&both, &full, false), (Vec::new(), true, LONGEST_REST));
-    assert_eq!(choose(&[(&one, RETRY)], &none, false), (Vec::new(), false, RETRY));
+    assert_eq!(choose(&both, &full), (Vec::new(), true, LONGEST_REST));
+    assert_eq!(choose(&[(&one, RETRY)], &none), (Vec::new(), false, RETRY));
     let here = BTreeSet::from(["a".to_owned()]);
-    assert_eq!(choose(&[(&one, now)], &here, false), (Vec::new(), false, LONGEST_REST));
+    assert_eq!(choose(&[(&one, now)], &here), (Vec::new(), false, LONGEST_REST));
+}
+
+/// Hosts wait for what is promoted or goes back: other mirrors' first copies are no reason for that to wait.
+#[test]
+fn who_is_reverted_moves_no_data_and_who_brings_does() {
+    let pass = || {
+        Some(MirrorPass {
+            to: PointName::default(),
+            cut_at: 1,
+            base: None,
+            clears: false,
+            places: Vec::new(),
+            set: None,
+        })
+    };
+    let returning = || {
+        Some(Returning {
+            to: Some(PointName::default()),
+            done: vec![VolumeId(5)],
+            were: Vec::new(),
+            given_up: false,
+        })
+    };
+    for role in ["promoting", "deposed"] {
+        let back = Mirror {
+            begun: Some(PointName::default()),
+            returning: returning(),
+            ..mirror("a", role)
+        };
+        assert!(!moves_data(&back), "{role}");
+    }
+    let at_rest = mirror("a", "secondary");
+    assert!(!moves_data(&at_rest) && !moves_data(&mirror("a", "primary")));
+    let brings = Mirror {
+        pass: pass(),
+        ..at_rest
+    };
+    assert!(moves_data(&brings));
+    let mut first = mirror("a", "secondary");
+    first.standing.point = None;
+    assert!(moves_data(&first));
+    first.paused = Some(amita_types::map::Paused {
+        by: "somebody".to_owned(),
+        at: 1,
+    });
+    assert!(!moves_data(&first));
 }

@@ -1,7 +1,7 @@
 //! Is what is done for a mirror wanted still, and ours?
 
 use amita_metadata::{Call, Client, Op};
-use amita_terminal::error::{Failure, Result};
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_types::map::{self, Mirror, PointName};
 use amita_types::{MirrorEpoch, MirrorId};
@@ -19,8 +19,9 @@ struct Goal {
     id: MirrorId,
     role: map::MirrorRole,
     epoch: MirrorEpoch,
-    /// The point that a pass is to.
+    /// The point that a pass is to; and it stands still.
     to: Option<PointName>,
+    is_paused: bool,
 }
 
 impl Goal {
@@ -30,6 +31,7 @@ impl Goal {
             role: record.standing.role,
             epoch: record.standing.epoch,
             to: record.pass.as_ref().map(|pass| pass.to),
+            is_paused: record.pass.is_some() && record.paused.is_some(),
         }
     }
 }
@@ -71,6 +73,11 @@ impl Wanted {
         self.goal.set(Some(Goal::of(record)));
     }
 
+    /// From now on it is wanted whatever the record says.
+    pub fn go_by_nothing(&self) {
+        self.goal.set(None);
+    }
+
     /// It was called off, and what the record says now is to be done; told once.
     pub fn was_called_off(&self) -> bool {
         self.called_off.take()
@@ -85,6 +92,7 @@ impl Wanted {
         if self.called_off.get() {
             return Err(self.no("it was called off"));
         }
+        let Some(goal) = self.goal.get() else { return Ok(()) };
         if self.looked.get().elapsed() < LOOK {
             return Ok(());
         }
@@ -105,11 +113,7 @@ impl Wanted {
             return Ok(());
         };
         let record: Option<Mirror> = reply.value(0).and_then(|found| found.json().ok());
-        let is_so = record.is_some_and(|record| {
-            let is_paused = record.paused.is_some() && record.pass.is_some();
-            !is_paused && self.goal.get().is_none_or(|goal| goal == Goal::of(&record))
-        });
-        if !is_so {
+        if record.is_none_or(|record| goal != Goal::of(&record)) {
             return Err(self.no("it was called off"));
         }
         match reply.value(1).is_some_and(|found| found.mod_revision == self.claim) {
@@ -126,7 +130,7 @@ impl Wanted {
 
     fn no(&self, why: &str) -> Failure {
         self.called_off.set(true);
-        Failure::new(why)
+        Failure::new(why).kind(Kind::Interrupted)
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! Being at a mirror, for as long as its key is held: turn after turn.
 
+use super::clock::Machine;
 use super::far::Far;
 use super::hands::{Gateway, now};
 use super::renewal::Renewal;
@@ -12,8 +13,8 @@ use crate::commands::worker;
 use amita_client::Config;
 use amita_control::admin;
 use amita_metadata::{Call, Client};
-use amita_terminal::error::{Failure, Result};
-use amita_types::map::{self, Mirror, MirrorPeer};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_types::map::{self, MAX_AILS_BYTES, Mirror, MirrorPeer, MirrorRole};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,20 @@ pub(super) enum Worked {
     Left(String),
 }
 
+/// Why something does not go on, and what to do about it.
+fn in_words(why: &Failure) -> String {
+    match why.advice.is_empty() {
+        true => why.what.clone(),
+        false => format!("{}. {}", why.what.trim_end_matches('.'), why.advice),
+    }
+}
+
+/// Is it told of this end that it does not hear the other one? One that follows is left for that; and of one that becomes something, what it waits for
+/// is another thing.
+fn is_told(record: &Mirror) -> bool {
+    matches!(record.standing.role, MirrorRole::Primary | MirrorRole::Deposed) && record.returning.is_none()
+}
+
 /// Being at one mirror.
 pub(super) struct Work {
     client: Client,
@@ -45,6 +60,7 @@ pub(super) struct Work {
     others_wait: Arc<AtomicBool>,
     /// The way to the other end, as the record said it.
     link: Option<(MirrorPeer, Link)>,
+    clock: Machine,
     began: Instant,
 }
 
@@ -67,6 +83,7 @@ impl Work {
             working: (Arc::default(), 1),
             others_wait: Arc::default(),
             link: None,
+            clock: Machine::new(),
             began: Instant::now(),
         }
     }
@@ -96,7 +113,7 @@ impl Work {
                 Err(_) if self.wanted.is_over() => return Worked::Ended,
                 // Paused, or promoted: the record says so.
                 Err(_) if self.wanted.was_called_off() => continue,
-                Err(why) => return self.leave(why),
+                Err(why) => return self.leave(&why),
             };
             let rests = match turned {
                 Turned::Again => Duration::ZERO,
@@ -132,18 +149,31 @@ impl Work {
         };
         let unreached = self.reach(&record).err();
         let far = self.link.as_ref().map(|(_, link)| link as &dyn Far);
-        let turned = turn.turn(&self.client, far, hands, now())?;
-        // What can be done without the other end is done; then it is left to who can ask that.
-        if let (Some(why), Turned::Rest(_)) = (unreached, turned) {
-            return Err(why);
-        }
+        // Whoever is to promote it, or has paused it, waits for no end that may be dead.
+        self.wanted.go_by(&record);
+        let turned = turn.turn(&self.client, far, hands, &self.clock);
+        self.wanted.go_by_nothing();
+        // Also where nothing else goes on: without a token nothing will.
+        let is_called_off = turned.as_ref().is_err_and(|why| why.kind == Kind::Interrupted);
         if turn.is_heard()
+            && !is_called_off
             && let Some((peer, link)) = &self.link
         {
             self.renewal.look(&self.client, &record, (peer, link), now());
         }
-        if record.ails.is_some() && matches!(turned, Turned::Again | Turned::Rest(_)) {
-            self.note(&|record| record.ails = None)?;
+        let turned = turned?;
+        // What can be done without the other end is done; then it is left to who can ask that.
+        if let (Some(why), Turned::Rest(_)) = (unreached, turned) {
+            return Err(why);
+        }
+        if matches!(turned, Turned::Again | Turned::Rest(_)) {
+            let unheard = turn.unheard().filter(|_| is_told(&record)).map(in_words);
+            let ails = unheard.or_else(|| self.renewal.ails(&record, now()));
+            // What is too long would be cut off where it is noted, and be another thing each time.
+            let ails = ails.map(|why| why.chars().take(MAX_AILS_BYTES / 4).collect::<String>());
+            if record.ails != ails {
+                self.note(&|record| record.ails.clone_from(&ails))?;
+            }
         }
         Ok((turned, reply.revision))
     }
@@ -160,7 +190,8 @@ impl Work {
             return Ok(());
         }
         let key = self.renewal.sealing()?;
-        let link = Link::of(record, key.as_ref())?;
+        let wanted = Rc::clone(&self.wanted);
+        let link = Link::of(record, key.as_ref())?.wanted(move || wanted.check());
         self.link = Some((peer.clone(), link));
         Ok(())
     }
@@ -173,11 +204,12 @@ impl Work {
     }
 
     /// It does not go on: why is noted, and whoever takes it up next does so after a while.
-    fn leave(&self, why: Failure) -> Worked {
-        let what = match why.advice.is_empty() {
-            true => why.what,
-            false => format!("{}. {}", why.what.trim_end_matches('.'), why.advice),
-        };
+    fn leave(&self, why: &Failure) -> Worked {
+        let mut what = in_words(why);
+        let record = admin::mirror(&self.client, &self.name).ok();
+        if let Some(more) = record.and_then(|record| self.renewal.ails(&record, now())) {
+            what = format!("{}. And {more}", what.trim_end_matches('.'));
+        }
         if let Err(more) = self.note(&|record| record.ails = Some(what.clone())) {
             log::debug!("why mirror {} does not go on is not noted: {}", self.name, more.what);
         }

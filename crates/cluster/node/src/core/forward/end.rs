@@ -38,13 +38,14 @@ pub(super) fn of_hosts(cx: &mut Context, forwarder: &mut Forwarder, volume: Volu
     }
 }
 
-/// The volume was closed to hosts: what is wanted of the volume itself ends. Its snapshots are read.
+/// Is it of the volume itself, which a mirror may close, and not of a snapshot? Who reads one of a limited volume needs its tokens.
+pub(super) fn is_of_the_volume(pending: &Pending) -> bool {
+    pending.origin.snapshot == SnapshotId::HEAD && !matches!(pending.work, Work::Lend | Work::GiveBack)
+}
+
+/// The volume is closed to hosts: what is wanted of the volume itself ends. Its snapshots are read.
 pub(super) fn of_the_volume(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
-    // Who reads a snapshot of a limited volume needs its tokens.
-    let stays = |pending: &Pending| {
-        pending.origin.snapshot != SnapshotId::HEAD || matches!(pending.work, Work::Lend | Work::GiveBack)
-    };
-    for pending in forwarder.take_others(volume, stays) {
+    for pending in forwarder.take_others(volume, |pending| !is_of_the_volume(pending)) {
         tell(cx, pending, Err(IoError::Closed), Payload::None);
     }
 }

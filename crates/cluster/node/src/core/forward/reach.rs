@@ -4,8 +4,8 @@ use crate::core::context::Context;
 use crate::faults::Fault;
 use crate::forwarder::State;
 use crate::mail::DirectoryMessage;
-use amita_types::VolumeId;
 use amita_types::map::is_hidden;
+use amita_types::{Generation, VolumeId};
 
 /// Does another gateway own the volume, and live, that this one alone does not reach (R10)? Then it is not taken from it, and
 /// hosts are to go by another path: two gateways that do not reach each other would take it from one another for ever, and one
@@ -39,16 +39,33 @@ pub(super) fn is_deleted(cx: &Context, volume: VolumeId) -> bool {
     record.is_some_and(|record| is_hidden(&record.name))
 }
 
-/// Is it closed to the hosts of this node, as far as is known here? Who has it open says it for certain.
+/// Is it closed to the hosts of this node, as far as is known here? It may be open by now: its record says so for certain, or who has it open.
 pub(in crate::core) fn is_closed(cx: &Context, volume: VolumeId) -> bool {
     let record = cx.view.volume_of(volume);
     record.is_some_and(|record| record.closed_to(cx.config.opener.mirror).is_some())
 }
 
-/// The way to a volume as this core knows it; or the directory is asked. `for_clones`: of a deleted one too.
-pub(super) fn find_route(cx: &mut Context, volume: VolumeId, for_clones: bool) -> State {
+/// Was it taken from who had it open under this generation because it was closed? What is known here may be of before that opening.
+pub(in crate::core) fn was_closed_since(cx: &Context, volume: VolumeId, generation: Generation) -> bool {
+    let record = cx.view.volume_of(volume);
+    is_closed(cx, volume) && record.is_some_and(|record| record.generation > generation)
+}
+
+/// For whom a way to a volume is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    Hosts,
+    /// Hosts, of a volume that is closed as far as is known here: nobody is asked for it before its record was read anew.
+    HostsOfClosed,
+    /// Reads for clones, or of snapshots alone: of a deleted or closed one too.
+    Clones,
+}
+
+/// The way to a volume as this core knows it; or the directory is asked.
+pub(super) fn find_route(cx: &mut Context, volume: VolumeId, whom: For) -> State {
     let owner = cx.view.owner(volume).filter(|owner| *owner != cx.config.node);
     if let Some(owner) = owner
+        && whom != For::HostsOfClosed
         && cx.view.lives(owner)
         && cx.peers.link_to(owner).is_some()
     {
@@ -64,7 +81,7 @@ pub(super) fn find_route(cx: &mut Context, volume: VolumeId, for_clones: bool) -
         core,
         volume,
         lost,
-        for_clones,
+        for_clones: whom == For::Clones,
     };
     cx.mail.send(0, seek);
     State::Asking

@@ -169,7 +169,7 @@ impl Gateway {
                 *found = place;
             }
             if goes_on {
-                record.ails = None;
+                record.ails = self.renewal.ails(record, now());
             }
         });
         match noted.described()? {

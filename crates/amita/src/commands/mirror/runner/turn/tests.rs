@@ -1,5 +1,8 @@
 //! Which step is taken in which state, with a fake of the other end and of what is done to volumes. The mirror has no volumes where that is not what
-//! is tried: all of them are closed, open and sealed then, as the record wants.
+//! is tried (`volumes.rs`): all of them are closed, open and sealed then, as the record wants.
+
+mod times;
+mod volumes;
 
 use super::*;
 use crate::commands::mirror::link::Renewed;
@@ -11,6 +14,7 @@ use amita_types::map::{self, MirrorPass, MirrorPeer, MirrorVolume, Paused, Point
 use amita_types::{ClusterId, MirrorId};
 use std::cell::{Cell, RefCell};
 use std::io::Read;
+use std::rc::Rc;
 use std::sync::Mutex;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -83,10 +87,44 @@ fn now_is(meta: &dyn Transact) -> Mirror {
     admin::mirror(meta, "dr").expect("the record")
 }
 
+/// What the time is: it passes where something takes some.
+struct Time {
+    wall: Cell<Duration>,
+    counted: Cell<Duration>,
+}
+
+impl Time {
+    fn is(now: Duration) -> Time {
+        Time {
+            wall: Cell::new(now),
+            counted: Cell::new(now),
+        }
+    }
+
+    fn pass(&self, time: Duration) {
+        self.wall.set(self.wall.get() + time);
+        self.counted.set(self.counted.get() + time);
+    }
+}
+
+impl Clock for Time {
+    fn wall(&self) -> Duration {
+        self.wall.get()
+    }
+
+    fn counted(&self) -> Duration {
+        self.counted.get()
+    }
+}
+
 #[derive(Default)]
 struct There {
     /// None: it does not answer.
     standing: Option<Standing>,
+    /// It says nothing for so long first.
+    slow: Option<(Rc<Time>, Duration)>,
+    /// It is not waited for.
+    is_called_off: Cell<bool>,
     cut: Option<Point>,
     /// It cuts none: it has as many as can be.
     is_full: bool,
@@ -106,6 +144,12 @@ impl There {
 impl Far for There {
     fn look(&self) -> Result<MirrorLink> {
         self.looks.set(self.looks.get() + 1);
+        if let Some((time, takes)) = &self.slow {
+            time.pass(*takes);
+        }
+        if self.is_called_off.get() {
+            return Err(Failure::interrupted());
+        }
         let standing = self.standing.clone();
         Ok(MirrorLink {
             cluster: ClusterId(9),
@@ -140,6 +184,8 @@ impl Far for There {
 
 struct Did {
     has_room: bool,
+    /// A revert takes so long; none: it fails.
+    reverts: Option<(Rc<Time>, Duration)>,
     done: RefCell<Vec<String>>,
 }
 
@@ -147,6 +193,7 @@ impl Did {
     fn new() -> Did {
         Did {
             has_room: true,
+            reverts: None,
             done: RefCell::default(),
         }
     }
@@ -169,7 +216,11 @@ impl Hands for Did {
         self.done
             .borrow_mut()
             .push(format!("revert {volume} to {} {keep}", to.name));
-        Err(Failure::new("as planned"))
+        let Some((time, takes)) = &self.reverts else {
+            return Err(Failure::new("as planned"));
+        };
+        time.pass(*takes);
+        Ok(())
     }
 }
 
@@ -177,7 +228,7 @@ impl Hands for Did {
 fn turned(own: &Mirror, there: &There) -> (Result<Turned>, Mirror, Vec<String>) {
     let (meta, claim) = meta(own);
     let mut hands = Did::new();
-    let done = Turn::new("dr", claim).turn(&meta, Some(there), &mut hands, NOW);
+    let done = Turn::new("dr", claim).turn(&meta, Some(there), &mut hands, &Time::is(NOW));
     (done, now_is(&meta), hands.done.into_inner())
 }
 
@@ -270,7 +321,7 @@ fn one_that_is_promoted_opens_and_goes_back_first_where_a_pass_was_begun() {
 }
 
 #[test]
-fn one_that_goes_back_by_an_operators_word_keeps_what_it_is() {
+fn one_that_has_gone_back_follows_at_the_point() {
     let own = Mirror {
         returning: Some(Returning {
             to: Some(name(2, 1)),
@@ -284,14 +335,26 @@ fn one_that_goes_back_by_an_operators_word_keeps_what_it_is() {
             &[point(name(2, 1), 90), point(name(2, 2), 30)],
         ))
     };
-    let there = There::is(standing(MirrorRole::Primary, 3, &[point(name(2, 1), 90)]));
-    let (done, after, _) = turned(&own, &there);
+    let own = Mirror {
+        seen: saw(standing(MirrorRole::Primary, 3, &[point(name(2, 1), 90)])),
+        ..own
+    };
+    let (done, after, _) = turned(&own, &There::default());
     assert_eq!(done, Ok(Turned::Again));
     assert_eq!(
         (after.standing.role, after.standing.point),
         (MirrorRole::Secondary, Some(name(2, 1)))
     );
     assert_eq!(after.standing.epoch, MirrorEpoch(3));
+}
+
+/// What was seen of the other end.
+fn saw(standing: Standing) -> Option<Seen> {
+    Some(Seen {
+        standing,
+        at: NOW.as_secs(),
+        clock: NOW.as_secs(),
+    })
 }
 
 /// A secondary at point 2-1, which follows.
@@ -353,7 +416,7 @@ fn a_point_is_cut_by_who_has_room_to_bring_it() {
         has_room: false,
         ..Did::new()
     };
-    let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut hands, NOW);
+    let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut hands, &Time::is(NOW));
     assert_eq!((done, there.cuts.get()), (Ok(Turned::NoRoom(ROOM)), 0));
 }
 
@@ -363,16 +426,25 @@ fn where_no_more_can_be_cut_what_is_there_is_looked_at_and_brought() {
     let (mut turn, mut hands) = (Turn::new("dr", claim), Did::new());
     let (old, new) = (point(name(2, 1), 90), point(name(2, 2), 80));
     let alone = There::is(standing(MirrorRole::Primary, 2, std::slice::from_ref(&old)));
-    assert_eq!(turn.turn(&meta, Some(&alone), &mut hands, NOW), Ok(Turned::Rest(SOON)));
+    assert_eq!(
+        turn.turn(&meta, Some(&alone), &mut hands, &Time::is(NOW)),
+        Ok(Turned::Rest(SOON))
+    );
     // What was seen is a second old: others are there by now.
     let full = There {
         is_full: true,
         ..There::is(standing(MirrorRole::Primary, 2, &[old.clone(), new]))
     };
     let later = NOW + Duration::from_secs(1);
-    assert_eq!(turn.turn(&meta, Some(&full), &mut hands, later), Ok(Turned::Again));
+    assert_eq!(
+        turn.turn(&meta, Some(&full), &mut hands, &Time::is(later)),
+        Ok(Turned::Again)
+    );
     assert_eq!((full.cuts.get(), full.looks.get()), (1, 0));
-    assert_eq!(turn.turn(&meta, Some(&full), &mut hands, later), Ok(Turned::Again));
+    assert_eq!(
+        turn.turn(&meta, Some(&full), &mut hands, &Time::is(later)),
+        Ok(Turned::Again)
+    );
     assert_eq!(hands.done.into_inner(), ["bring 2-2 since 2-1"]);
     // Where there is nothing newer, it says so.
     let full = There {
@@ -393,7 +465,7 @@ fn who_does_not_show_the_point_that_it_says_it_has_cut_is_not_asked_again_and_ag
     let mut turn = Turn::new("dr", claim);
     let mut done = Vec::new();
     for _ in 0..4 {
-        done.push(turn.turn(&meta, Some(&there), &mut Did::new(), NOW));
+        done.push(turn.turn(&meta, Some(&there), &mut Did::new(), &Time::is(NOW)));
     }
     assert_eq!(done, [Ok(Turned::Again), Ok(EVERY), Ok(EVERY), Ok(EVERY)]);
     assert_eq!(there.cuts.get(), 2);
@@ -427,13 +499,19 @@ fn what_is_seen_and_cannot_be_noted_is_as_unheard() {
             }
         }
     }
-    let (meta, claim) = meta(&record(standing(MirrorRole::Demoting, 2, &[])));
+    let many: Vec<Point> = (1..=20).map(|number| point(name(2, number), 100 - number)).collect();
+    let (meta, claim) = meta(&record(standing(MirrorRole::Primary, 2, &many)));
     let meta = Refusing(meta);
     let there = There::is(standing(MirrorRole::Secondary, 2, &[]));
-    let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut Did::new(), NOW);
-    assert_eq!(done, Ok(Turned::Again));
+    let mut turn = Turn::new("dr", claim);
+    let done = turn.turn(&meta, Some(&there), &mut Did::new(), &Time::is(NOW));
+    assert_eq!((done, there.looks.get()), (Ok(EVERY), 1));
     let after = now_is(&meta);
-    assert!(after.standing.handed && after.seen.is_none(), "{after:?}");
+    assert!(
+        after.standing.points.len() < many.len() && after.seen.is_none(),
+        "{after:?}"
+    );
+    assert!(turn.unheard().is_some_and(|why| why.what.contains("as planned")) && !turn.is_heard());
 }
 
 #[test]
@@ -447,7 +525,12 @@ fn who_has_the_newest_point_asks_no_oftener_than_it_looks() {
     let (meta, claim) = meta(&own);
     let (mut turn, mut hands) = (Turn::new("dr", claim), Did::new());
     for second in 0..4 {
-        let done = turn.turn(&meta, Some(&there), &mut hands, NOW + Duration::from_secs(second));
+        let done = turn.turn(
+            &meta,
+            Some(&there),
+            &mut hands,
+            &Time::is(NOW + Duration::from_secs(second)),
+        );
         assert_eq!(done, Ok(EVERY));
     }
     assert_eq!((there.looks.get(), there.cuts.get()), (1, 1));
@@ -467,7 +550,7 @@ fn a_secondary_stands_still_where_it_is_paused_and_says_so_where_nobody_answers(
     assert_eq!((done, did.len(), after.pass), (Ok(EVERY), 0, None));
     let known = now_is(&{
         let (meta, claim) = meta(&far_end());
-        let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut Did::new(), NOW);
+        let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut Did::new(), &Time::is(NOW));
         assert_eq!(done, Ok(Turned::Again));
         meta
     });
@@ -488,11 +571,11 @@ fn nothing_is_begun_without_room_nor_by_who_has_lost_the_claim() {
         has_room: false,
         ..Did::new()
     };
-    let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut hands, NOW);
+    let done = Turn::new("dr", claim).turn(&meta, Some(&there), &mut hands, &Time::is(NOW));
     assert_eq!((done, now_is(&meta).begun), (Ok(Turned::NoRoom(ROOM)), None));
-    let done = Turn::new("dr", claim + 100).turn(&meta, Some(&there), &mut Did::new(), NOW);
+    let done = Turn::new("dr", claim + 100).turn(&meta, Some(&there), &mut Did::new(), &Time::is(NOW));
     assert_eq!(done, Ok(Turned::Lost));
-    let gone = Turn::new("none", claim).turn(&meta, Some(&there), &mut Did::new(), NOW);
+    let gone = Turn::new("none", claim).turn(&meta, Some(&there), &mut Did::new(), &Time::is(NOW));
     assert_eq!(gone, Ok(Turned::Gone));
 }
 
