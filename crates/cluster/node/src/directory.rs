@@ -595,8 +595,8 @@ impl Directory {
         };
     }
 
-    /// A sequencer has found that the volume is no longer ours.
-    pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) {
+    /// A sequencer has found that the volume is no longer ours. Was it, as far as was known here? Then nobody is counted as using it any more.
+    pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) -> bool {
         self.upkeep.claims.lost(volume, generation);
         self.migrations.hold(volume, false);
         let name = self.volumes.iter().find_map(|(name, state)| match state {
@@ -611,12 +611,14 @@ impl Directory {
             } if info.id == volume && *ours == generation => Some(name.clone()),
             _ => None,
         });
-        let Some(name) = name else { return };
+        let Some(name) = name else { return false };
         self.upkeep.orphans.lost(now);
         self.moves.note_taken(now, volume);
+        self.migrations.users_of(volume);
         let removed = self.volumes.remove(&name);
         if let Some(State::Leaving { asker, .. }) = removed {
-            return self.reply(asker, ReleaseOutcome::NotOwner);
+            self.reply(asker, ReleaseOutcome::NotOwner);
+            return true;
         }
         if let Some(State::Making { waiting, .. }) = removed {
             for (core, volume) in waiting.cores {
@@ -631,6 +633,7 @@ impl Directory {
                 });
             }
         }
+        true
     }
 
     /// Lets time pass.

@@ -101,10 +101,22 @@ impl Core {
                 why,
                 handed_over,
             } => self.drop_shard(driver, volume, generation, &why, handed_over),
+            Volume::Lost {
+                volume,
+                generation,
+                why,
+            } => {
+                if self.cx.shards.generation(volume) == Some(generation) {
+                    // What is under way ends first.
+                    self.drop_shard(driver, volume, generation, &why, false);
+                }
+                self.tell_of_loss(driver, volume, &why);
+            }
             Volume::EndShard { volume, why } => {
                 if let Some(generation) = self.cx.shards.generation(volume) {
                     self.drop_shard(driver, volume, generation, &why, false);
                 }
+                self.tell_of_loss(driver, volume, &why);
                 let core = self.cx.config.core;
                 self.cx.mail.send(0, DirectoryMessage::ShardEnded { volume, core });
             }
@@ -361,7 +373,14 @@ impl Core {
         handed_over: bool,
     ) {
         if self.cx.config.core == 0 {
-            self.directory.lost(driver.now(), volume, generation);
+            let was_served = self.directory.lost(driver.now(), volume, generation);
+            if was_served && !handed_over {
+                self.cx.mail.broadcast(|| VolumeMessage::Lost {
+                    volume,
+                    generation,
+                    why: why.to_owned(),
+                });
+            }
             self.snapshots.lost(volume, generation);
             self.reservations.lost(volume, generation);
             reserve::carry_out(&mut self.cx, &mut self.reservations);
@@ -381,9 +400,19 @@ impl Core {
         self.hand_out_effects(driver);
         self.cx.shards.remove(volume);
         if handed_over {
-            return self.forwarding.settle(&mut self.cx, driver.now(), volume);
+            self.forwarding.settle(&mut self.cx, driver.now(), volume);
         }
-        self.fronts.lost(driver, volume, why);
+    }
+
+    /// Who has a volume open is told that it is served here no longer, by whichever number he knows it.
+    ///
+    /// It is the directory that says so, and not a core that has ended its sequencer: what one core says of that comes by another ring than the directory's
+    /// own word, and may come first. Behind a move the directory counts those who use the volume on as users of what it has become; were they told of a
+    /// loss, they would be counted for good. Who is told is counted no more, and who is counted is not told.
+    fn tell_of_loss(&mut self, driver: &mut dyn Driver, volume: VolumeId, why: &str) {
+        for known in self.cx.view.known_by(volume) {
+            self.fronts.lost(driver, known, why);
+        }
     }
 
     /// What the directory has others do.

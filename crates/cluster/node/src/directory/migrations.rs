@@ -63,6 +63,19 @@ impl Directory {
         self.migrations.hold(volume, holds);
     }
 
+    /// So many go on with what their volume has become.
+    fn join(&mut self, volume: VolumeId, more: u64) {
+        let open = self.volumes.values_mut().find_map(|state| match state {
+            State::Open { info, users, .. } if info.id == volume => Some(users),
+            _ => None,
+        });
+        match open {
+            Some(users) => *users += more,
+            None if more > 0 => *self.migrations.users.entry(volume).or_default() += more,
+            None => {}
+        }
+    }
+
     /// The volume has moved: its name stands for `new`.
     pub fn switched(&mut self, now: Time, old: VolumeId, new: VolumeId) {
         let open = self.volumes.iter().find_map(|(name, state)| match state {
@@ -74,7 +87,10 @@ impl Directory {
             } if info.id == old => Some((name.clone(), *generation, *users)),
             _ => None,
         });
+        // Of a move before this one, which has not come to its end here.
+        let waiting = self.migrations.users_of(old);
         let Some((name, generation, users)) = open else {
+            self.join(new, waiting);
             // On its way here, or from here: that comes to nothing.
             return self.close_if_open(now, old, "it has moved to another pool");
         };
@@ -87,9 +103,7 @@ impl Directory {
             why: "it has moved to another pool".to_owned(),
             handed_over: true,
         });
-        if users > 0 {
-            self.migrations.users.insert(new, users);
-        }
+        self.join(new, users + waiting);
         if !self.openers.is_full() {
             self.begin(now, &name, Waiting::default(), (Consent::Asked, false));
         }

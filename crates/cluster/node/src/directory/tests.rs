@@ -802,6 +802,48 @@ fn who_goes_while_what_it_has_moved_to_is_opened_uses_it_no_more() {
     assert!(!matches!(answer[..], [ReleaseOutcome::Busy { .. }]), "{answer:?}");
 }
 
+/// A core has found that what the volume was is no longer ours, and says so behind the switch: who uses the volume goes on, counted as before, and is
+/// told of no loss. When what it has become is lost before it is open he is told, and counted no more.
+#[test]
+fn who_is_told_of_a_loss_is_counted_no_more_and_who_is_counted_is_told_of_none() {
+    let (mut rig, mut metadata) = moved();
+    let before = rig.generation;
+    assert!(!rig.directory.lost(rig.now, VOLUME, before));
+    assert!(rig.directory.migrations.has_users(MOVED));
+    rig.run(&mut metadata);
+    let generation = rig.directory.open_generation(MOVED).unwrap();
+    let answer = asks_for(&mut rig, MOVED, &View::default());
+    assert!(!matches!(answer[..], [ReleaseOutcome::Released]), "{answer:?}");
+    assert!(rig.directory.lost(rig.now, MOVED, generation));
+    assert!(!rig.directory.lost(rig.now, MOVED, generation), "once");
+    assert!(!rig.directory.migrations.has_users(MOVED));
+}
+
+#[test]
+fn who_uses_a_volume_that_moves_twice_before_it_is_open_is_counted() {
+    const AGAIN: VolumeId = VolumeId(9);
+    let (mut rig, mut metadata) = moved();
+    let before: map::Volume = metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
+    let again = map::Volume { id: AGAIN, ..before };
+    let call = Call::put(map::volume_key("v"), serde_json::to_vec(&again).unwrap());
+    metadata.txn(&call).unwrap();
+    rig.directory.switched(rig.now, MOVED, AGAIN);
+    assert!(!rig.directory.migrations.has_users(MOVED));
+    rig.run(&mut metadata);
+    assert!(rig.directory.is_open(AGAIN));
+    let asker = Requester {
+        node: NodeId(2),
+        core: 0,
+        link: Link(1),
+        tag: 3,
+    };
+    let generation = rig.directory.open_generation(AGAIN).unwrap();
+    rig.directory
+        .release(rig.now, asker, AGAIN, generation, false, &View::default());
+    rig.settle();
+    assert_eq!(rig.replies, [ReleaseOutcome::Busy { clients: 1 }]);
+}
+
 #[test]
 fn who_asks_for_what_a_volume_in_use_moves_to_does_not_have_it() {
     let view = |rig: &Rig, moves: bool| {

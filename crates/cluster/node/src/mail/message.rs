@@ -107,7 +107,7 @@ pub enum VolumeMessage {
     },
     /// From the directory: make a sequencer for this core's chunks.
     MakeShard { opened: Box<Opened> },
-    /// To all cores: the volume is no longer ours; front ends that use it are told why.
+    /// To all cores: the volume is no longer ours. Front ends that use it are told by [`VolumeMessage::Lost`].
     DropShard {
         volume: VolumeId,
         /// The generation that ended; a newer shard stays.
@@ -115,6 +115,13 @@ pub enum VolumeMessage {
         why: String,
         /// It was handed over: hosts go on, by the new owner.
         handed_over: bool,
+    },
+    /// From the directory, to all cores: it counts nobody as using the volume any more; front ends that do are told why.
+    Lost {
+        volume: VolumeId,
+        /// The generation that ended; a newer shard stays.
+        generation: Generation,
+        why: String,
     },
     /// To all cores: the volume is deleted, or about to be.
     EndShard { volume: VolumeId, why: String },

@@ -15,6 +15,8 @@ use rustc_hash::FxHashMap;
 pub(super) struct Moved {
     /// The number by which hosts know the volume, by the number of data that it had before it moved.
     hosts: FxHashMap<VolumeId, VolumeId>,
+    /// By such a number, the data that the volume had when it was reverted: nobody goes on with that.
+    left: FxHashMap<VolumeId, VolumeId>,
     /// What it was and what it is, of those that have moved since somebody looked.
     switched: Vec<(VolumeId, VolumeId)>,
 }
@@ -33,7 +35,8 @@ impl View {
         }
         if record.has_data(before) {
             // It was reverted: nobody goes on with what it was.
-            self.moved.hosts.retain(|_, of| *of != host);
+            let Moved { hosts, left, .. } = &mut self.moved;
+            left.extend(hosts.extract_if(|_, of| *of == host).map(|(known, _)| (known, before)));
             return;
         }
         self.moved.hosts.insert(before, host);
@@ -67,6 +70,24 @@ impl View {
             volume: self.present(source.volume),
             ..source
         }
+    }
+
+    /// The numbers by which sessions may know what is open, or was, by this one, in order. What has moved is known by its present number and by
+    /// all that it had before; and by its former one nothing any more, for who knows it by that goes on with what it is.
+    #[must_use]
+    pub fn known_by(&self, volume: VolumeId) -> Vec<VolumeId> {
+        let Moved { hosts, left, .. } = &self.moved;
+        let is_it = |(_, host): &(&VolumeId, &VolumeId)| self.reverted.get(host) == Some(&volume);
+        let moved = hosts.iter().filter(is_it).map(|(known, _)| *known);
+        let left = left
+            .iter()
+            .filter(|(_, data)| **data == volume)
+            .map(|(known, _)| *known);
+        let own = (!hosts.contains_key(&volume)).then_some(volume);
+        let mut all: Vec<VolumeId> = moved.chain(left).chain(own).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Has it moved, so that sessions may know it by another number?

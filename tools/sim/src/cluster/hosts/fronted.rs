@@ -12,7 +12,7 @@ use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place, portal};
 use crate::cluster::setup::{Fronted, Protocol};
 use crate::cluster::{Setup, volume_id, volume_name};
 use crate::history::{History, Kind, OperationId};
-use crate::stamp::SECTOR_BYTES;
+use crate::stamp::{SECTOR_BYTES, SECTORS_PER_BLOCK};
 use crate::workload::{IoRequest, Workload};
 use amita_nbd::wire::Errno;
 use amita_nvme_host::wire::status;
@@ -592,11 +592,15 @@ fn scsi_bio(lun: u16, ask: IoRequest, op: Op, payload: &[u8]) -> initiator::Bio 
     initiator::Bio::new(ask.id, command, matches!(ask.kind, Kind::Read | Kind::Write))
 }
 
-/// WRITE USING TOKEN (SBC-3) with the token of zeros, of two ranges where there are two blocks: its descriptor block, and its list.
+/// WRITE USING TOKEN (SBC-3) with the token of zeros, of two ranges where there are two blocks of the volume: its descriptor block, and its list.
+/// Ranges are carried out one by one, and blocks are judged as a whole: none is cut.
 fn zeros_by_token(block: u64, blocks: u32, list: u32) -> ([u8; 16], Vec<u8>) {
     const TOKEN: [u8; 8] = [0xff, 0xff, 0x00, 0x01, 0, 0, 0x01, 0xf8];
     const RANGES_AT: usize = 536;
-    let first = blocks.div_ceil(2);
+    let first = blocks
+        .div_ceil(2)
+        .next_multiple_of(SECTORS_PER_BLOCK as u32)
+        .min(blocks);
     let ranges = [(block, first), (block + u64::from(first), blocks - first)];
     let mut data = vec![0; RANGES_AT];
     data[16..24].copy_from_slice(&TOKEN);

@@ -84,6 +84,11 @@ fn what_hosts_have_open_is_what_the_volume_is_now() {
     );
     assert_eq!((view.present(OLD), view.present(NEW)), (NEW, NEW));
     assert!(view.has_moved(NEW) && !view.has_moved(OLD));
+    assert_eq!(view.known_by(NEW), [OLD, NEW]);
+    assert!(
+        view.known_by(OLD).is_empty(),
+        "who has opened that goes on with what it is"
+    );
     // What it was is there for its clones, and goes.
     assert!(view.volume_of(OLD).unwrap().is_former());
     gone(&mut view, &map::hidden_name(OLD));
@@ -92,6 +97,7 @@ fn what_hosts_have_open_is_what_the_volume_is_now() {
     put(&mut view, 11, &volume(VolumeId(3), "~3", Lineage::default()));
     switch(&mut view, NEW, VolumeId(3));
     assert_eq!((view.present(OLD), view.present(NEW)), (VolumeId(3), VolumeId(3)));
+    assert_eq!(view.known_by(VolumeId(3)), [OLD, NEW, VolumeId(3)]);
 }
 
 #[test]
@@ -100,6 +106,11 @@ fn of_a_volume_that_is_gone_nothing_is_found() {
     switch(&mut view, OLD, NEW);
     gone(&mut view, "db");
     assert_eq!(view.present(OLD), OLD);
+    assert_eq!(
+        view.known_by(NEW),
+        [OLD, NEW],
+        "who has it open is told that it is gone"
+    );
 }
 
 #[test]
@@ -111,6 +122,12 @@ fn nobody_goes_on_with_what_a_volume_was_before_it_was_reverted() {
     put(&mut view, 1, &reverted);
     assert_eq!(view.take_switched().len(), 1, "of the move alone");
     assert_eq!((view.present(OLD), view.present(NEW)), (OLD, NEW));
+    assert_eq!(
+        view.known_by(NEW),
+        [OLD, NEW],
+        "who has it open is told that it is lost"
+    );
+    assert_eq!(view.known_by(VolumeId(3)), [VolumeId(3)]);
 }
 
 /// Who reads a snapshot from before a revert knows it by the number of what the volume was then.
