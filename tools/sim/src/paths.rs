@@ -355,6 +355,7 @@ pub const MOVES: &[&str] = &[
 pub const MIRRORS: &[&str] = &[
     "mirror.judged_moment",
     "mirror.judged_equal",
+    "mirror.judged_set",
     "mirror.judged_last",
     "mirror.judged_read",
     "mirror.judged_read_promoted",

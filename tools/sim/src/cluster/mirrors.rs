@@ -373,6 +373,9 @@ impl Pair {
     /// What is due at an end.
     fn act(&mut self, now: Time, end: usize) -> Result<(), String> {
         self.look_at_record(now, end);
+        if let Some(why) = self.judge.violation.take() {
+            return Err(why);
+        }
         for (which, message) in self.link.come(now, end) {
             match message {
                 Message::Ask(ask) => self.serve(now, end, which, ask),
@@ -412,12 +415,45 @@ impl Pair {
         let old = own.record.replace((revision, new.clone()));
         let old = old.map(|(_, old)| old);
         self.judge.record(now, end, old.as_ref(), &new);
+        let has_arrived = new.standing.role == MirrorRole::Secondary
+            && !new.standing.handed
+            && old.as_ref().is_some_and(|old| old.standing.point != new.standing.point);
+        if has_arrived {
+            let sealed = self.sealed_set(end, &new);
+            self.judge.arrived(end, &new, sealed);
+        }
         self.tell(end, || {
             format!(
                 "the mirror is {:?}, pass {:?}, begun {:?}, returning {:?}, ails {:?}",
                 new.standing, new.pass, new.begun, new.returning, new.ails
             )
         });
+    }
+
+    /// Are the snapshots of the point that an end is at there, of all volumes, taken as one set?
+    fn sealed_set(&self, end: usize, record: &Mirror) -> Result<(), String> {
+        let state = self.ends[end].cluster.metadata.state();
+        let point = record.standing.point.and_then(|point| record.standing.find(point));
+        let point = point.ok_or("it is at a point that it has not")?;
+        let mut sets = Vec::new();
+        for volume in &record.volumes {
+            let found = state.get(&map::volume_key(&volume.name));
+            let found: map::Volume = found.and_then(|kv| kv.json().ok()).ok_or("a volume is gone")?;
+            let all = state
+                .keys()
+                .filter(|kv| kv.key.starts_with(&map::snapshots_prefix(found.id)));
+            let mut all = all.filter_map(|kv| kv.json::<map::Snapshot>().ok());
+            let taken = all.find(|snapshot| snapshot.name == point.snapshots);
+            let taken = taken.ok_or_else(|| format!("{}@{} is not there", volume.name, point.snapshots))?;
+            match taken.state {
+                map::SnapshotState::Sealed(_) if taken.set.is_some() => sets.push(taken.set),
+                _ => return Err(format!("{}@{} is not taken: {taken:?}", volume.name, point.snapshots)),
+            }
+        }
+        match sets.iter().all(|set| *set == sets[0]) {
+            true => Ok(()),
+            false => Err(format!("the snapshots of {} are of several sets", point.name)),
+        }
     }
 
     fn record(&self, end: usize) -> Option<&Mirror> {
@@ -603,6 +639,9 @@ impl Pair {
 
     fn did(&mut self, now: Time, end: usize, serial: u64, did: Did) -> Result<(), String> {
         self.look_at_record(now, end);
+        if let Some(why) = self.judge.violation.take() {
+            return Err(why);
+        }
         let record = self.ends[end].record.as_ref().map(|(_, record)| record);
         match did {
             Did::Opened => self.coverage.hit("mirror.host_opened"),
@@ -637,10 +676,13 @@ impl Pair {
                     self.link.answer(now, *which, answer);
                 }
             }
-            Did::Writes => {
+            Did::Writes | Did::Seals => {
                 let per_mille = self.setup.trouble_per_mille * 20;
                 if !self.healed && self.random.below(1000) < per_mille {
                     self.trouble_runner(now, end, serial);
+                }
+                if !self.healed && self.setup.commands_ms.is_some() && self.random.percent(4) {
+                    self.force_in_a_pass(now, end);
                 }
             }
         }

@@ -11,10 +11,11 @@
 
 pub(super) mod line;
 mod mover;
+mod processes;
 
 use super::coordinator::Caller;
 use super::deletion::seconds;
-use super::mirrors::wire::{Did, FarAnswer, FarAsk, FarWhy};
+use super::mirrors::wire::{Did, FarAsk};
 use super::node::node_id;
 use super::operator::Desk;
 use super::session::Heard;
@@ -28,7 +29,7 @@ use amita_reactor::{Slice, Time};
 use amita_types::io::{Op, Payload};
 use amita_types::map::{self, Copying};
 use amita_types::{MirrorId, PoolId, SnapshotId, VolumeId};
-use line::{Answer, Ask, Brought, End, Handle, Line, Opened, Piece};
+use line::{Answer, Ask, Brought, End, Handle, Opened, Piece};
 use mover::Begins;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,58 +206,6 @@ fn clock(now: Time) -> Duration {
 }
 
 impl Cluster {
-    /// A process of a mirror begins at a node, which is up: its number.
-    pub(super) fn begin_process(&mut self, member: Member, run: impl FnOnce(&Line) + Send + 'static) -> u64 {
-        self.migrations.serial += 1;
-        let serial = self.migrations.serial;
-        self.migrations.movers.push(Mover {
-            member,
-            process: self.nodes[member].process,
-            serial,
-            volume: VolumeId(0),
-            handle: Handle::start(clock(self.world.now()), run),
-            wait: Wait::Nothing,
-            open: BTreeMap::new(),
-        });
-        serial
-    }
-
-    /// The number that the next process has.
-    pub(super) fn next_process(&self) -> u64 {
-        self.migrations.serial + 1
-    }
-
-    /// Where a process of a mirror is, if it lives.
-    pub(super) fn process_at(&self, serial: u64) -> Option<Member> {
-        let mover = self.migrations.movers.iter().find(|mover| mover.serial == serial)?;
-        (self.nodes[mover.member].process == mover.process).then_some(mover.member)
-    }
-
-    /// What processes of mirrors have said since.
-    pub(super) fn said_of_mirrors(&mut self) -> Vec<(u64, Time, Out)> {
-        std::mem::take(&mut self.migrations.outbox)
-    }
-
-    /// The other end has answered a process, or has not.
-    pub(super) fn was_told_by_far(
-        &mut self,
-        now: Time,
-        serial: u64,
-        result: Result<FarAnswer, FarWhy>,
-    ) -> Result<(), String> {
-        let place = self.migrations.movers.iter().position(|mover| mover.serial == serial);
-        let Some(place) = place else { return Ok(()) };
-        if !matches!(self.migrations.movers[place].wait, Wait::Far) {
-            return Ok(());
-        }
-        let mut mover = self.migrations.movers.swap_remove(place);
-        mover.handle.answer(clock(now), Answer::Far(result));
-        if self.pump(now, &mut mover)? {
-            self.migrations.movers.push(mover);
-        }
-        Ok(())
-    }
-
     /// The volume of hosts that this is, or was, the data of.
     pub(super) fn number_of(&self, data: VolumeId) -> Option<u64> {
         let place = self.migrations.data.iter().position(|all| all.contains(&data));

@@ -20,7 +20,7 @@ impl Pair {
         if self.link_at.is_some_and(|at| at <= now) {
             let most = self.setup.link_ms.unwrap_or(1000);
             self.link_at = Some(Time(now.0 + self.random.within(MS, most * 2 * MS)));
-            let until = Time(now.0 + self.random.within(100 * MS, 4000 * MS));
+            let until = Time(now.0 + self.random.within(100 * MS, 7000 * MS));
             match self.random.percent(60) {
                 true => self.link.cut(until),
                 false => self.link.slow(until),
@@ -77,6 +77,12 @@ impl Pair {
         };
         self.coverage.hit("mirror.trouble");
         self.ends[end].cluster.inject_one(now, fault);
+    }
+
+    /// The other end is lost from sight while a pass writes, and an operator promotes this one by force.
+    pub(super) fn force_in_a_pass(&mut self, now: Time, end: usize) {
+        self.link.cut(Time(now.0 + self.random.within(4000 * MS, 9000 * MS)));
+        self.command(now, end, Command::Force);
     }
 
     pub(super) fn is_commanded(&self) -> bool {
@@ -152,7 +158,10 @@ impl Pair {
                     .is_some_and(|point| self.judge.is_cut_behind(point, healed));
                 standing.role == MirrorRole::Secondary && !standing.handed && is_new
             };
-            let has_arrived = (0..2).any(|end| self.record(end).is_some_and(has_arrived));
+            let is_primary = |record: &Mirror| record.standing.role == MirrorRole::Primary;
+            let goes_on =
+                |end: usize| self.record(end).is_some_and(has_arrived) && self.record(1 - end).is_some_and(is_primary);
+            let has_arrived = goes_on(0) || goes_on(1);
             if has_arrived && !self.is_commanded() {
                 self.coverage.hit("mirror.judged_goes_on");
                 return Ok(());

@@ -72,6 +72,7 @@ pub(super) struct Judge {
     /// Snapshots of points that were looked into, by end.
     checked: BTreeSet<(usize, PointName, String)>,
     by_value: BTreeMap<u64, (usize, usize)>,
+    pub violation: Option<String>,
     pub coverage: Coverage,
 }
 
@@ -99,6 +100,7 @@ impl Judge {
             last: BTreeSet::new(),
             checked: BTreeSet::new(),
             by_value: BTreeMap::new(),
+            violation: None,
             coverage: Coverage::new(),
         }
     }
@@ -157,6 +159,16 @@ impl Judge {
             (false, true) => "mirror.life_by_force",
             (false, false) => "mirror.life_in_order",
         });
+    }
+
+    /// An end says that it is at a point: is it there (T1), taken by stores that have adopted the generation (T4)?
+    pub fn arrived(&mut self, end: usize, record: &Mirror, sealed: Result<(), String>) {
+        self.coverage.hit("mirror.judged_set");
+        if let Err(why) = sealed {
+            let at = record.standing.point;
+            self.violation
+                .get_or_insert(format!("end {end} says that it is at point {at:?}: {why}"));
+        }
     }
 
     pub fn began(&mut self, now: Time, end: usize, (volume, block, value): (usize, u64, u64), record: Option<&Mirror>) {

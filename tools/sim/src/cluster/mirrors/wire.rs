@@ -113,4 +113,6 @@ pub(in crate::cluster) enum Did {
     Served(Result<FarAnswer, FarWhy>),
     /// A pass begins to write.
     Writes,
+    /// And that it is all there, and its set is asked for.
+    Seals,
 }

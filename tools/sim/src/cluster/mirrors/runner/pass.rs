@@ -113,6 +113,7 @@ impl Turn<'_> {
 
     fn arrive(&self) -> Result<()> {
         let until = self.line.now() + TAKING_FOR;
+        self.did(Did::Seals);
         loop {
             match admin::arrive(self.line, &self.name, self.claim, self.now())? {
                 Some(true) => {
