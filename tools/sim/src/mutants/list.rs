@@ -223,7 +223,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[],
         ),
         mirrors("arrive-in-parts", "T1", of_coordinator!(ArriveInParts), &[0]),
-        mirrors("promote-as-it-is", "T2", of_coordinator!(PromoteAsItIs), &[]),
+        mirrors("promote-as-it-is", "T2", of_coordinator!(PromoteAsItIs), &[80]),
         mirrors("compare-with-begun", "T3", of_coordinator!(CompareWithBegun), &[9]),
         mirrors("note-unadopted", "T4", of_coordinator!(NoteUnadopted), &[0]),
         mirrors("hand-over-open", "T5", of_coordinator!(HandOverOpen), &[10]),
