@@ -18,6 +18,7 @@ mod imposter;
 mod inject;
 mod liar;
 mod limits;
+mod mirrors;
 mod moves;
 mod networks;
 pub mod node;
@@ -33,6 +34,7 @@ mod wires;
 
 pub use clones::Cloning;
 pub use deletion::Passers;
+pub use mirrors::{Mirroring, run_mirrors};
 pub use moves::Migrating;
 pub use networks::Measured;
 pub use sealed::Sealed;

@@ -10,7 +10,7 @@ mod list;
 pub use list::all;
 
 use crate::campaign::{Run, run_all, run_caught};
-use crate::cluster::{Plants, Setup, run_setup};
+use crate::cluster::{Mirroring, Plants, Setup, run_mirrors, run_setup};
 use crate::random::Random;
 use crate::solo;
 use std::sync::OnceLock;
@@ -26,6 +26,8 @@ pub enum Simulation {
     Limits,
     /// A cluster whose volumes move to other pools.
     Moves,
+    /// Two clusters, and a mirror between them.
+    Mirrors,
 }
 
 impl Simulation {
@@ -37,6 +39,7 @@ impl Simulation {
             Simulation::Cluster => "cluster",
             Simulation::Limits => "limits",
             Simulation::Moves => "moves",
+            Simulation::Mirrors => "mirrors",
         }
     }
 }
@@ -88,6 +91,13 @@ impl Mutant {
                 Setup {
                     plants,
                     ..Setup::migrating(seed)
+                },
+                trace,
+            ),
+            Simulation::Mirrors => run_mirrors(
+                Mirroring {
+                    plants,
+                    ..Mirroring::draw(seed)
                 },
                 trace,
             ),

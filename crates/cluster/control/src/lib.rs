@@ -45,6 +45,8 @@ pub mod records;
 pub mod recover;
 pub mod regress;
 
+#[cfg(any(test, feature = "planted"))]
+pub use faults::plant_here;
 pub use faults::{Fault, Faults};
 
 /// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.

@@ -9,11 +9,13 @@
 //! What hosts see is judged as ever, by the volume's number for them: the history knows nothing of moves. So a switch that loses a write, or shows
 //! an old one, is no order of its block; and the snapshots that were taken before must be what they were, by what stores of the new pool hold.
 
-mod line;
+pub(super) mod line;
 mod mover;
+mod processes;
 
 use super::coordinator::Caller;
 use super::deletion::seconds;
+use super::mirrors::wire::{Did, FarAsk};
 use super::node::node_id;
 use super::operator::Desk;
 use super::session::Heard;
@@ -26,7 +28,7 @@ use amita_metadata::{Call, Compare, Error, Op as Change, Reply};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Op, Payload};
 use amita_types::map::{self, Copying};
-use amita_types::{PoolId, SnapshotId, VolumeId};
+use amita_types::{MirrorId, PoolId, SnapshotId, VolumeId};
 use line::{Answer, Ask, Brought, End, Handle, Opened, Piece};
 use mover::Begins;
 use std::cell::RefCell;
@@ -55,6 +57,8 @@ pub struct Migrating {
     pub trouble_per_mille: u64,
     /// A mover's calls to the metadata take so much longer, at most.
     pub slow_calls: Duration,
+    /// Those nodes run this mirror, between this cluster and another one; none: volumes move within this one.
+    pub mirror: Option<MirrorId>,
     /// In the moment of a switch the owner hears of nothing, and hosts go to another gateway, but for those who are loyal.
     pub hosts_go: bool,
 }
@@ -75,6 +79,8 @@ enum Wait {
     /// The call goes out then.
     Calling(Time, Box<Call>),
     Txn,
+    /// The other cluster.
+    Far,
     Rest(Time),
     Opening {
         end: End,
@@ -101,8 +107,7 @@ struct Mover {
     volume: VolumeId,
     handle: Handle,
     wait: Wait,
-    source: Option<Open>,
-    target: Option<Open>,
+    open: BTreeMap<End, Open>,
 }
 
 /// All of a run.
@@ -128,6 +133,17 @@ pub struct Migrations {
     looked: u64,
     records: Vec<Copying>,
     ended: bool,
+    /// What processes of mirrors have said, when.
+    outbox: Vec<(u64, Time, Out)>,
+}
+
+/// What a process of a mirror has for who plays both clusters.
+pub(super) enum Out {
+    /// It asks the other end.
+    Far(Box<FarAsk>),
+    Did(Box<Did>),
+    /// It has ended; why, where that is to be told.
+    Ended(Option<String>),
 }
 
 impl Migrations {
@@ -149,6 +165,7 @@ impl Migrations {
             looked: 0,
             records: Vec::new(),
             ended: false,
+            outbox: Vec::new(),
         }
     }
 
@@ -167,7 +184,7 @@ impl Migrations {
         let waits = self.movers.iter().filter_map(|mover| match &mover.wait {
             Wait::Nothing => Some(Time(0)),
             Wait::Calling(at, _) | Wait::Rest(at) => Some(*at),
-            Wait::Txn => None,
+            Wait::Txn | Wait::Far => None,
             Wait::Opening { until, .. } | Wait::Io { until, .. } => Some(*until),
         });
         let begins = self.begins.values().copied();
@@ -178,11 +195,9 @@ impl Migrations {
 }
 
 impl Mover {
-    fn end(&mut self, end: End) -> &mut Option<Open> {
-        match end {
-            End::Source => &mut self.source,
-            End::Target => &mut self.target,
-        }
+    /// It moves nothing: it is one of the processes of a mirror.
+    fn is_of_mirror(&self) -> bool {
+        self.volume == VolumeId(0)
     }
 }
 
@@ -457,8 +472,7 @@ impl Cluster {
             volume: record.volume,
             handle,
             wait: Wait::Nothing,
-            source: None,
-            target: None,
+            open: BTreeMap::new(),
         });
     }
 
@@ -488,7 +502,7 @@ impl Cluster {
                     self.send_for_mover(now, mover, call);
                     return Ok(true);
                 }
-                Wait::Calling(..) | Wait::Txn => return Ok(true),
+                Wait::Calling(..) | Wait::Txn | Wait::Far => return Ok(true),
                 Wait::Rest(at) if *at <= now => Answer::Rested,
                 Wait::Rest(_) => return Ok(true),
                 Wait::Opening { until, .. } if *until <= now => {
@@ -583,12 +597,22 @@ impl Cluster {
                     self.migrations.written_anew.extend(volume);
                     self.coverage.hit("migrate.written_anew");
                 }
+                Ask::Far(ask) => {
+                    mover.wait = Wait::Far;
+                    self.migrations.outbox.push((mover.serial, now, Out::Far(ask)));
+                    return Ok(true);
+                }
+                Ask::Did(did) => self.migrations.outbox.push((mover.serial, now, Out::Did(did))),
                 Ask::Ended(why) => {
-                    self.close_for_mover(mover, End::Source);
-                    self.close_for_mover(mover, End::Target);
-                    self.coverage.add("migrate.left", u64::from(why.is_some()));
+                    for end in mover.open.keys().copied().collect::<Vec<End>>() {
+                        self.close_for_mover(mover, end);
+                    }
                     let serial = mover.serial;
                     self.tell(|| format!("mover {serial} ends: {why:?}"));
+                    match mover.is_of_mirror() {
+                        true => self.migrations.outbox.push((serial, now, Out::Ended(why))),
+                        false => self.coverage.add("migrate.left", u64::from(why.is_some())),
+                    }
                     return Ok(false);
                 }
             }
@@ -612,19 +636,20 @@ impl Cluster {
             Some(since) => service.bases(front, 0, &name, vec![since], &Who::Program),
             None => service.open(front, 0, &name, &Who::Program),
         });
-        *mover.end(end) = Some(Open {
+        let open = Open {
             front,
             heard,
             source: None,
             tags: 1,
             lost: None,
-        });
+        };
+        mover.open.insert(end, open);
         // Who opens a volume may take it over.
         self.hosts.has_moved |= end == End::Target;
     }
 
     fn close_for_mover(&mut self, mover: &mut Mover, end: End) {
-        let Some(open) = mover.end(end).take() else { return };
+        let Some(open) = mover.open.remove(&end) else { return };
         open.heard.borrow_mut().gone = true;
         let node = &mut self.nodes[mover.member];
         if node.process == mover.process {
@@ -635,7 +660,7 @@ impl Cluster {
     fn ask_for_mover(&mut self, now: Time, mover: &mut Mover, end: End, pieces: Vec<Piece>) {
         let member = mover.member;
         let count = pieces.len();
-        let open = mover.end(end).as_mut();
+        let open = mover.open.get_mut(&end);
         let open = open.filter(|open| open.lost.is_none() && open.source.is_some());
         let Some(open) = open else {
             mover.wait = Wait::Io {
@@ -680,7 +705,7 @@ impl Cluster {
         };
         let end = *end;
         loop {
-            let open = mover.end(end).as_mut();
+            let open = mover.open.get_mut(&end);
             let Some(event) = open.and_then(|open| open.heard.borrow_mut().events.pop_front()) else {
                 return;
             };
@@ -694,7 +719,7 @@ impl Cluster {
                             .ok_or("no base".to_owned()),
                         Err(why) => Err(why.to_string()),
                     };
-                    let Some(open) = mover.end(end).as_ref() else { return };
+                    let Some(open) = mover.open.get(&end) else { return };
                     let front = open.front;
                     let Wait::Opening { name, since, .. } = &mut mover.wait else {
                         continue;
@@ -715,7 +740,7 @@ impl Cluster {
                     };
                     let opened = match result {
                         Ok(info) => {
-                            if let Some(open) = mover.end(end) {
+                            if let Some(open) = mover.open.get_mut(&end) {
                                 open.source = Some(info.source());
                             }
                             Ok(Opened {
@@ -729,7 +754,7 @@ impl Cluster {
                     return self.opened_for_mover(now, mover, opened);
                 }
                 Event::Lost { why, .. } => {
-                    if let Some(open) = mover.end(end) {
+                    if let Some(open) = mover.open.get_mut(&end) {
                         open.lost = Some(why);
                     }
                 }

@@ -298,6 +298,7 @@ impl Node {
         let opener = amita_sequencer::OpenerConfig {
             release_timeout: settings.release_timeout,
             owner_patience: settings.owner_patience,
+            mirror: setup.migrating.mirror.filter(|_| self.member >= setup.gateways()),
             keys: setup.sealed.clone().map(|sealed| Arc::new(sealed) as Arc<dyn Keys>),
             faults: setup.plants.volume,
             ..amita_sequencer::OpenerConfig::new(node_id(self.member), "")

@@ -46,6 +46,16 @@ const fn moves(name: &'static str, rule: &'static str, plant: fn(&mut Plants), k
     }
 }
 
+const fn mirrors(name: &'static str, rule: &'static str, plant: fn(&mut Plants), known: &'static [u64]) -> Mutant {
+    Mutant {
+        name,
+        rule,
+        simulation: Simulation::Mirrors,
+        plant,
+        known,
+    }
+}
+
 /// Switches a rule of the leases off.
 macro_rules! of_leases {
     ($plant:ident) => {
@@ -212,6 +222,11 @@ fn of_clusters() -> Vec<Mutant> {
             plant!(plants => plants.metadata.blind_switch = true),
             &[],
         ),
+        mirrors("arrive-in-parts", "T1", of_coordinator!(ArriveInParts), &[0]),
+        mirrors("promote-as-it-is", "T2", of_coordinator!(PromoteAsItIs), &[80]),
+        mirrors("compare-with-begun", "T3", of_coordinator!(CompareWithBegun), &[9]),
+        mirrors("note-unadopted", "T4", of_coordinator!(NoteUnadopted), &[0]),
+        mirrors("hand-over-open", "T5", of_coordinator!(HandOverOpen), &[10]),
         limits("lent-takes-no-room", "077", of_leases!(LentTakesNoRoom), &[40]),
         limits("spend-lapsed", "077", of_leases!(SpendLapsed), &[47]),
         cluster("keep-for-gone-hosts", "R9", of_gateway!(KeepForGoneHosts), &[]),

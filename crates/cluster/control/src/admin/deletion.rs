@@ -642,7 +642,10 @@ pub(super) fn clients_of(
             then: vec![put(key.clone(), &closing)],
             otherwise: Vec::new(),
         })?;
-        while asked.succeeded {
+        if !asked.succeeded {
+            continue;
+        }
+        loop {
             match answer(meta, &volume, owner, asked.revision)? {
                 Some(Answer::Clients(clients)) => return Ok(Some((owner, clients))),
                 Some(Answer::Closed | Answer::Gone) => return Ok(None),

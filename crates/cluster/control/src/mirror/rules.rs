@@ -1,6 +1,7 @@
 //! The steps of an end, as the model has them (`tools/model/src/mirror`), under the names of decision 081's rules.
 
 use super::Refused;
+use crate::faults::{Fault, is_off};
 use amita_types::map::{
     MAX_POINTS, Mirror, MirrorPass, MirrorRole, PassPlace, Point, PointName, Returning, Seen, Standing,
 };
@@ -206,6 +207,9 @@ fn begin_promotion(mirror: &mut Mirror, epoch: MirrorEpoch) {
     mirror.returning = None;
     // One that was being left is not.
     mirror.joining = false;
+    if is_off(Fault::PromoteAsItIs) {
+        mirror.begun = None;
+    }
     let standing = &mut mirror.standing;
     (standing.role, standing.epoch, standing.handed) = (MirrorRole::Promoting, epoch, false);
 }
@@ -347,7 +351,11 @@ impl Steps for Mirror {
         }
         let (to, cut_at) = (newest.name, newest.cut_at);
         // T3: with what it is *at*, whatever was begun since.
-        let base = self.standing.point.filter(|point| other.find(*point).is_some());
+        let known = match is_off(Fault::CompareWithBegun) {
+            true => self.begun.or(self.standing.point),
+            false => self.standing.point,
+        };
+        let base = known.filter(|point| other.find(*point).is_some());
         let clears = base.is_none() && !self.fresh;
         let places = sizes.iter().map(|bytes| PassPlace {
             total_bytes: *bytes,
@@ -374,7 +382,8 @@ impl Steps for Mirror {
         let Some(pass) = self.pass.as_ref().filter(|pass| pass.to == to) else {
             return Err(Refused::NoSuch(to));
         };
-        if pass.places.len() != self.volumes.len() || !pass.places.iter().all(|place| place.whole) {
+        let is_whole = pass.places.iter().all(|place| place.whole) || is_off(Fault::ArriveInParts);
+        if pass.places.len() != self.volumes.len() || !is_whole {
             return Err(Refused::NotWhole { to });
         }
         let cut_at = pass.cut_at;

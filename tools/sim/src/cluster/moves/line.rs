@@ -2,6 +2,7 @@
 //! while the simulation stands still: it asks for one thing, and goes on when the virtual world has an answer. Nothing of it runs beside
 //! anything else, and a run is made from its seed alone.
 
+use crate::cluster::mirrors::wire::{Did, FarAnswer, FarAsk, FarWhy};
 use amita_metadata::{Call, Error, Reply, Transact};
 use amita_types::SnapshotId;
 use amita_types::io::Differs;
@@ -11,15 +12,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What a mover has open at its gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::cluster) enum End {
     Source,
     Target,
+    /// One of several.
+    Nth(usize),
 }
 
 /// A piece of I/O.
 #[derive(Clone, Debug)]
-pub(super) enum Piece {
+pub(in crate::cluster) enum Piece {
     Read { offset: u64, length: u32 },
     Write { offset: u64, data: Vec<u8> },
     Clear { offset: u64, length: u64 },
@@ -28,7 +31,7 @@ pub(super) enum Piece {
 
 /// What a piece brings back.
 #[derive(Clone, Debug)]
-pub(super) enum Brought {
+pub(in crate::cluster) enum Brought {
     Nothing,
     Bytes(Vec<u8>),
     Differs(Box<Differs>),
@@ -36,7 +39,7 @@ pub(super) enum Brought {
 
 /// What is open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opened {
+pub(in crate::cluster) struct Opened {
     pub size_bytes: u64,
     pub chunk_bytes: u64,
     /// What it is compared with.
@@ -45,7 +48,7 @@ pub(super) struct Opened {
 
 /// What a mover wants.
 #[derive(Debug)]
-pub(super) enum Ask {
+pub(in crate::cluster) enum Ask {
     Txn(Box<Call>),
     Rest(Duration),
     /// A volume, or a snapshot; and the snapshot that it is to be compared with.
@@ -58,21 +61,26 @@ pub(super) enum Ask {
     Hit(&'static str),
     /// What the target holds is not known, or was never compared: its next pass writes all of it.
     WritesAll,
+    /// The other cluster's end of a mirror is asked for this.
+    Far(Box<FarAsk>),
+    /// Something of a mirror was done, for who judges that.
+    Did(Box<Did>),
     /// It has ended; why, where that is to be told.
     Ended(Option<String>),
 }
 
 /// What comes back.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(in crate::cluster) enum Answer {
     Txn(Result<Reply, Error>),
     Rested,
     Opened(Result<Opened, String>),
     Io(Result<Vec<Brought>, String>),
+    Far(Result<FarAnswer, FarWhy>),
 }
 
 /// The simulation's end.
-pub(super) struct Handle {
+pub(in crate::cluster) struct Handle {
     asks: Receiver<Ask>,
     answers: Option<Sender<(Duration, Answer)>>,
     thread: Option<JoinHandle<()>>,
@@ -129,7 +137,7 @@ impl Drop for Handle {
 }
 
 /// The mover's end.
-pub(super) struct Line {
+pub(in crate::cluster) struct Line {
     ask: Sender<Ask>,
     answers: Receiver<(Duration, Answer)>,
     now: Cell<Duration>,
@@ -187,6 +195,19 @@ impl Line {
         match self.wait(Ask::Io(end, pieces)) {
             Some(Answer::Io(result)) => result,
             _ => Err("its process is gone".to_owned()),
+        }
+    }
+}
+
+impl Line {
+    /// Asks the other cluster's end of a mirror.
+    ///
+    /// # Errors
+    /// It does not answer, or says no.
+    pub fn far(&self, ask: FarAsk) -> Result<FarAnswer, FarWhy> {
+        match self.wait(Ask::Far(Box::new(ask))) {
+            Some(Answer::Far(result)) => result,
+            _ => Err(FarWhy::Unheard("its process is gone".to_owned())),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::super::snapshot::{Find, Held, Left, all_snapshots, delete_of, protect
 use super::super::volume::{find_volume, volumes};
 use super::super::{AdminError, RACES, Result, get, list};
 use super::record::{change, change_free, find_mirror, mirrors};
+use crate::faults::{Fault, is_off};
 use crate::mirror::{MIRROR_LABEL, Refused, Steps, called, label_of, snapshots_of};
 use amita_metadata::Transact;
 use amita_types::map::{
@@ -89,6 +90,7 @@ pub fn cut_point(meta: &dyn Transact, name: &str, epoch: MirrorEpoch, now: Durat
             return Ok(Cutting::Waiting);
         }
         if is_last
+            && !is_off(Fault::HandOverOpen)
             && let Some(open) = mirrored_volumes(meta, &record)?
                 .iter()
                 .find(|volume| volume.closed.is_none())
@@ -117,7 +119,7 @@ pub fn cut_point(meta: &dyn Transact, name: &str, epoch: MirrorEpoch, now: Durat
         return Ok(Cutting::Waiting);
     };
     let is_last = record.standing.role == MirrorRole::Demoting;
-    if is_last && !are_fenced(meta, &record, &snapshots)? {
+    if is_last && !is_off(Fault::HandOverOpen) && !are_fenced(meta, &record, &snapshots)? {
         // Cut under an owner who may have acknowledged something since (T5).
         change_free(meta, name, &|record| {
             record.cutting = record.cutting.take().filter(|cutting| *cutting != point);
@@ -262,12 +264,19 @@ pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Res
         return Err(refused(&record, Refused::Nothing));
     };
     let to = pass.to;
-    if pass.places.len() != record.volumes.len() || !pass.places.iter().all(|place| place.whole) {
+    let is_whole = pass.places.iter().all(|place| place.whole) || is_off(Fault::ArriveInParts);
+    if pass.places.len() != record.volumes.len() || !is_whole {
         return Err(refused(&record, Refused::NotWhole { to }));
     }
     let snapshots = snapshots_of(&record, to);
     let held = held_by(name, claim, revision);
     let Some(found) = take_set(meta, &record, &snapshots, &held, now)? else {
+        if is_off(Fault::NoteUnadopted) {
+            let said = change(meta, name, Some(claim), &|record| {
+                record.arrive(to, snapshots.clone(), now.as_secs())
+            })?;
+            return Ok(said.map(|_| true));
+        }
         return not_yet(meta, name, claim);
     };
     let volumes = mirrored_volumes(meta, &record)?;
@@ -275,7 +284,7 @@ pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Res
     let is_made_so = each.all(|((volume, snapshot), place)| {
         snapshot.volume == volume.id && snapshot.state == SnapshotState::Sealed(place.generation)
     });
-    if !is_made_so {
+    if !is_made_so && !is_off(Fault::ArriveInParts) {
         // Others have had a volume, or it is of a pass of before.
         for (volume, snapshot) in volumes.iter().zip(&found) {
             if !drop_snapshot(meta, &record, volume, snapshot, &held)? {
