@@ -15,6 +15,7 @@ fn main() -> std::io::Result<()> {
         ("seal_file", keys::seeds()),
         ("wrapped_key", crypt::seeds()),
         ("vault_answer", crypt::answers()),
+        ("kmip_answer", crypt::messages()),
         ("iscsi_login", iscsi::login::seeds()),
         ("scsi", scsi::seeds()),
     ];

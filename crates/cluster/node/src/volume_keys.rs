@@ -12,18 +12,21 @@
 //! **Many at once.** Whoever asks while others are served waits for one call of the metadata with them, and not for one of each: a node that opens
 //! a thousand volumes reads their keys by a dozen calls, and stretches a passphrase once. Openers wait for keys only so long.
 //!
-//! **Keys that others keep** (Vault's) are asked for by threads of their own, one for each (`vault.rs`): one that hangs keeps nobody waiting but
-//! who needs it.
+//! **Keys that others keep** (Vault, a KMIP server) are asked for by threads of their own, one for each (`keeper.rs`): one that hangs keeps nobody
+//! waiting but who needs it.
 //!
 //! **What lacks keys** is left alone until something changes: who would open it by himself asks [`Keys::missing`], which keeps looking for the
 //! keys (`fetch.rs`), by records that are read again when they have changed (`records.rs`), and by a file that may hang (`reading.rs`).
 
 mod fetch;
 mod file;
+mod keeper;
+mod kmip;
 mod lines;
 mod reading;
 mod records;
 mod vault;
+mod words;
 
 pub use file::{KeyFile, KeyFileError};
 pub use records::{Changes, Missed, Records};
@@ -43,7 +46,7 @@ use std::time::{Duration, Instant};
 pub const HELD: Duration = Duration::from_secs(15);
 /// What has failed is told to whoever asks within this, and tried again for whoever asks later.
 const FAILED_FOR: Duration = Duration::from_secs(1);
-/// The same where Vault refuses a key itself, for who comes again by himself: of a thousand volumes each would ask Vault each second.
+/// The same where who keeps it refuses a key itself, for who comes again by himself: of a thousand volumes each would ask each second.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 /// How it stands with the keys of a ring.

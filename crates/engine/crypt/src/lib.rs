@@ -12,7 +12,7 @@
 //! * [`Keychain`]: the keys of a ring, unwrapped: what encrypts writes and decrypts reads (`keychain.rs`).
 //! * [`WrappedKey`]: a [`DataKey`] as it stands in the metadata, encrypted by a *key-encryption key* and bound to tenant, volume,
 //!   image and number (`wrapped.rs`).
-//! * [`Provider`]: who has key-encryption keys: a sealed file, a passphrase, Vault's transit engine (`provider/`). One that has to ask
+//! * [`Provider`]: who has key-encryption keys: a sealed file, a passphrase, Vault's transit engine, a KMIP server (`provider/`). One that has to ask
 //!   somebody gives back the [`Question`]; whoever called carries it there and brings the answer.
 //!
 //! No type in here shows a key, a passphrase or a token in its `Debug`, and all of them wipe it when they are dropped.
@@ -25,6 +25,7 @@ mod key;
 mod keychain;
 mod provider;
 mod rewrite;
+mod ttlv;
 mod wrapped;
 mod wrapping;
 mod xts;
@@ -34,11 +35,15 @@ pub use amita_types::message::Run;
 pub use cipher::{BlockCipher, Place};
 pub use key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
 pub use keychain::{Keychain, Keys, MissingKeys, NotNow, OpenError, SealError};
+pub use provider::kmip::{BadKmip, Kmip, KmipError, KmipVersion, KmipWay, answer_length, look};
 pub use provider::passphrase::{BadPassphrase, Cost, Passphrase};
 pub use provider::sealed_file::{PURPOSE, SealedFile};
 pub use provider::transit::{BadTransit, TOKEN_HEADER, Transit, TransitError, check_token, refusal};
-pub use provider::{Finish, HttpRequest, HttpResponse, Next, Provider, Question, Random};
+pub use provider::{
+    Finish, HttpRequest, HttpResponse, KmipRequest, Next, Provider, Question, Random, Request, Response,
+};
 pub use rewrite::Rewrite;
+pub use ttlv::{BadTtlv, HEAD_BYTES, MAX_MESSAGE_BYTES};
 pub use wrapped::{Algorithm, Binding, KeyError, MAX_RECORD_BYTES, WrappedKey};
 pub use wrapping::WrappingKey;
 pub use zeroize::Zeroizing;

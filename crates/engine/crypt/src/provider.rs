@@ -4,9 +4,9 @@
 //! called carries it there and brings the answer. So nothing in here does I/O, and the simulator can play who is asked.
 //!
 //! To *rotate* a key-encryption key is to unwrap with the old one and to wrap with the new one: the data key stays, and with it its check
-//! value and every block. KMIP is not built: it is one more provider, whose [`Question`] is a message in TTLV instead of a request of HTTP
-//! (`Get` of a wrapped key, or `Encrypt` and `Decrypt` with the binding as their additional authenticated data).
+//! value and every block.
 
+pub mod kmip;
 pub mod passphrase;
 pub mod sealed_file;
 pub mod transit;
@@ -98,28 +98,52 @@ impl<T> Next<T> {
 }
 
 /// What makes of an answer what was asked for. An error: it is a refusal, or no answer to the question, or opens as another key.
-pub type Finish<T> = Box<dyn FnOnce(&HttpResponse) -> Result<T, KeyError> + Send>;
+pub type Finish<T> = Box<dyn FnOnce(&Response) -> Result<T, KeyError> + Send>;
 
 /// A request, and what is made of its answer. It may be carried more than once: nothing is changed by it where it is asked.
 pub struct Question<T> {
-    request: HttpRequest,
+    request: Request,
     finish: Finish<T>,
 }
 
 impl<T> Question<T> {
-    pub(crate) fn new(request: HttpRequest, finish: Finish<T>) -> Question<T> {
-        Question { request, finish }
+    pub(crate) fn http(
+        request: HttpRequest,
+        finish: impl FnOnce(&HttpResponse) -> Result<T, KeyError> + Send + 'static,
+    ) -> Question<T> {
+        let finish = move |response: &Response| match response {
+            Response::Http(response) => finish(response),
+            Response::Kmip(_) => Err(KeyError::OtherProtocol),
+        };
+        Question {
+            request: Request::Http(request),
+            finish: Box::new(finish),
+        }
+    }
+
+    pub(crate) fn kmip(
+        request: KmipRequest,
+        finish: impl FnOnce(&[u8]) -> Result<T, KeyError> + Send + 'static,
+    ) -> Question<T> {
+        let finish = move |response: &Response| match response {
+            Response::Kmip(message) => finish(message),
+            Response::Http(_) => Err(KeyError::OtherProtocol),
+        };
+        Question {
+            request: Request::Kmip(request),
+            finish: Box::new(finish),
+        }
     }
 
     /// What to send.
     #[must_use]
-    pub fn request(&self) -> &HttpRequest {
+    pub fn request(&self) -> &Request {
         &self.request
     }
 
     /// What to send, which may be sent more than once, and what makes of what comes back what was asked for ([`Question::answer`]).
     #[must_use]
-    pub fn into_parts(self) -> (HttpRequest, Finish<T>) {
+    pub fn into_parts(self) -> (Request, Finish<T>) {
         (self.request, self.finish)
     }
 
@@ -127,7 +151,7 @@ impl<T> Question<T> {
     ///
     /// # Errors
     /// It is a refusal, or no answer to this question, or opens as another key.
-    pub fn answer(self, response: &HttpResponse) -> Result<T, KeyError> {
+    pub fn answer(self, response: &Response) -> Result<T, KeyError> {
         (self.finish)(response)
     }
 }
@@ -135,6 +159,53 @@ impl<T> Question<T> {
 impl<T> fmt::Debug for Question<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Question").field(&self.request).finish()
+    }
+}
+
+/// What is sent, by the protocol of whom it goes to.
+#[derive(Debug)]
+pub enum Request {
+    /// To Vault.
+    Http(HttpRequest),
+    /// To a KMIP server.
+    Kmip(KmipRequest),
+}
+
+/// What comes back, by the same protocol.
+pub enum Response {
+    /// Of Vault.
+    Http(HttpResponse),
+    /// A whole message of a KMIP server's, its head ([`answer_length`](crate::answer_length)) among it.
+    Kmip(Zeroizing<Vec<u8>>),
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Response::Http(response) => response.fmt(f),
+            Response::Kmip(message) => write!(f, "KMIP ({} bytes)", message.len()),
+        }
+    }
+}
+
+/// A message to a KMIP server, as it goes over the wire. It has secrets in it.
+pub struct KmipRequest(Zeroizing<Vec<u8>>);
+
+impl KmipRequest {
+    pub(crate) fn new(message: Zeroizing<Vec<u8>>) -> KmipRequest {
+        KmipRequest(message)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KmipRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KMIP ({} bytes)", self.0.len())
     }
 }
 

@@ -10,6 +10,7 @@
 
 use crate::hex::Hex;
 use crate::key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
+use crate::provider::kmip::{self, KmipError};
 use crate::provider::passphrase::{BadPassphrase, Cost};
 use crate::provider::transit::{self, TransitError};
 use crate::wrapping::WrappingKey;
@@ -166,6 +167,20 @@ pub enum KeyError {
         /// Why not.
         why: BadPassphrase,
     },
+    /// A KMIP server does not do what was asked, which was of no data key.
+    #[error("{0}")]
+    KmipProbe(KmipError),
+    /// A KMIP server does not do it.
+    #[error("data key {key}: {why}")]
+    Kmip {
+        /// The key.
+        key: KeyName,
+        /// Why not.
+        why: KmipError,
+    },
+    /// The answer is of another protocol than the question.
+    #[error("what came back is by another protocol than it was asked by")]
+    OtherProtocol,
     /// Vault does not do what was asked, which was of no data key.
     #[error("{0}")]
     Vault(TransitError),
@@ -203,6 +218,14 @@ pub(crate) enum By {
         cluster: Option<ClusterId>,
         wrapped: String,
     },
+    Kmip {
+        key: String,
+        /// The server may serve several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cluster: Option<ClusterId>,
+        nonce: Hex<NONCE_BYTES>,
+        wrapped: Hex<WRAPPED_BYTES>,
+    },
 }
 
 impl By {
@@ -211,6 +234,7 @@ impl By {
             By::SealedFile { .. } => "a sealed file",
             By::Passphrase { .. } => "a passphrase",
             By::Transit { .. } => "Vault's transit engine",
+            By::Kmip { .. } => "a key of a KMIP server",
         }
     }
 }
@@ -273,6 +297,14 @@ impl Label {
                     put(&cluster.0.to_le_bytes());
                 }
             }
+            Told::Kmip { key, cluster } => {
+                put(&[4]);
+                put(&text(key));
+                put(key.as_bytes());
+                if let Some(cluster) = cluster {
+                    put(&cluster.0.to_le_bytes());
+                }
+            }
         }
         bytes
     }
@@ -306,6 +338,10 @@ pub(crate) enum Told<'a> {
     },
     Transit {
         mount: &'a str,
+        key: &'a str,
+        cluster: Option<ClusterId>,
+    },
+    Kmip {
         key: &'a str,
         cluster: Option<ClusterId>,
     },
@@ -376,6 +412,7 @@ impl WrappedKey {
             } => {
                 transit::check_record(mount, name, wrapped).map_err(|why| KeyError::Transit { key, why })?;
             }
+            By::Kmip { key: name, .. } => kmip::check_record(name).map_err(|why| KeyError::Kmip { key, why })?,
         }
         Ok(WrappedKey {
             label: Label {
@@ -441,6 +478,7 @@ impl WrappedKey {
                 let version = wrapped.split(':').nth(1).unwrap_or_default();
                 format!("transit {mount}/{key} {version}")
             }
+            By::Kmip { key, .. } => format!("kmip {key}"),
         }
     }
 

@@ -3,9 +3,11 @@
 //! ```text
 //! {"sealed-file": {"kek": "5a..."}}
 //! {"passphrase": {"kek": "5a...", "salt": "...", "argon2id": {"memory-kib": 65536, "passes": 3, "lanes": 4}}}
+//! {"transit": {"mount": "transit", "key": "amita"}}
+//! {"kmip": {"key": "fb4b5b9c-6188-4c63-8142-fe9c328129fc"}}
 //! ```
 //!
-//! It says nothing that a wrapped key does not say: by the identifier, 64 bits of a hash, whoever has a key-encryption key sees whether it is
+//! Of what somebody else keeps it says the name, and of the others nothing that a wrapped key does not say: by the identifier, 64 bits of a hash, whoever has a key-encryption key sees whether it is
 //! the cluster's. With one salt for the cluster a passphrase is stretched once by each who opens what it has wrapped.
 
 use crate::hex::Hex;
@@ -34,13 +36,16 @@ pub(crate) enum Which {
         mount: String,
         key: String,
     },
+    Kmip {
+        key: String,
+    },
 }
 
 impl WrappingKey {
-    /// Does Vault keep it?
+    /// Does somebody else keep it (Vault, a KMIP server), so that it is known by its name alone?
     #[must_use]
-    pub fn is_of_vault(&self) -> bool {
-        matches!(self.0, Which::Transit { .. })
+    pub fn is_kept_elsewhere(&self) -> bool {
+        matches!(self.0, Which::Transit { .. } | Which::Kmip { .. })
     }
 
     /// Is it made of a passphrase and a salt?
@@ -56,6 +61,7 @@ impl fmt::Display for WrappingKey {
             Which::SealedFile { kek } => write!(f, "sealed-file {kek}"),
             Which::Passphrase { kek, argon2id, .. } => write!(f, "passphrase {kek} ({argon2id})"),
             Which::Transit { mount, key } => write!(f, "transit {mount}/{key}"),
+            Which::Kmip { key } => write!(f, "kmip {key}"),
         }
     }
 }
@@ -77,6 +83,7 @@ impl WrappedKey {
                 mount: mount.clone(),
                 key: key.clone(),
             },
+            By::Kmip { key, .. } => Which::Kmip { key: key.clone() },
         })
     }
 }

@@ -16,8 +16,14 @@ fn answers_of_vault() {
 }
 
 #[test]
+fn answers_of_kmip_servers() {
+    bounded(fuzz::kmip_answer, &fuzz::messages(), &[], 20_000);
+}
+
+#[test]
 #[ignore = "as long as AMITA_FUZZ_SECONDS says; a part of `make soak`"]
 fn soak() {
     run_on(fuzz::wrapped_key, &fuzz::seeds());
     run_on(fuzz::vault_answer, &fuzz::answers());
+    run_on(fuzz::kmip_answer, &fuzz::messages());
 }

@@ -26,9 +26,9 @@ pub enum Command {
     List(ListArguments),
     /// Say which key wraps the data keys of the cluster, and whether a file of volume keys has it
     ///
-    /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Where Vault has the key it is asked to open
-    /// one of the data keys. Exit code 1: the file is not the cluster's, or Vault's key is another one of the same name, so that nothing is made with
-    /// it.
+    /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Where Vault or a KMIP server has the key it
+    /// is asked to open one of the data keys. Exit code 1: the file is not the cluster's, or the key there is another one of the same name, so that
+    /// nothing is made with it.
     Status(StatusArguments),
     /// Wrap all data keys of the cluster again, by the first line of the file
     ///
@@ -191,7 +191,7 @@ struct Status {
     is_of_cluster: bool,
     /// It is the file's first line: there is nothing to wrap again.
     is_first: bool,
-    /// What is wrong with the file, or with Vault, which it names.
+    /// What is wrong with the file, or with who keeps a key that it names.
     #[serde(skip_serializing_if = "Option::is_none")]
     ails: Option<String>,
 }
@@ -204,7 +204,7 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
     // Of a file that is another cluster's nobody is asked.
     let mut answers = if is_of.is_ok() { file.answers() } else { Ok(()) };
     if let (Some(by), Ok(_), Ok(())) = (&by, &is_of, &answers) {
-        // By its name alone a key of Vault's is not known to be the cluster's.
+        // By its name alone a key that somebody else keeps is not known to be the cluster's.
         match admin::opens_by(&reader, &file, by).described()? {
             Ok(()) => {}
             Err(KeyTrouble::Key(why)) => is_of = Err(why),
@@ -233,7 +233,7 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
     })?;
     answers.map_err(|why| {
         Failure::new(why)
-            .advice("What is open stays open; what Vault is to open waits for it, and nothing is made with its key.")
+            .advice("What is open stays open; what it is to open waits for it, and nothing is made with its key.")
     })
 }
 
@@ -250,7 +250,7 @@ fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) 
                 done.wrapped, done.same
             );
             Err(Failure::new(what).advice(
-                "Keep the old line in the file. Those are to be opened by a line that is not in it, or by a key of Vault's that is not there any \
+                "Keep the old line in the file. Those are to be opened by a line that is not in it, or by a key of Vault's or of a KMIP server that is not there any \
                  more: put that there, and give the command again.",
             ))
         }

@@ -20,7 +20,7 @@ const NO_MAKER: &str = "it is encrypted, and nothing here makes the key that it 
 /// Data keys and former data that go with a volume, in one transaction with what else its deletion is: fifteen operations, and room for more.
 pub(super) const MAX_GOING: usize = MAX_OPS - 24;
 
-/// Records of which one has to open before something is made by a key of Vault's: one alone may be damaged.
+/// Records of which one has to open before something is made by a key of Vault's or of a KMIP server: one alone may be damaged.
 const MAX_TRIED: usize = 3;
 
 /// Why something is not done for a data key: for people.
@@ -54,7 +54,7 @@ pub trait DataKeys: fmt::Debug {
         binding: &Binding,
     ) -> std::result::Result<WrappedKey, String>;
 
-    /// Has seen that it opens by this wrapping key, which it is said to be wrapped with. By what names a key of Vault's alone nobody knows whether it
+    /// Has seen that it opens by this wrapping key, which it is said to be wrapped with. By what names a key that somebody else keeps nobody knows whether it
     /// is still the one that it was; what is at hand is known by what it is, and nobody asks.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ pub trait DataKeys: fmt::Debug {
 }
 
 /// Does what is given open what the cluster's wrapping key is said to have wrapped? One record is tried, or a few where one does not open. Of what is
-/// not Vault's that is known by what it is.
+/// at hand that is known already, by what it is.
 ///
 /// # Errors
 /// The metadata is away. (Inside:) none opens, or nobody answers.
@@ -80,7 +80,7 @@ pub fn opens_by(
     keys: &dyn DataKeys,
     by: &WrappingKey,
 ) -> Result<std::result::Result<(), KeyTrouble>> {
-    if !by.is_of_vault() {
+    if !by.is_kept_elsewhere() {
         return Ok(Ok(()));
     }
     let cluster = super::cluster(meta)?.id;
@@ -345,7 +345,7 @@ pub trait Rewrap {
         wrapped: &WrappedKey,
     ) -> std::result::Result<WrappedKey, KeyTrouble>;
 
-    /// Has seen that a data key opens by it, which is said to be wrapped with it already: a key of Vault's may be another one of the same name.
+    /// Has seen that a data key opens by it, which is said to be wrapped with it already: a key that somebody else keeps may be another one of the same name.
     ///
     /// # Errors
     /// It does not open, or nobody answers.
@@ -368,7 +368,7 @@ pub trait Rewrap {
 
 /// Wraps all data keys of the cluster again, each by a compare-and-set of its record: the keys stay, and with them every block.
 ///
-/// First the cluster's wrapping key is changed: from then on no transaction makes a key by the old one ([`NewKey::into_call`]). One of Vault's is
+/// First the cluster's wrapping key is changed: from then on no transaction makes a key by the old one ([`NewKey::into_call`]). One that somebody else keeps is
 /// written also where it stays: by an older version of it no key is made from then on. What was made before is seen by a pass behind that; there are
 /// passes until one finds nothing to do.
 ///
@@ -394,7 +394,7 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
         }
         can_rewrap(meta, by, (id, &to))?.map_err(refuse)?;
     }
-    if is_other || to.is_of_vault() {
+    if is_other || to.is_kept_elsewhere() {
         let call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key.clone(), &to)],
@@ -435,7 +435,7 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
 
 /// Of a thousand keys each would be waited for.
 fn is_away(wrapped: usize, why: &str) -> String {
-    format!("Vault does not answer; {wrapped} were wrapped, give it again: {why}")
+    format!("who keeps the key does not answer; {wrapped} were wrapped, give it again: {why}")
 }
 
 const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped with: see that all have the same file, and give the command again";
@@ -501,8 +501,8 @@ fn pass(
             }
         };
         if old.wrapping_key() == *to && !by.is_older(to, &old) {
-            // By its name alone a key of Vault's is not known to be the one that it was.
-            if !to.is_of_vault() || proven.contains(&found.value) {
+            // By its name alone it is not known to be the one that it was.
+            if !to.is_kept_elsewhere() || proven.contains(&found.value) {
                 all.same += 1;
                 continue;
             }

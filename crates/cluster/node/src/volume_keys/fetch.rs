@@ -1,16 +1,16 @@
 //! The thread that fetches keys.
 //!
-//! What a file unwraps is there at once. What Vault is asked for comes when Vault has answered, by its own thread; others are served meanwhile,
+//! What a file unwraps is there at once. What somebody else keeps comes when he has answered, by a thread of his own; others are served meanwhile,
 //! and a ring is there when the last of its keys is. Clones have keys in common: each is asked for once at one time. What nobody waits for any more is
 //! not asked for.
 
 use super::file::KeyFile;
+use super::keeper::{Asking, Keeper, Trouble};
 use super::lines::Step;
 use super::records::{Found, Kept};
-use super::vault::{Asking, Trouble, Vault};
 use super::{FAILED_FOR, Held, Known, REFUSED_FOR, lock};
 use amita_control::admin;
-use amita_crypt::{Binding, DataKey, Finish, HttpResponse, Keychain, Question, WrappedKey};
+use amita_crypt::{Binding, DataKey, Finish, Keychain, Question, Response, WrappedKey};
 use amita_types::map::{KeyName, KeyRing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -36,7 +36,7 @@ pub(super) enum Word {
     Answered {
         of: Of,
         number: u64,
-        answer: Result<HttpResponse, Trouble>,
+        answer: Result<Response, Trouble>,
     },
     /// Nobody wants anything any more.
     End,
@@ -49,7 +49,7 @@ type Of = (usize, String);
 struct UnderWay {
     number: u64,
     /// He stays, so that nobody else has his place meanwhile.
-    vault: Arc<Vault>,
+    keeper: Arc<Keeper>,
     /// As long as one of those has it who wait.
     asking: Weak<Asking>,
     waiting: Vec<Waiting>,
@@ -194,8 +194,8 @@ impl Fetcher {
         for (at, (step, wrapped)) in steps.into_iter().enumerate() {
             keys.push(match step {
                 Step::Done(key) => Some(key),
-                Step::Ask(vault, question) => {
-                    asking.push(self.ask(vault, question, wrapped, (number, at)));
+                Step::Ask(keeper, question) => {
+                    asking.push(self.ask(keeper, question, wrapped, (number, at)));
                     None
                 }
             });
@@ -218,12 +218,12 @@ impl Fetcher {
     /// Asks, or waits with those who have asked for the same.
     fn ask(
         &mut self,
-        vault: Arc<Vault>,
+        keeper: Arc<Keeper>,
         question: Question<DataKey>,
         wrapped: &WrappedKey,
         (ring, at): (u64, usize),
     ) -> Arc<Asking> {
-        let of = (Arc::as_ptr(&vault) as usize, wrapped.to_text());
+        let of = (Arc::as_ptr(&keeper) as usize, wrapped.to_text());
         let (request, finish) = question.into_parts();
         let waiting = Waiting { ring, at, finish };
         if let Some(found) = self.under_way.get_mut(&of)
@@ -233,16 +233,16 @@ impl Fetcher {
             return asking;
         }
         let (number, answers, told_of) = (self.number(), self.answers.clone(), of.clone());
-        let told = move |answer: Result<HttpResponse, Trouble>| {
+        let told = move |answer: Result<Response, Trouble>| {
             let of = told_of;
             // Where nobody hears it, it is wiped.
             let _ = answers.send(Word::Answered { of, number, answer });
         };
         let asking = Arc::new(Asking::new());
-        vault.ask(Arc::new(request), asking.wanted(), Box::new(told));
+        keeper.ask(Arc::new(request), asking.wanted(), Box::new(told));
         let under_way = UnderWay {
             number,
-            vault,
+            keeper,
             asking: Arc::downgrade(&asking),
             waiting: vec![waiting],
         };
@@ -250,18 +250,18 @@ impl Fetcher {
         asking
     }
 
-    fn answered(&mut self, of: &Of, number: u64, answer: &Result<HttpResponse, Trouble>) {
+    fn answered(&mut self, of: &Of, number: u64, answer: &Result<Response, Trouble>) {
         // Of those who had asked before nobody may be left, and the same may have been asked again since.
         if self.under_way.get(of).is_none_or(|found| found.number != number) {
             return;
         }
-        let Some(UnderWay { vault, waiting, .. }) = self.under_way.remove(of) else {
+        let Some(UnderWay { keeper, waiting, .. }) = self.under_way.remove(of) else {
             return;
         };
         for Waiting { ring, at, finish } in waiting {
             let key = match answer {
                 Ok(response) => finish(response).map_err(|why| Refused {
-                    why: format!("{}: {why}", vault.name()),
+                    why: format!("{}: {why}", keeper.name()),
                     again: REFUSED_FOR,
                 }),
                 // It is not asked again before its time, whoever asks.

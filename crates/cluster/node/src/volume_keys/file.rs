@@ -6,6 +6,8 @@
 //! passphrase:TEXT               a passphrase: all that stands behind the colon
 //! vault:https://HOST[:PORT] key=NAME token-file=PATH ca-file=PATH [mount=PATH] [namespace=PATH]
 //!                               a key that Vault keeps, and is asked to wrap and unwrap with
+//! kmip:HOST[:PORT][,HOST[:PORT]] key=ID cert-file=PATH key-file=PATH ca-file=PATH [way=encrypt|get] [version=1.4]
+//!                               a key of a KMIP server, which wraps and unwraps, or gives it
 //! ```
 //!
 //! All lines open. The cluster's first data key is wrapped by the first line, and from then on all are by that one, wherever it stands: what
@@ -13,7 +15,7 @@
 //! it in front, wrapping all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode
 //! 0600), and is read again each time that it is needed.
 
-use super::lines::{Line, Loaded, Step, Vaults, unwrap};
+use super::lines::{Keepers, Line, Loaded, Step, unwrap};
 use super::reading;
 use amita_control::admin::{DataKeys, KeyTrouble, Rewrap};
 use amita_crypt::{Binding, DataKey, WrappedKey, WrappingKey, Zeroizing};
@@ -110,10 +112,10 @@ fn let_go(loaded: &mut Option<Loaded>) {
 struct Known {
     loaded: Option<Loaded>,
     /// Their threads stay: they keep connections open, and tokens alive.
-    vaults: Vaults,
+    keepers: Keepers,
     /// By which version Vault's key wraps, as it was heard last.
     newest: Option<(WrappingKey, u32)>,
-    /// What Vault has opened last to show that its key is the cluster's.
+    /// What was opened last by who keeps the cluster's key, to show that he has it.
     opened: Option<KeyName>,
 }
 
@@ -142,7 +144,7 @@ impl KeyFile {
         }
     }
 
-    /// The same for this cluster: what Vault has wrapped for another one does not open by it.
+    /// The same for this cluster: what was wrapped for another one by who keeps keys for both does not open by it.
     #[must_use]
     pub fn of_cluster(self, cluster: ClusterId) -> KeyFile {
         let _ = self.cluster.set(cluster);
@@ -203,12 +205,12 @@ impl KeyFile {
         let text = reading::within(&self.path, reading::LIMIT, read).inspect_err(|why| {
             known.loaded = None;
             if why.is_absent() {
-                known.vaults.clear();
+                known.keepers.clear();
             }
         })?;
         if known.loaded.as_ref().is_none_or(|before| *before.text != *text) {
             known.loaded = None;
-            known.loaded = Some(Loaded::of(text, &mut known.vaults)?);
+            known.loaded = Some(Loaded::of(text, &mut known.keepers)?);
         }
         Ok(known.loaded.as_mut().expect("it was put there"))
     }
@@ -255,20 +257,20 @@ impl KeyFile {
     /// One does not: why, for people.
     pub fn answers(&self) -> Result<(), String> {
         let asked = self.given(|found| {
-            let vaults = found.lines.iter().filter_map(|line| line.vault.clone());
-            Ok(vaults.collect::<Vec<_>>())
+            let keepers = found.lines.iter().filter_map(|line| line.keeper.clone());
+            Ok(keepers.collect::<Vec<_>>())
         })?;
-        for (place, vault) in asked {
-            vault.probe(&place.provider()?)?;
+        for (place, keeper) in asked {
+            place.probe(&keeper)?;
         }
         Ok(())
     }
 
-    /// By this one of its keys. A Vault that was not seen to bind what it wraps has to show that first.
+    /// By this one of its keys. Who keeps it and was not seen to bind what he wraps has to show that first.
     fn wrap(&self, by: &WrappingKey, binding: &Binding, key: &DataKey) -> Result<WrappedKey, KeyTrouble> {
-        let vault = self.given(|found| Ok(found.with(by)?.vault.clone()))?;
-        if let Some((place, vault)) = vault.filter(|(_, vault)| !vault.was_probed()) {
-            vault.probe(&place.provider()?)?;
+        let keeper = self.given(|found| Ok(found.with(by)?.keeper.clone()))?;
+        if let Some((place, keeper)) = keeper.filter(|(_, keeper)| !keeper.was_probed()) {
+            place.probe(&keeper)?;
         }
         let wrapped = self.given(|found| found.with(by)?.wrap(by, binding, key))?.finish()?;
         // As it will be read.
@@ -332,11 +334,11 @@ impl Rewrap for KeyFile {
     fn to(&self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
         let (to, asked) = self.given(|found| {
             let to = found.first(now)?;
-            Ok((to, found.lines[0].vault.clone()))
+            Ok((to, found.lines[0].keeper.clone()))
         })?;
-        if let Some((place, vault)) = asked {
-            let version = vault.probe(&place.provider()?)?;
-            self.lock().newest = Some((to.clone(), version));
+        if let Some((place, keeper)) = asked {
+            let version = place.probe(&keeper)?;
+            self.lock().newest = version.map(|version| (to.clone(), version));
         }
         Ok(to)
     }

@@ -1,32 +1,76 @@
 //! What the lines of the file give.
 
 use super::file::KeyFileError;
-use super::vault::line::Place;
-use super::vault::{Trouble, Vault};
+use super::keeper::{Keeper, Trouble};
+use super::{kmip, vault};
 use amita_crypt::{
     Binding, Cost, DataKey, KeyError, Next, PURPOSE, Passphrase, Provider, Question, SealedFile, WrappedKey,
     WrappingKey, Zeroizing,
 };
 use amita_keys::{SealKey, system_random};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 /// A passphrase may cost a stretching of a third of a second for each data key that another process has wrapped: they are few.
 const MAX_PASSPHRASES: usize = 4;
-/// Each of Vault's keys has a thread.
-const MAX_VAULTS: usize = 4;
+/// Each key that somebody else keeps has a thread.
+const MAX_KEPT: usize = 4;
 const KEY: &str = "amita-seal-1:";
 const PASSPHRASE: &str = "passphrase:";
 const VAULT: &str = "vault:";
+const KMIP: &str = "kmip:";
 
-/// Those of Vault's keys that the file names, as long as it does.
-pub(super) type Vaults = BTreeMap<Place, Arc<Vault>>;
+/// Those who keep keys that the file names, as long as it does.
+pub(super) type Keepers = BTreeMap<Place, Arc<Keeper>>;
+
+/// A key that somebody else keeps, and where he is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Vault(vault::line::Place),
+    Kmip(kmip::line::Place),
+}
+
+impl Place {
+    fn start(&self) -> io::Result<Arc<Keeper>> {
+        match self {
+            Place::Vault(place) => vault::start(place.clone()),
+            Place::Kmip(place) => kmip::start(place.clone()),
+        }
+    }
+
+    fn provider(&self) -> Result<Box<dyn Provider>, String> {
+        Ok(match self {
+            Place::Vault(place) => Box::new(place.provider()?),
+            Place::Kmip(place) => Box::new(place.provider()?),
+        })
+    }
+
+    /// By which version of his key he wraps now, where it has any. He has to wrap by it, or to give it, and to bind what he wraps.
+    ///
+    /// # Errors
+    /// He does not, or does not answer: why, for people.
+    pub fn probe(&self, keeper: &Keeper) -> Result<Option<u32>, Trouble> {
+        match self {
+            Place::Vault(place) => vault::probe(keeper, &place.provider()?).map(Some),
+            Place::Kmip(place) => kmip::probe(keeper, &place.provider()?).map(|()| None),
+        }
+    }
+
+    /// What a record says of it.
+    fn named(&self) -> (&'static str, &str, &str) {
+        match self {
+            Place::Vault(place) => ("Vault's", &place.mount, &place.key),
+            Place::Kmip(place) => ("a KMIP server's", "", &place.key),
+        }
+    }
+}
 
 /// Something that is there, or is to be asked for.
 pub(super) enum Step<T> {
     Done(T),
-    /// Of Vault: by whoever has let go of the file meanwhile.
-    Ask(Arc<Vault>, Question<T>),
+    /// Of who keeps the key: by whoever has let go of the file meanwhile.
+    Ask(Arc<Keeper>, Question<T>),
 }
 
 impl<T> Step<T> {
@@ -34,7 +78,7 @@ impl<T> Step<T> {
     pub fn finish(self) -> Result<T, Trouble> {
         match self {
             Step::Done(done) => Ok(done),
-            Step::Ask(vault, question) => vault.carry(question),
+            Step::Ask(keeper, question) => keeper.carry(question),
         }
     }
 }
@@ -43,14 +87,14 @@ impl<T> Step<T> {
 pub(super) struct Line {
     pub provider: Box<dyn Provider>,
     /// Who carries its questions.
-    pub vault: Option<(Place, Arc<Vault>)>,
+    pub keeper: Option<(Place, Arc<Keeper>)>,
 }
 
 impl Line {
     fn step<T>(&self, next: Next<T>) -> Result<Step<T>, String> {
-        match (next, &self.vault) {
+        match (next, &self.keeper) {
             (Next::Done(done), _) => Ok(Step::Done(done)),
-            (Next::Ask(question), Some((_, vault))) => Ok(Step::Ask(Arc::clone(vault), question)),
+            (Next::Ask(question), Some((_, keeper))) => Ok(Step::Ask(Arc::clone(keeper), question)),
             (Next::Ask(_), None) => Err(format!("{} is asked by no line of the file", self.provider.kind())),
         }
     }
@@ -89,24 +133,24 @@ impl Loaded {
     ///
     /// # Errors
     /// There is a line that is none, or none at all; no thread is to be had.
-    pub fn of(text: Zeroizing<String>, vaults: &mut Vaults) -> Result<Loaded, KeyFileError> {
+    pub fn of(text: Zeroizing<String>, keepers: &mut Keepers) -> Result<Loaded, KeyFileError> {
         let mut lines = Vec::new();
         let parsed = parse(&text)?;
         let named = |place: &Place| parsed.iter().any(|(_, named)| named.as_ref() == Some(place));
-        vaults.retain(|place, _| named(place));
+        keepers.retain(|place, _| named(place));
         for (provider, place) in parsed {
-            let vault = match place {
+            let keeper = match place {
                 None => None,
                 Some(place) => {
-                    let vault = match vaults.get(&place) {
-                        Some(vault) => Arc::clone(vault),
-                        None => Vault::start(place.clone())?,
+                    let keeper = match keepers.get(&place) {
+                        Some(keeper) => Arc::clone(keeper),
+                        None => place.start()?,
                     };
-                    vaults.insert(place.clone(), Arc::clone(&vault));
-                    Some((place, vault))
+                    keepers.insert(place.clone(), Arc::clone(&keeper));
+                    Some((place, keeper))
                 }
             };
-            lines.push(Line { provider, vault });
+            lines.push(Line { provider, keeper });
         }
         let is_costly = text.lines().any(|line| line.starts_with(PASSPHRASE));
         Ok(Loaded { text, lines, is_costly })
@@ -168,11 +212,10 @@ fn parse(text: &str) -> Result<Vec<Parsed>, KeyFileError> {
             if passphrases > MAX_PASSPHRASES {
                 return Err(bad(format!("more than {MAX_PASSPHRASES} passphrases")));
             }
-        } else if let Some(place) = line.strip_prefix(VAULT) {
-            let place = Place::parse(place).map_err(bad)?;
-            check_vault(&found, &place).map_err(bad)?;
-            let provider = place.provider().map_err(bad)?;
-            found.push((Box::new(provider), Some(place)));
+        } else if let Some(place) = place_of(line) {
+            let place = place.map_err(bad)?;
+            check_place(&found, &place).map_err(bad)?;
+            found.push((place.provider().map_err(bad)?, Some(place)));
         } else if line.starts_with(KEY) {
             if SealKey::of_lines(&[line]).is_none() {
                 return Err(bad(format!("a key is `{KEY}BASE64:` with 32 bytes")));
@@ -183,7 +226,8 @@ fn parse(text: &str) -> Result<Vec<Parsed>, KeyFileError> {
             keys.push(line);
         } else {
             return Err(bad(format!(
-                "neither a key (`{KEY}BASE64:`) nor `{PASSPHRASE}TEXT` nor `{VAULT}https://HOST key=NAME token-file=PATH ca-file=PATH`"
+                "neither a key (`{KEY}BASE64:`) nor `{PASSPHRASE}TEXT` nor `{VAULT}https://HOST key=NAME token-file=PATH ca-file=PATH` nor \
+                 `{KMIP}HOST key=ID cert-file=PATH key-file=PATH ca-file=PATH`"
             )));
         }
     }
@@ -199,17 +243,34 @@ fn parse(text: &str) -> Result<Vec<Parsed>, KeyFileError> {
     }
 }
 
-/// By mount and name alone a data key's record says which of Vault's keys has wrapped it.
-fn check_vault(found: &[Parsed], place: &Place) -> Result<(), String> {
-    let mut others = found.iter().filter_map(|(_, place)| place.as_ref());
-    if others.clone().count() >= MAX_VAULTS {
-        return Err(format!("more than {MAX_VAULTS} lines of Vault's"));
+/// What a line says of who keeps its key; none: it is no such line.
+fn place_of(line: &str) -> Option<Result<Place, String>> {
+    if let Some(text) = line.strip_prefix(VAULT) {
+        return Some(vault::line::Place::parse(text).map(Place::Vault));
     }
-    if others.any(|other| (&other.mount, &other.key) == (&place.mount, &place.key)) {
-        return Err(format!(
-            "a line before names the key {} at mount {}, too: records say no more of a key than that, so give the new one another name or mount",
-            place.key, place.mount
-        ));
+    let text = line.strip_prefix(KMIP)?;
+    Some(kmip::line::Place::parse(text).map(Place::Kmip))
+}
+
+/// By its name alone (of Vault's its mount and name, of a KMIP server its identifier) a data key's record says which key has wrapped it.
+fn check_place(found: &[Parsed], place: &Place) -> Result<(), String> {
+    let (kind, mount, key) = place.named();
+    let others = found.iter().filter_map(|(_, place)| place.as_ref()).map(Place::named);
+    let others = others.filter(|(of, ..)| *of == kind);
+    if others.clone().count() >= MAX_KEPT {
+        return Err(format!("more than {MAX_KEPT} lines of {kind}"));
+    }
+    if others.clone().any(|other| other == (kind, mount, key)) {
+        return Err(match place {
+            Place::Vault(_) => format!(
+                "a line before names the key {key} at mount {mount}, too: records say no more of a key than that, so give the new one another name or \
+                 mount"
+            ),
+            Place::Kmip(_) => format!(
+                "a line before names the key {key}, too: records say no more of a key than that, so name all its servers in one line, and of \
+                 another one its own key"
+            ),
+        });
     }
     Ok(())
 }

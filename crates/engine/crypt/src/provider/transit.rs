@@ -277,7 +277,7 @@ impl Transit {
             let version = version_of(&wrapped).ok_or(KeyError::Vault(TransitError::Answer { what }))?;
             Ok((version, again.binds(&wrapped)))
         };
-        Question::new(request, Box::new(finish))
+        Question::http(request, finish)
     }
 
     /// Asks for what is wrapped here, bound to [`PROBE`], as if it were bound to something else: it has to refuse that.
@@ -293,7 +293,7 @@ impl Transit {
             200 => Err(KeyError::Vault(TransitError::BindsNothing)),
             _ => Err(KeyError::Vault(refusal(response))),
         };
-        Question::new(request, Box::new(finish))
+        Question::http(request, finish)
     }
 
     fn request(&self, what: &str, body: &impl Serialize) -> HttpRequest {
@@ -457,7 +457,7 @@ impl Provider for Transit {
             };
             Ok(WrappedKey { label, by })
         };
-        Ok(Next::Ask(Question::new(request, Box::new(finish))))
+        Ok(Next::Ask(Question::http(request, finish)))
     }
 
     fn unwrap(&mut self, binding: &Binding, wrapped: &WrappedKey) -> Result<Next<DataKey>, KeyError> {
@@ -498,7 +498,7 @@ impl Provider for Transit {
             let opened = decrypted(response).map_err(|why| KeyError::Transit { key, why })?;
             label.accept(&opened)
         };
-        Ok(Next::Ask(Question::new(request, Box::new(finish))))
+        Ok(Next::Ask(Question::http(request, finish)))
     }
 }
 

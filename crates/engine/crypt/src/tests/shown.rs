@@ -84,16 +84,26 @@ fn no_debug_output_has_a_secret_in_it() {
     let Next::Ask(question) = &by_transit else {
         unreachable!()
     };
-    let answer = HttpResponse {
-        status: 200,
-        body: question.request().body.clone(),
+    let Request::Http(request) = question.request() else {
+        unreachable!()
     };
+    let answer = Response::Http(HttpResponse {
+        status: 200,
+        body: request.body.clone(),
+    });
+    let mut kmip = Kmip::new("amita", KmipWay::Encrypt, KmipVersion::USUAL).unwrap();
+    let by_kmip = kmip.wrap(&binding, &key, &mut random(7)).unwrap();
+    let Next::Ask(asked) = &by_kmip else { unreachable!() };
+    let Request::Kmip(request) = asked.request() else {
+        unreachable!()
+    };
+    let message = Response::Kmip(Zeroizing::new(request.bytes().to_vec()));
     let opened = file
         .unwrap(&binding, &WrappedKey::parse(&wrapped_text(&by_file)).unwrap())
         .unwrap();
     let ring = KeyRing::new(binding.key);
     let mut text = String::new();
-    let dumps: [&dyn Debug; 12] = [
+    let dumps: [&dyn Debug; 15] = [
         &key,
         &BlockCipher::new(&key),
         &file,
@@ -104,6 +114,9 @@ fn no_debug_output_has_a_secret_in_it() {
         &by_transit,
         question.request(),
         &answer,
+        &kmip,
+        &by_kmip,
+        &message,
         &opened,
         &key.check_value(),
     ];

@@ -206,6 +206,7 @@ fn records_have_bounds_and_no_more_fields() {
     form(&RECORD.replace("acme", ""));
     form(&RECORD.replace("acme", &"a".repeat(MAX_TENANT_BYTES + 1)));
     form(&RECORD.replace("sealed-file", "kmip"));
+    form(&RECORD.replace("sealed-file", "pkcs11"));
     form(&RECORD.replace("c6aa7ebb8323b8fa", "C6AA7EBB8323B8FA"));
     assert!(WrappedKey::parse(&RECORD.replace("acme", &"a".repeat(MAX_TENANT_BYTES))).is_ok());
 }

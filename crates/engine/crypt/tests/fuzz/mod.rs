@@ -1,4 +1,4 @@
-//! What stands in the metadata of keys, and what Vault answers, out of any bytes. Used by `tests/fuzz.rs` on stable, and under libFuzzer by
+//! What stands in the metadata of keys, and what Vault or a KMIP server answers, out of any bytes. Used by `tests/fuzz.rs` on stable, and under libFuzzer by
 //! the targets in `fuzz/`.
 //!
 //! What must hold: nothing panics; what is read as a record has one text that gives the same record again, and never opens unless it is
@@ -6,8 +6,8 @@
 //! the record's check value names.
 
 use amita_crypt::{
-    Binding, DataKey, HttpResponse, KeyName, KeyNumber, KeyRing, Next, Provider, SealedFile, Transit, WrappedKey,
-    Zeroizing,
+    Binding, DataKey, HttpResponse, KeyName, KeyNumber, KeyRing, Kmip, KmipVersion, KmipWay, Next, Provider, Response,
+    SealedFile, Transit, WrappedKey, Zeroizing,
 };
 use amita_types::VolumeId;
 use std::sync::OnceLock;
@@ -30,6 +30,10 @@ fn file() -> SealedFile {
 
 fn transit() -> Transit {
     Transit::new("transit", "amita", None, "token").expect("names")
+}
+
+fn kmip(way: KmipWay) -> Kmip {
+    Kmip::new("amita", way, KmipVersion::USUAL).expect("a name")
 }
 
 fn binding() -> Binding {
@@ -75,6 +79,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         head(
             r#"{"transit":{"mount":"transit","key":"amita","wrapped":"vault:v1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}}"#,
         ),
+        head(&format!(
+            r#"{{"kmip":{{"key":"amita","cluster":"00000000000000000000000000000001","nonce":"{}","wrapped":"{}"}}}}"#,
+            "0b".repeat(12),
+            "c3".repeat(80)
+        )),
         r#"[{"from":0,"key":{"volume":1,"image":1,"number":1}},{"from":5,"key":{"volume":1,"image":1,"number":2}}]"#
             .into(),
     ];
@@ -89,6 +98,92 @@ pub fn answers() -> Vec<Vec<u8>> {
         r#"{"errors":["cipher: message authentication failed"]}"#,
     ];
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// One item of TTLV.
+fn item(tag: u32, kind: u8, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((tag << 8) | u32::from(kind)).to_be_bytes().to_vec();
+    bytes.extend((value.len() as u32).to_be_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+/// Answers of a KMIP server's to the three operations, and a refusal.
+pub fn messages() -> Vec<Vec<u8>> {
+    let number = |tag, kind, value: u32| item(tag, kind, &value.to_be_bytes());
+    let version = [number(0x42_006a, 2, 1), number(0x42_006b, 2, 4)].concat();
+    let header = [
+        item(0x42_0069, 1, &version),
+        item(0x42_0092, 9, &[0; 8]),
+        number(0x42_000d, 2, 1),
+    ];
+    let header = item(0x42_007a, 1, &header.concat());
+    let whole = |inside: &[Vec<u8>]| {
+        let batch = item(0x42_000f, 1, &inside.concat());
+        item(0x42_007b, 1, &[header.clone(), batch].concat())
+    };
+    let done = |operation, payload: &[Vec<u8>]| {
+        let payload = [&[item(0x42_0094, 7, b"amita")], payload].concat().concat();
+        whole(&[
+            number(0x42_005c, 5, operation),
+            number(0x42_007f, 5, 0),
+            item(0x42_007c, 1, &payload),
+        ])
+    };
+    let mut key = [0; 64];
+    counting(&mut key);
+    let block = [
+        number(0x42_0042, 5, 1),
+        item(0x42_0045, 1, &item(0x42_0043, 8, &key[..32])),
+        number(0x42_0028, 5, 3),
+        number(0x42_002a, 2, 256),
+    ];
+    let object = item(0x42_008f, 1, &item(0x42_0040, 1, &block.concat()));
+    vec![
+        done(0x1f, &[item(0x42_00c2, 8, &key), item(0x42_00ff, 8, &key[..16])]),
+        done(0x20, &[item(0x42_00c2, 8, &key)]),
+        done(0x0a, &[number(0x42_0057, 5, 2), object]),
+        whole(&[
+            number(0x42_005c, 5, 0x0a),
+            number(0x42_007f, 5, 1),
+            number(0x42_007e, 5, 1),
+            item(0x42_007d, 7, b"there is none"),
+        ]),
+    ]
+}
+
+/// What a KMIP server says to all questions.
+pub fn kmip_answer(input: &[u8]) {
+    let response = || Response::Kmip(Zeroizing::new(input.to_vec()));
+    let key = DataKey::generate(&mut counting);
+    for way in [KmipWay::Encrypt, KmipWay::Get] {
+        let Ok(Next::Ask(question)) = kmip(way).wrap(&binding(), &key, &mut counting) else {
+            panic!("a server is asked");
+        };
+        let made = question.answer(&response());
+        // What was made here opens by the same answer, where it is a key.
+        let (label, _) = right().split_once("{\"sealed-file\"").expect("by a file");
+        let record = format!(
+            r#"{label}{{"kmip":{{"key":"amita","nonce":"{}","wrapped":"{}"}}}}}}"#,
+            "0b".repeat(12),
+            "c3".repeat(80)
+        );
+        let record = match &made {
+            Ok(wrapped) => WrappedKey::parse(&wrapped.to_text()).expect("its own text"),
+            Err(_) => WrappedKey::parse(&record).expect("a record"),
+        };
+        let Ok(Next::Ask(question)) = kmip(way).unwrap(&binding(), &record) else {
+            panic!("a server is asked");
+        };
+        match question.answer(&response()) {
+            Ok(opened) => assert_eq!(opened.check_value(), record.check_value()),
+            Err(why) => assert!(way == KmipWay::Encrypt || made.is_err(), "{why}"),
+        }
+        if let Ok(Some(second)) = kmip(way).probe(&mut counting).answer(&response()) {
+            assert!(second.answer(&response()).is_err(), "what binds nothing is refused");
+        }
+    }
 }
 
 /// Does what was said show a long piece of the text?
@@ -120,8 +215,11 @@ pub fn wrapped_key(input: &[u8]) {
             Ok(Next::Ask(question)) => panic!("a file asks nobody, not {question:?}"),
             Err(why) => assert!(!shows(&why.to_string(), &text), "{why}"),
         }
-        if let Ok(next) = transit().unwrap(&wanted, &wrapped) {
-            assert!(matches!(next, Next::Ask(_)));
+        for next in [
+            transit().unwrap(&wanted, &wrapped),
+            kmip(KmipWay::Encrypt).unwrap(&wanted, &wrapped),
+        ] {
+            assert!(matches!(next, Err(_) | Ok(Next::Ask(_))));
         }
     }
 }
@@ -132,9 +230,11 @@ pub fn vault_answer(input: &[u8]) {
         None | Some(0..=191) => 200,
         Some(other) => 200 + 2 * u16::from(*other),
     };
-    let response = |body: &[u8]| HttpResponse {
-        status,
-        body: Zeroizing::new(body.to_vec()),
+    let response = |body: &[u8]| {
+        Response::Http(HttpResponse {
+            status,
+            body: Zeroizing::new(body.to_vec()),
+        })
     };
     let key = DataKey::generate(&mut counting);
     for body in [input, input.get(1..).unwrap_or_default()] {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::volume_keys::records::Records;
-use amita_crypt::{Provider, SealedFile};
+use amita_crypt::{HttpResponse, Provider, SealedFile};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Transact};
 use amita_types::map::{KeyNumber, secret_key};
@@ -44,12 +44,12 @@ fn record(image: u64) -> String {
 }
 
 /// What Vault answers to who asks for that one.
-fn answer(image: u64) -> Result<HttpResponse, Trouble> {
+fn answer(image: u64) -> Result<Response, Trouble> {
     let body = serde_json::json!({"data": {"plaintext": STANDARD.encode(bytes(image))}});
-    Ok(HttpResponse {
+    Ok(Response::Http(HttpResponse {
         status: 200,
         body: Zeroizing::new(body.to_string().into_bytes()),
-    })
+    }))
 }
 
 /// Whom all is asked of, and who never answers; what is asked, and a ring of images 1 and 2 beside that of 1 alone.
@@ -117,7 +117,7 @@ impl World {
         Some((of.clone(), found.number, found.asking.upgrade()?.wanted()))
     }
 
-    fn answer(&mut self, image: u64, answer: &Result<HttpResponse, Trouble>) {
+    fn answer(&mut self, image: u64, answer: &Result<Response, Trouble>) {
         let (of, number, _) = self.of(image).unwrap();
         self.fetcher.answered(&of, number, answer);
     }

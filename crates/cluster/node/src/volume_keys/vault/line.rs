@@ -4,17 +4,16 @@
 //! vault:https://HOST[:PORT] key=NAME token-file=PATH ca-file=PATH [mount=PATH] [namespace=PATH]
 //! ```
 //!
-//! Words stand apart by spaces, so that paths have none. There is no secret in it: the token is in a file of its own. What is wrong with it is told all
-//! the same without what stands there, which may be a token that was put at a wrong place.
+//! There is no secret in it: the token is in a file of its own.
 
+use crate::volume_keys::words::{Host, named, path};
 use amita_crypt::Transit;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Vault's own port.
 const PORT: u16 = 8200;
 const MOUNT: &str = "transit";
-const MAX_HOST_BYTES: usize = 253;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,19 +41,7 @@ impl Place {
         let address = words.next().ok_or("there is no address: https://HOST[:PORT]")?;
         let (is_tls, host, port) = parse_address(address)?;
         let names = ["key", "token-file", "ca-file", "mount", "namespace"];
-        let mut given: [Option<&str>; 5] = [None; 5];
-        for (number, word) in (1..).zip(words) {
-            let (name, value) = word
-                .split_once('=')
-                .ok_or_else(|| format!("word {number} behind the address is no NAME=VALUE"))?;
-            let at = names.iter().position(|known| *known == name).ok_or_else(|| {
-                let names = names.join(", ");
-                format!("the name of word {number} behind the address is none of {names}")
-            })?;
-            if given[at].replace(value).is_some() {
-                return Err(format!("{name} stands there twice"));
-            }
-        }
+        let given = named(words, names)?;
         let [key, token_file, ca_file, mount, namespace] = given;
         let place = Place {
             is_tls,
@@ -94,10 +81,8 @@ impl Place {
 
     /// As a URL has it.
     pub fn authority(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        }
+        let (name, port) = (self.host.clone(), self.port);
+        Host { name, port }.authority()
     }
 }
 
@@ -108,42 +93,11 @@ fn parse_address(address: &str) -> Result<(bool, String, u16), String> {
         _ => return Err("the address begins with https://".to_owned()),
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, "")) => (host, None),
-        Some((host, port)) => (
-            host,
-            Some(port.strip_prefix(':').ok_or("behind ] stands :PORT or nothing")?),
-        ),
-        None => match rest.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (rest, None),
-        },
-    };
-    let port = match port {
-        None => PORT,
-        Some(port) => match port.parse() {
-            Ok(0) | Err(_) => {
-                return Err("its port is a number from 1 to 65535, and no path stands behind it".to_owned());
-            }
-            Ok(port) => port,
-        },
-    };
-    let ip = host.parse::<IpAddr>().ok();
-    let is_name = |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
-    if ip.is_none() && (host.is_empty() || host.len() > MAX_HOST_BYTES || !host.chars().all(is_name)) {
-        return Err("its host is a name or an address, and no path stands behind it".to_owned());
-    }
-    if !is_tls && !ip.is_some_and(|ip| ip.is_loopback()) {
+    let Host { name, port } = Host::parse(rest, PORT)?;
+    if !is_tls && !name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
         return Err(
             "http:// leads to this machine alone, by its address (127.0.0.1, [::1]): to an agent of Vault's there; else https://".to_owned(),
         );
     }
-    Ok((is_tls, host.to_owned(), port))
-}
-
-fn path(name: &str, value: Option<&str>) -> Result<Option<PathBuf>, String> {
-    match value {
-        Some(value) if !Path::new(value).is_absolute() => Err(format!("{name} is a path that begins with /")),
-        value => Ok(value.map(PathBuf::from)),
-    }
+    Ok((is_tls, name, port))
 }

@@ -3,6 +3,7 @@
 mod fake;
 
 use super::*;
+use crate::volume_keys::keeper::{Asking, FIRST_PAUSE, LONGEST_PAUSE, Told};
 use crate::volume_keys::{Changes, KeyFile, Records, VolumeKeys};
 use amita_control::admin::{DataKeys, KeyTrouble, Rewrap};
 use amita_crypt::{Binding, DataKey, Keys, NotNow, Provider, WrappedKey};
@@ -118,7 +119,7 @@ impl World {
             panic!("nobody is asked");
         };
         let (request, finish) = question.into_parts();
-        let answer = worker.answer(&request).map_err(|trouble| trouble.why)?;
+        let answer = worker.carry(&request).map_err(|trouble| trouble.why)?;
         finish(&answer).map_err(|why| why.to_string())
     }
 }
@@ -287,7 +288,7 @@ fn keys_go_from_a_file_to_vault_and_on_to_its_next_version() {
     assert!(old.wrapped_by().starts_with("sealed-file"));
     world.secret("volume.keys", &format!("{}{sealed}", world.line("")));
     let to = file.to(Some(&old.wrapping_key())).unwrap();
-    assert!(to.is_of_vault());
+    assert!(to.is_kept_elsewhere());
     let new = file.rewrap(CLUSTER, &to, &old).unwrap();
     assert_eq!((new.wrapping_key(), new.check_value()), (to.clone(), old.check_value()));
     assert!(!file.is_older(&to, &new) && !file.is_older(&to, &old));
@@ -646,7 +647,7 @@ fn what_nobody_waits_for_is_not_asked() {
     let world = World::new(false);
     world.fake.set(Mood::Hangs);
     let place = world.place();
-    let vault = Vault::start(place.clone()).unwrap();
+    let vault = start(place.clone()).unwrap();
     let ask = |asking: &Asking| {
         let (tell, told) = channel();
         let (request, _) = place.provider().unwrap().probe().into_parts();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::provider::{Request, Response};
 use amita_testkit::Random as Numbers;
 use amita_types::map::{KeyName, KeyNumber};
 use amita_types::{ClusterId, VolumeId};
@@ -57,7 +58,8 @@ impl Vault {
         versions.push([10 + versions.len() as u8; 32]);
     }
 
-    fn answer(&mut self, request: &HttpRequest) -> HttpResponse {
+    fn answer(&mut self, request: &Request) -> Response {
+        let request = http(request);
         self.asked += 1;
         assert_eq!(request.method, "POST");
         let mut headers: BTreeMap<&str, &str> = BTreeMap::new();
@@ -142,7 +144,7 @@ impl Vault {
 }
 
 /// What comes with the data, as Vault has it.
-fn data(data: Value) -> HttpResponse {
+fn data(data: Value) -> Response {
     let answer = json!({
         "request_id": "b2f1a1f0-0000-0000-0000-000000000000", "lease_id": "", "renewable": false, "lease_duration": 0,
         "data": data, "wrap_info": null, "warnings": null, "auth": null, "mount_type": "transit"
@@ -150,13 +152,20 @@ fn data(data: Value) -> HttpResponse {
     response(200, &answer.to_string())
 }
 
-fn refusal(status: u16, errors: &[&str]) -> HttpResponse {
+fn refusal(status: u16, errors: &[&str]) -> Response {
     response(status, &json!({ "errors": errors }).to_string())
 }
 
-fn response(status: u16, body: &str) -> HttpResponse {
+fn response(status: u16, body: &str) -> Response {
     let body = Zeroizing::new(body.as_bytes().to_vec());
-    HttpResponse { status, body }
+    Response::Http(HttpResponse { status, body })
+}
+
+fn http(request: &Request) -> &HttpRequest {
+    match request {
+        Request::Http(request) => request,
+        Request::Kmip(_) => panic!("Vault speaks HTTP"),
+    }
 }
 
 fn transit() -> Transit {
@@ -369,9 +378,9 @@ fn an_answer_that_is_none_is_refused() {
         } => what,
         other => panic!("{other}"),
     };
-    let of_unwrap = |answer: &HttpResponse| question(transit().unwrap(&binding(), &wrapped).unwrap()).answer(answer);
+    let of_unwrap = |answer: &Response| question(transit().unwrap(&binding(), &wrapped).unwrap()).answer(answer);
     let of_wrap =
-        |answer: &HttpResponse| question(transit().wrap(&binding(), &key, &mut random(1)).unwrap()).answer(answer);
+        |answer: &Response| question(transit().wrap(&binding(), &key, &mut random(1)).unwrap()).answer(answer);
     for body in [
         "",
         "{}",
@@ -541,7 +550,12 @@ fn a_vault_that_binds_nothing_is_found_out() {
 fn who_carries_the_questions_shows_the_token() {
     let by = Transit::without_token("transit", "amita", None).unwrap();
     let question = by.probe();
-    assert!(question.request().headers.iter().all(|(name, _)| *name != TOKEN_HEADER));
+    assert!(
+        http(question.request())
+            .headers
+            .iter()
+            .all(|(name, _)| *name != TOKEN_HEADER)
+    );
     assert_eq!(check_token("hvs.x\r\n"), Ok("hvs.x"));
     assert_eq!(check_token("two words"), Err(BadTransit::Token));
 }
