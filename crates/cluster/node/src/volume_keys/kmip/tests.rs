@@ -351,18 +351,21 @@ fn where_one_server_does_not_answer_the_next_one_is_asked() {
     // None of them: it is said of each, and by whom.
     one.set(Mood::Away);
     two.set(Mood::Away);
-    (one.cut(), two.cut());
+    one.cut();
+    two.cut();
     let told = wrap(&mut worker, "").unwrap_err().why;
     for address in [nobody, one.address, two.address] {
         assert!(told.contains(&format!("{address}: ")), "{told}");
     }
     // A key that one does not have is no reason to ask another one: they have the same.
-    (one.set(Mood::Well), two.set(Mood::Refuses(1)));
+    one.set(Mood::Well);
+    two.set(Mood::Refuses(1));
     worker.way.at = 2;
     let told = wrap(&mut worker, "").unwrap_err().why;
     assert!(told.contains("Item Not Found"), "{told}");
     assert!(one.asked().is_empty());
-    (one.check(), two.check());
+    one.check();
+    two.check();
 }
 
 #[test]

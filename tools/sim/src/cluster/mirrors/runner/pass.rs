@@ -102,7 +102,7 @@ impl Turn<'_> {
     }
 
     fn is_sealed(&self, record: &Mirror, pass: &MirrorPass) -> bool {
-        let name = snapshots_of(&record.name, pass.to);
+        let name = snapshots_of(record, pass.to);
         let is_taken = |(volume, place): (&amita_types::map::MirrorVolume, &PassPlace)| {
             let found = admin::mirrored_volume(self.line, record, volume.id).ok();
             let taken = found.and_then(|found| admin::snapshot(self.line, &found.name, &name).ok());

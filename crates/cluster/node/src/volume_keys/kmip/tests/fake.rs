@@ -275,7 +275,7 @@ fn items(mut bytes: &[u8]) -> Result<Vec<Item<'_>>, String> {
 }
 
 /// The values of exactly these tags and types, in this order.
-fn exactly<'a, const N: usize>(bytes: &'a [u8], wanted: [(u32, u8); N]) -> Result<[&'a [u8]; N], String> {
+fn exactly<const N: usize>(bytes: &[u8], wanted: [(u32, u8); N]) -> Result<[&[u8]; N], String> {
     let found = items(bytes)?;
     let kinds: Vec<(u32, u8)> = found.iter().map(|(tag, kind, _)| (*tag, *kind)).collect();
     match kinds == wanted {
