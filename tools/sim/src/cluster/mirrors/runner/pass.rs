@@ -85,9 +85,9 @@ impl Turn<'_> {
             return self.arrive();
         }
         self.did(Did::Writes);
-        for at in 0..pass.places.len() {
+        for (at, bytes) in sizes.iter().enumerate() {
             if !pass.places[at].whole {
-                self.bring_volume(record, &mut pass, at, sizes[at])?;
+                self.bring_volume(record, &mut pass, at, *bytes)?;
                 if self.plants.has(amita_control::Fault::ArriveInParts) {
                     return self.arrive();
                 }
