@@ -377,7 +377,6 @@ pub const MIRRORS: &[&str] = &[
     "mirror.called_off",
     "mirror.took_differences",
     "mirror.took_all",
-    "mirror.took_all_again",
     "mirror.let_go",
     "mirror.handed_over",
     "mirror.promoted",
