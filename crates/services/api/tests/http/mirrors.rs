@@ -291,7 +291,7 @@ async fn a_young_point_is_told_and_an_older_one_is_followed_by_another() {
     assert_eq!(points().await.done(202).body, json!({}));
     let record = admin::mirror_by_id(&*world.meta, OWN).unwrap();
     let cutting = record.cutting.expect("it is being cut");
-    assert_eq!(cutting.snapshots, "mirror-own-0-2");
+    assert_eq!(cutting.snapshots, "mirror-own-00000000-0-2");
     assert_eq!(records(), before + 2, "that it is begun is told");
     // Asked again, it is gone on with, and told no more.
     points().await.done(202);
@@ -486,13 +486,13 @@ async fn mirrors_are_managed_by_who_may() {
         (&set["interval_s"], &set["limit_bytes_per_second"], &set["late_after_s"]),
         (&json!(10), &json!(null), &json!(90))
     );
-    // Somebody uses it.
+    // Its owner lives, and does not say who uses it.
     let mut volume = admin::volume(&*world.meta, "db").unwrap();
     volume.owner = Some(admin::nodes(&*world.meta).unwrap()[0].id);
     put(&world.meta, map::volume_key("db"), &volume);
     let refused = world.ask(Operator, "POST", &at("/demote"), Some(json!({}))).await;
     assert!(
-        refused.body["detail"].as_str().unwrap().contains("db at n1"),
+        refused.body["detail"].as_str().unwrap().contains("db is open on node n1"),
         "{refused:?}"
     );
     refused.is(409, "in-use");
