@@ -131,7 +131,8 @@ fn an_end_that_never_arrived_at_a_point_is_given_up() {
     let (near, far) = (&pair.near, &pair.far);
     let mut content = vec![0; BYTES as usize];
     let mut client = open(near, 0, MIRRORED);
-    write(&mut client, &mut content, 0, &pattern(1, 8 * MIB as usize));
+    // At 256 KiB a second it takes a minute and a half.
+    write(&mut client, &mut content, 0, &pattern(1, BYTES as usize));
     client.close();
     let file = add(&pair, "first.join", &[MIRRORED]);
     let joined = pair.join_by(&file, &["--limit-rate", "256K"]);
