@@ -215,10 +215,8 @@ fn before(found: &Mirror, first: Option<u64>) -> Before {
     }
     // A demotion that was declined here is what was seen of it before it was taken back (T9).
     let is_declined = found.standing.declined.is_some_and(|declined| declined >= other.epoch);
-    let is_handed = other.role == MirrorRole::Secondary
-        && other.handed
-        && other.epoch >= found.standing.epoch
-        && !is_declined;
+    let is_handed =
+        other.role == MirrorRole::Secondary && other.handed && other.epoch >= found.standing.epoch && !is_declined;
     match other.point.filter(|_| is_handed) {
         Some(last) if found.standing.point != Some(last) => Before::This(format!(
             "point {last}, the other end's last one, is brought.{}",

@@ -492,7 +492,10 @@ async fn mirrors_are_managed_by_who_may() {
     put(&world.meta, map::volume_key("db"), &volume);
     let refused = world.ask(Operator, "POST", &at("/demote"), Some(json!({}))).await;
     assert!(
-        refused.body["detail"].as_str().unwrap().contains("db is open on node n1"),
+        refused.body["detail"]
+            .as_str()
+            .unwrap()
+            .contains("db is open on node n1"),
         "{refused:?}"
     );
     refused.is(409, "in-use");
