@@ -27,7 +27,7 @@ use amita_frontend::{Event, FrontId, Source, Who};
 use amita_metadata::{Call, Compare, Error, Op as Change, Reply};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Op, Payload};
-use amita_types::map::{self, Copying};
+use amita_types::map::{self, Copying, SnapshotState};
 use amita_types::{MirrorId, PoolId, SnapshotId, VolumeId};
 use line::{Answer, Ask, Brought, End, Handle, Opened, Piece};
 use mover::Begins;
@@ -1027,7 +1027,7 @@ impl Cluster {
                     .state()
                     .get(&map::volume_key(&map::hidden_name(snapshot.volume)))
                     .is_some();
-                if is_of_moves && !is_former {
+                if is_of_moves && !is_former && !self.is_void(&snapshot) {
                     return Err(format!(
                         "all moves have ended, and there is a snapshot of one: {snapshot:?}"
                     ));
@@ -1035,6 +1035,22 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// One whose number was raised over stays until its name is taken again (S1): nobody sees it.
+    fn is_void(&self, snapshot: &map::Snapshot) -> bool {
+        let SnapshotState::Taking(generation) = snapshot.state else {
+            return false;
+        };
+        let records = self.metadata.state().keys();
+        let mut volumes = records.filter(|kv| kv.key.starts_with(&map::volume_key("")));
+        volumes
+            .find_map(|kv| {
+                kv.json::<map::Volume>()
+                    .ok()
+                    .filter(|found| found.id == snapshot.volume)
+            })
+            .is_some_and(|found| found.generation > generation && !found.lineage.taking)
     }
 
     /// Nobody holds any more, when all was read in the end.

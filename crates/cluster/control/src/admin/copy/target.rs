@@ -67,7 +67,9 @@ pub fn has_point(meta: &dyn Transact, copying: &Copying, of: SnapshotId, generat
     let (target, _) = find_volume(meta, &copying.name)?;
     let label = of.0.to_string();
     let is_it = |found: &Snapshot| {
-        found.state == SnapshotState::Sealed(generation) && found.labels.get(POINT_LABEL) == Some(&label)
+        // Of a move it has the number, too (M8).
+        let is_numbered = copying.moving.is_none() || found.number == of;
+        is_numbered && found.state == SnapshotState::Sealed(generation) && found.labels.get(POINT_LABEL) == Some(&label)
     };
     Ok(of_chain(meta, &target)?.iter().any(is_it))
 }

@@ -278,9 +278,13 @@ fn drop_names(meta: &dyn Transact, copying: &Copying, volume: &Volume, is_held: 
 }
 
 /// May the target's next snapshot have the source's number, or has it? One that it has given to a snapshot that came to nothing stays given (S1).
-fn is_free(target: &Volume, number: SnapshotId) -> bool {
+/// Also where that was sealed, and has gone since, because nobody knew whether it is what was copied.
+fn is_free(meta: &dyn Transact, target: &Volume, number: SnapshotId) -> Result<bool> {
     let lineage = &target.lineage;
-    lineage.number < number || lineage.number == number && (lineage.taking || lineage.sealed == number)
+    if lineage.number != number || lineage.taking {
+        return Ok(lineage.number <= number);
+    }
+    get::<Snapshot>(meta, &map::snapshot_key(target.id, number)).map(|found| found.is_some())
 }
 
 /// The same of a move's target.
@@ -288,7 +292,8 @@ fn is_free(target: &Volume, number: SnapshotId) -> bool {
 /// # Errors
 /// The target is gone; the metadata is away.
 pub fn is_number_free(meta: &dyn Transact, copying: &Copying, number: SnapshotId) -> Result<bool> {
-    find_volume(meta, &copying.name).map(|(target, _)| is_free(&target, number))
+    let (target, _) = find_volume(meta, &copying.name)?;
+    is_free(meta, &target, number)
 }
 
 /// The number that the target's next snapshot is to have is the source's: it counts on as if it had taken and deleted those between.
@@ -307,9 +312,9 @@ pub(in crate::admin) fn count_on(
     let before = SnapshotId(number.0.saturating_sub(1));
     for _ in 0..RACES {
         let (mut target, revision) = find_volume(meta, &copying.name)?;
-        if !is_free(&target, number) {
+        if !is_free(meta, &target, number)? {
             let why = format!(
-                "its number, {number}, is used up in the other pool by a snapshot that came to nothing when a node died: take the move back                  (`amita job cancel migrate-{}`), and begin it anew",
+                "its number, {number}, is used up in the other pool by a snapshot that came to nothing when a node died: take the move back (`amita job cancel migrate-{}`), and begin it anew",
                 copying.volume
             );
             return Err(super::bad(&copying.of, why));

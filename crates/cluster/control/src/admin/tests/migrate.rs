@@ -519,3 +519,42 @@ fn a_snapshot_that_hosts_use_keeps_its_volume_where_it_is() {
         (TARGET, 1)
     );
 }
+
+/// Seed 204 of the simulator's moves: a runner dies behind the seal of one of the volume's own snapshots, and whoever follows it cannot know what is in it.
+#[test]
+fn a_number_that_was_sealed_and_has_gone_stays_used() {
+    let meta = two_pools();
+    let own_one = snap(&meta, "db", "monday", false);
+    migrate_volume(&meta, &wish("db")).unwrap();
+    let by = claim(&meta);
+    assert_eq!(take_copy_snapshot(&meta, &record(&meta), by, NOW).unwrap(), None);
+    let taken = snap(&meta, "db", &record(&meta).snapshot, false);
+    take_copy_snapshot(&meta, &record(&meta), by, NOW).unwrap().unwrap();
+    let target = own(&meta, "~2");
+    let begun = |place: &mut CopyPlace| {
+        (place.last, place.pass, place.generation) = (Some(taken.number), own_one.number, target.generation);
+    };
+    place(&meta, by, &begun);
+    assert_eq!(take_point(&meta, &record(&meta), &own_one, by, NOW).unwrap(), None);
+    let point = snap(&meta, "~2", "monday", false);
+    // It is there: whoever asks again has it.
+    assert_eq!(
+        take_point(&meta, &record(&meta), &own_one, by, NOW).unwrap(),
+        Some(point)
+    );
+    assert!(has_point(&meta, &record(&meta), own_one.number, target.generation).unwrap());
+    // Somebody else had the target, and it goes.
+    let opened = own(&meta, "~2");
+    place(&meta, by, &|place| place.generation = opened.generation);
+    assert!(drop_points(&meta, &record(&meta), by).unwrap());
+    for _ in 0..2 {
+        let refused = take_point(&meta, &record(&meta), &own_one, by, NOW).unwrap_err();
+        assert!(refused.to_string().contains("used up"), "{refused}");
+        let key = map::snapshot_wish_key(TARGET);
+        assert!(
+            get::<SnapshotWish>(&meta, &key).unwrap().is_none(),
+            "no other number is asked for"
+        );
+    }
+    assert!(!has_point(&meta, &record(&meta), own_one.number, opened.generation).unwrap());
+}
