@@ -39,7 +39,8 @@ pub fn demote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
 /// patience.
 ///
 /// # Errors
-/// As [`demote_mirror`]; hosts use a volume at a node, or that does not say ([`AdminError::InUse`], [`AdminError::OwnerSilent`]).
+/// As [`demote_mirror`]; a volume is a namespace or a LUN ([`AdminError::Attached`], [`AdminError::IsLun`]); hosts use one at a node, or that does not say
+/// ([`AdminError::InUse`], [`AdminError::OwnerSilent`]).
 pub fn demote_unused(meta: &dyn Transact, name: &str, pause: &mut dyn FnMut() -> bool) -> Result<Mirror> {
     let (record, _) = find_mirror(meta, name)?;
     let tried = record.clone().demote();

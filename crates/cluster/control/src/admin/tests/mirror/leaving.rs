@@ -1,5 +1,6 @@
 //! An end that is no primary is removed; a mirror is added again under its name; and who uses its volumes.
 
+use super::super::iscsi::{made, of, subsystem};
 use super::*;
 use crate::mirror::Refused;
 
@@ -294,6 +295,56 @@ fn a_primary_is_demoted_where_no_host_uses_its_volumes() {
         why(demote_unused(&meta, "dr", &mut || panic!("nobody is asked"))),
         Refused::Role { .. }
     ));
+}
+
+/// Nobody asks the owner of any volume before it is seen that none is offered: who does I/O by NVMe or iSCSI is no client that an owner counts.
+#[test]
+fn a_primary_whose_volume_is_a_namespace_or_a_lun_is_demoted_by_force_alone() {
+    let meta = near();
+    subsystem(&meta);
+    create_target(&meta, &made("t")).unwrap();
+    let tried = |meta: &Mutex<State>| {
+        let refused = demote_unused(meta, "dr", &mut || panic!("nobody is asked")).unwrap_err();
+        assert_eq!(record(meta).standing.role, MirrorRole::Primary);
+        for name in ["db", "log"] {
+            let key = map::closing_key(volume(meta, name).unwrap().id);
+            assert!(get::<map::Closing>(meta, &key).unwrap().is_none(), "{name}");
+        }
+        refused
+    };
+    // The second one.
+    let nsid = add_namespace(&meta, "s", "log", None, 4096).unwrap().nsid;
+    let refused = tried(&meta);
+    assert!(
+        matches!(&refused, AdminError::Attached { volume, nsid: 1, .. } if volume == "log"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("--force"), "{refused}");
+    remove_namespace(&meta, "s", nsid).unwrap();
+    add_lun(&meta, "t", &of("log")).unwrap();
+    let refused = tried(&meta);
+    assert!(
+        matches!(&refused, AdminError::IsLun { name, .. } if name == "log"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("--force"), "{refused}");
+    assert_eq!(
+        demote_mirror(&meta, "dr").unwrap().standing.role,
+        MirrorRole::Demoting,
+        "whoever says so"
+    );
+}
+
+/// A snapshot is read on, whatever its volume is.
+#[test]
+fn a_snapshot_that_hosts_read_holds_up_no_demotion() {
+    let meta = near();
+    let point = cut(&meta, 0, 0);
+    subsystem(&meta);
+    let of_point = format!("log@{}", point.snapshots);
+    add_namespace(&meta, "s", &of_point, None, 4096).unwrap();
+    let demoted = demote_unused(&meta, "dr", &mut answering(&meta, None)).unwrap();
+    assert_eq!(demoted.standing.role, MirrorRole::Demoting);
 }
 
 /// Does something just before the first change that is made.
