@@ -297,6 +297,35 @@ fn a_primary_is_demoted_where_no_host_uses_its_volumes() {
     ));
 }
 
+/// Others were cloned from a point of it, so that it is hidden only: whoever wants it back has an ordinary volume.
+#[test]
+fn what_was_deleted_with_its_mirror_is_open_when_it_is_had_back() {
+    let (far, _) = arrived();
+    let point = record(&far).standing.points[0].snapshots.clone();
+    clone_volume(&far, "db", &point, "test", &map::About::of(VolumeId(0))).unwrap();
+    let before = volume(&far, "db").unwrap();
+    // The other volume's deletion is cut short: the mirror is there.
+    half_deleted(&far);
+    assert!(matches!(
+        undelete_volume(&far, "db", None),
+        Err(AdminError::Closed { volume, .. }) if volume == "db"
+    ));
+    protect_volume(&far, "log", false).unwrap();
+    delete_mirrored(&far, "dr", 9, &mut || false).unwrap();
+    let back = undelete_volume(&far, "db", None).unwrap();
+    assert_eq!(volume(&far, "db").unwrap(), back);
+    assert_eq!((back.id, back.owner, &back.closed), (before.id, None, &None));
+    assert!(
+        back.generation > before.generation,
+        "whoever had it closed has it no more"
+    );
+    let raised = get::<map::Raised>(&far, &map::raised_key(pools(&far).unwrap()[0].id)).unwrap();
+    assert_eq!(raised.unwrap().0.generation, back.generation);
+    may_take_snapshot(&far, &back).unwrap();
+    delete_volume(&far, "test", true, 9, &mut || false).unwrap();
+    delete_volume(&far, "db", true, 9, &mut || false).unwrap();
+}
+
 /// Nobody asks the owner of any volume before it is seen that none is offered: who does I/O by NVMe or iSCSI is no client that an owner counts.
 #[test]
 fn a_primary_whose_volume_is_a_namespace_or_a_lun_is_demoted_by_force_alone() {
