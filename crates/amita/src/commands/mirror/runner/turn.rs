@@ -90,7 +90,7 @@ enum Looked {
 }
 
 /// Do hosts wait for what this end does next by itself? Then that is not held up by an end that may be dead.
-fn acts_first(record: &Mirror) -> bool {
+pub(super) fn acts_first(record: &Mirror) -> bool {
     matches!(next(record), Next::HandOver | Next::BecomePrimary | Next::Return)
 }
 
