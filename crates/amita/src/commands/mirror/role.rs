@@ -25,7 +25,7 @@ const UNHEARD_S: u64 = 120;
 pub struct DemoteArguments {
     /// The mirror
     pub name: String,
-    /// Also while hosts use its volumes: they get errors
+    /// Also while hosts use its volumes, or may use them by NVMe or iSCSI: they get errors
     #[arg(long)]
     pub force: bool,
     /// Do not wait until the last point is cut

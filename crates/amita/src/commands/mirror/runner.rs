@@ -117,7 +117,8 @@ fn left(ails: bool, is_keyless: bool, is_full: bool, since: Duration) -> Duratio
 /// Does it move data, most of the time? What is promoted, or goes back, moves none: it is reverted.
 fn moves_data(mirror: &Mirror) -> bool {
     let standing = &mirror.standing;
-    let follows = standing.role == MirrorRole::Secondary && !standing.handed && mirror.paused.is_none();
+    let follows =
+        standing.role == MirrorRole::Secondary && !standing.handed && mirror.paused.is_none() && !mirror.leaving;
     follows && (mirror.pass.is_some() || standing.point.is_none())
 }
 

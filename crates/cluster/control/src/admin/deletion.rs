@@ -390,7 +390,7 @@ impl Deleted {
 }
 
 /// May that be done to the volume? The revision of what is known of it, by which it may.
-fn permit(meta: &dyn Transact, (fate, of): (&Fate, Option<MirrorId>), volume: &Volume) -> Result<u64> {
+pub(super) fn permit(meta: &dyn Transact, (fate, of): (&Fate, Option<MirrorId>), volume: &Volume) -> Result<u64> {
     let name = &volume.name;
     super::copy::may_end(meta, fate, volume)?;
     // While it is closed for a mirror no other one has it, and its record is compared.

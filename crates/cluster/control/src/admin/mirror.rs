@@ -14,7 +14,7 @@ mod users;
 
 pub use add::{MirrorWish, TargetWish, add_mirror, add_mirrored, complete_mirrored};
 pub use closed::none_closed;
-pub(crate) use closed::{Door, none_closed_to, set_door};
+pub(crate) use closed::{Door, none_closed_to, opened_again, set_door};
 pub use doors::{close_mirrored, open_mirrored};
 pub use peer::{mirror_by_id, tell_mirror_peer};
 pub use point::{Cutting, arrive, cut_point, gone_back, let_points_go, mirrored_volume, sweep_points, unmirrored};

@@ -192,7 +192,8 @@ pub(super) fn no_closing(volume: VolumeId) -> Op {
 /// A deleted volume is there again, under the name that it had or another. It is not served by anything.
 ///
 /// # Errors
-/// There is none of that name or number, or several; the name cannot be, or is taken; the metadata is suspected, away or refuses.
+/// There is none of that name or number, or several; the name cannot be, or is taken; it is being deleted with its mirror, which is there still; the metadata is
+/// suspected, away or refuses.
 pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>) -> Result<Volume> {
     for _ in 0..RACES {
         believable(meta)?;
@@ -209,18 +210,16 @@ pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>)
         let Some((volume, revision)) = get::<Volume>(meta, &map::volume_key(&hidden))? else {
             continue;
         };
-        let mut then = vec![
-            Op::Delete {
-                key: map::trash_key(volume.id),
-            },
-            no_closing(volume.id),
-        ];
-        then.extend(moved(meta, &volume, name)?);
+        let from_bin = Op::Delete {
+            key: map::trash_key(volume.id),
+        };
         let mut call = Call {
             compares: vec![unchanged(&map::volume_key(&hidden), revision), unchanged(&key, 0)],
-            then,
+            then: vec![from_bin, no_closing(volume.id)],
             otherwise: Vec::new(),
         };
+        let volume = opened(meta, &mut call, volume, name)?;
+        call.then.extend(moved(meta, &volume, name)?);
         // It counts again, with its snapshots.
         let wanted = Wanted::volume(volume.size_bytes, snapshots_of(meta, &volume)?.asked);
         charge(meta, &volume.pool, wanted)?.into_call(&mut call);
@@ -234,6 +233,22 @@ pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>)
     Err(AdminError::TooManyRaces {
         key: map::trash_prefix(),
     })
+}
+
+/// What was hidden with its mirror, for others were cloned from it, is closed still, and nobody else would ever open it: it is an ordinary volume when the
+/// mirror is gone. `name`: as it is to be called.
+fn opened(meta: &dyn Transact, call: &mut Call, volume: Volume, name: &str) -> Result<Volume> {
+    if volume.closed.is_none() {
+        return Ok(volume);
+    }
+    // No mirror has this number once more.
+    if super::mirror::mirror_of(meta, volume.host())?.is_some() {
+        super::mirror::none_closed(&Volume {
+            name: name.to_owned(),
+            ..volume.clone()
+        })?;
+    }
+    super::mirror::opened_again(meta, call, &volume)
 }
 
 /// What has become of a deleted volume that was to go for good.

@@ -77,6 +77,11 @@ pub enum Refused {
         "it is not joined yet: give `amita mirror join` again, with the file that the other end has made, which goes on where it was"
     )]
     Joining,
+    /// It is being removed.
+    #[error(
+        "its removal was begun, and is not over: give `amita mirror remove` again, with --delete where its volumes were to be deleted"
+    )]
+    Leaving,
     /// What the other end shows of itself cannot be.
     #[error("what the other end shows of itself cannot be, and is not believed: {0}")]
     Absurd(String),

@@ -43,6 +43,8 @@ pub enum Next {
     GoOver,
     /// Close at once: a later epoch was heard of.
     Depose,
+    /// Nothing: its removal was begun.
+    Leave,
 }
 
 /// What a pass is to do.
@@ -158,8 +160,16 @@ pub(crate) trait Steps {
 
 fn role(mirror: &Mirror, wanted: MirrorRole, text: &'static str) -> Result<()> {
     match mirror.standing.role == wanted {
-        true => Ok(()),
+        true => stays(mirror),
         false => Err(wrong(mirror, text)),
+    }
+}
+
+/// Its removal was not begun.
+fn stays(mirror: &Mirror) -> Result<()> {
+    match mirror.leaving {
+        true => Err(Refused::Leaving),
+        false => Ok(()),
     }
 }
 
@@ -168,6 +178,13 @@ fn wrong(mirror: &Mirror, wanted: &'static str) -> Refused {
         is: mirror.standing.role,
         handed: mirror.standing.handed,
         wanted,
+    }
+}
+
+fn joined(mirror: &Mirror) -> Result<()> {
+    match mirror.joining {
+        true => Err(Refused::Joining),
+        false => Ok(()),
     }
 }
 
@@ -185,7 +202,10 @@ fn seen(mirror: &Mirror) -> Result<&Standing> {
 
 /// The other end was demoted in order, and this one may be promoted by that: its last point.
 fn handed(mirror: &Mirror) -> Result<(MirrorEpoch, PointName)> {
-    role(mirror, MirrorRole::Secondary, "a secondary")?;
+    // To decline is allowed to one that is being removed, too.
+    if mirror.standing.role != MirrorRole::Secondary {
+        return Err(wrong(mirror, "a secondary"));
+    }
     let other = seen(mirror)?;
     let last = other
         .point
@@ -205,8 +225,8 @@ fn begin_promotion(mirror: &mut Mirror, epoch: MirrorEpoch) {
     mirror.pass = None;
     mirror.cutting = None;
     mirror.returning = None;
-    // One that was being left is not.
-    mirror.joining = false;
+    // One that was being left is not; records of before have that as `joining`.
+    (mirror.joining, mirror.leaving) = (false, false);
     if is_off(Fault::PromoteAsItIs) {
         mirror.begun = None;
     }
@@ -221,6 +241,7 @@ impl Steps for Mirror {
             .as_ref()
             .is_some_and(|seen| seen.standing.epoch > self.standing.epoch);
         match self.standing.role {
+            _ if self.leaving => Next::Leave,
             MirrorRole::Deposed if self.returning.as_ref().is_some_and(|returning| !returning.given_up) => Next::Return,
             MirrorRole::Deposed => Next::Wait,
             MirrorRole::Primary if later && self.never_deposed => Next::Serve,
@@ -332,9 +353,7 @@ impl Steps for Mirror {
     /// A pass to the other end's newest point is begun, or goes over into one to that. It is noted before anything is written (T2).
     fn begin_pass(&mut self, sizes: &[u64]) -> Result<Begun> {
         role(self, MirrorRole::Secondary, "a secondary")?;
-        if self.joining {
-            return Err(Refused::Joining);
-        }
+        joined(self)?;
         let other = seen(self)?;
         if other.epoch != self.standing.epoch {
             return Err(Refused::Epoch {
@@ -376,9 +395,7 @@ impl Steps for Mirror {
     /// All volumes are at the point, in one set (T1), sealed under the generations that the pass was made by (T4), as who calls this has seen.
     fn arrive(&mut self, to: PointName, snapshots: String, now: u64) -> Result<()> {
         role(self, MirrorRole::Secondary, "a secondary")?;
-        if self.joining {
-            return Err(Refused::Joining);
-        }
+        joined(self)?;
         let Some(pass) = self.pass.as_ref().filter(|pass| pass.to == to) else {
             return Err(Refused::NoSuch(to));
         };
@@ -406,6 +423,7 @@ impl Steps for Mirror {
     /// In order: at the other end's last point, and at no other (T6), by a demotion that was not declined here (T9).
     fn promote(&mut self) -> Result<()> {
         let (epoch, last) = handed(self)?;
+        stays(self)?;
         let own = self.standing.point;
         if self.standing.declined.is_some_and(|declined| declined >= epoch) {
             return Err(Refused::Declined { epoch });
@@ -450,6 +468,7 @@ impl Steps for Mirror {
 
     /// T8: when the other end has declined it.
     fn take_back(&mut self) -> Result<()> {
+        stays(self)?;
         let epoch = self.standing.epoch;
         if self.standing.role != MirrorRole::Secondary || !self.standing.handed {
             return Err(wrong(self, "one that was demoted, and is not followed yet"));
@@ -490,6 +509,7 @@ impl Steps for Mirror {
 
     /// It hears of a later epoch, and has what the other end has not: it closes, and waits for an operator's word (T14).
     fn depose(&mut self, heard: MirrorEpoch) -> Result<()> {
+        stays(self)?;
         let own = self.standing.epoch;
         if heard <= own {
             return Err(Refused::NotLater { own });
@@ -572,6 +592,7 @@ impl Steps for Mirror {
 
     /// A volume is what it was at that point.
     fn returned(&mut self, volume: VolumeId) -> Result<()> {
+        stays(self)?;
         let wanted = "one whose volumes go back to a point";
         if !matches!(self.standing.role, MirrorRole::Deposed | MirrorRole::Promoting) {
             return Err(wrong(self, wanted));
@@ -656,23 +677,25 @@ impl Steps for Mirror {
     }
 
     /// An end that is no primary is to be removed, and follows nobody from then on: its volumes are opened as they are, which is what its point is, or,
-    /// where it has none, whatever was brought; or they go (`deletes`). It has no point any more, and can be left again where that was cut short.
+    /// where it has none, whatever was brought; or they go (`deletes`). What it is stays noted, its point and what was begun since as well: a removal that
+    /// comes to nothing is begun again by that, or ended by a promotion by force.
     fn leave(&mut self, deletes: bool) -> Result<()> {
         if !matches!(self.standing.role, MirrorRole::Secondary | MirrorRole::Deposed) {
             return Err(wrong(self, "a secondary, or one that was deposed"));
         }
-        let goes_back = self.returning.as_ref().is_some_and(|returning| returning.to.is_some());
-        if goes_back && !deletes {
-            return Err(Refused::Returning);
+        if !deletes {
+            let goes_back = self.returning.as_ref().is_some_and(|returning| returning.to.is_some());
+            match (goes_back, self.begun, self.standing.point) {
+                // It goes back no further: its volumes were to be deleted.
+                (true, ..) if self.leaving => return Err(Refused::Leaving),
+                (true, ..) => return Err(Refused::Returning),
+                (_, Some(_), Some(at)) => return Err(Refused::Begun { at }),
+                _ => {}
+            }
+            // Hosts write here: nobody is promoted by what was handed over.
+            self.standing.handed = false;
         }
-        if let (Some(_), Some(at), false) = (self.begun, self.standing.point, deletes) {
-            return Err(Refused::Begun { at });
-        }
-        (self.pass, self.returning, self.cutting) = (None, None, None);
-        // Nothing is begun, or arrives; and nothing of a deposed end is closed again.
-        self.joining = true;
-        let standing = &mut self.standing;
-        (standing.role, standing.handed, standing.point) = (MirrorRole::Secondary, false, None);
+        (self.pass, self.cutting, self.leaving) = (None, None, true);
         Ok(())
     }
 }

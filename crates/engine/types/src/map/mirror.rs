@@ -303,6 +303,9 @@ pub struct Mirror {
     /// Not all of its volumes are made yet, or the other end was not told of it: nothing is brought before that is so.
     #[serde(default, skip_serializing_if = "is_false")]
     pub joining: bool,
+    /// Its removal was begun: nothing is begun here, or goes on, but that, and a promotion by force, which ends it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub leaving: bool,
     /// It was promoted by force, and the ends have not agreed since.
     #[serde(default, skip_serializing_if = "is_false")]
     pub split: bool,

@@ -373,6 +373,8 @@ impl Turn<'_> {
                 }
             }
             Next::Follow => self.follow(&record, now),
+            // Removal is not played.
+            Next::Leave => Ok(rest),
         }
     }
 

@@ -7,7 +7,7 @@ use super::hands::Hands;
 use crate::admin::Described;
 use amita_api::mirror::MirrorLink;
 use amita_control::admin::{self, AdminError, Cutting};
-use amita_control::mirror::{Next, next};
+use amita_control::mirror::{Next, Refused, next};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::map::{Mirror, MirrorRole, PointName, Seen, Standing};
@@ -90,7 +90,7 @@ enum Looked {
 }
 
 /// Do hosts wait for what this end does next by itself? Then that is not held up by an end that may be dead.
-fn acts_first(record: &Mirror) -> bool {
+pub(super) fn acts_first(record: &Mirror) -> bool {
     matches!(next(record), Next::HandOver | Next::BecomePrimary | Next::Return)
 }
 
@@ -281,6 +281,8 @@ impl Turn {
                 }
             }
             Next::Follow => self.follow(meta, (record, every), far, hands, clock),
+            // Whoever removes it does all of that; where he was cut short it is told.
+            Next::Leave => Err(Failure::new(Refused::Leaving.to_string()).kind(Kind::Conflict)),
         }
     }
 

@@ -22,6 +22,8 @@ struct Goal {
     /// The point that a pass is to; and it stands still.
     to: Option<PointName>,
     is_paused: bool,
+    /// It is being removed: what was to go back does not.
+    is_leaving: bool,
 }
 
 impl Goal {
@@ -32,6 +34,7 @@ impl Goal {
             epoch: record.standing.epoch,
             to: record.pass.as_ref().map(|pass| pass.to),
             is_paused: record.pass.is_some() && record.paused.is_some(),
+            is_leaving: record.leaving,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::clock::Machine;
 use super::far::Far;
 use super::hands::{Gateway, now};
 use super::renewal::Renewal;
-use super::turn::{Turn, Turned};
+use super::turn::{Turn, Turned, acts_first};
 use super::wanted::Wanted;
 use crate::admin::Described;
 use crate::commands::claim::Claim;
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const NO_ROOM: Duration = Duration::from_secs(5);
 /// Where others wait, one that rests is left after this.
 const TURN: Duration = Duration::from_secs(2);
+/// What is done without the other end is waited for so long by who cannot ask that.
+const UNHEARD: Duration = Duration::from_secs(60);
 
 /// How it went.
 pub(super) enum Worked {
@@ -46,6 +48,12 @@ fn in_words(why: &Failure) -> String {
 /// is another thing.
 fn is_told(record: &Mirror) -> bool {
     matches!(record.standing.role, MirrorRole::Primary | MirrorRole::Deposed) && record.returning.is_none()
+}
+
+/// The other end cannot be asked from here: is the mirror left to who can? What can be done without that is done first, and waited for: points that are
+/// cut, and volumes that go back, while hosts wait for them. Where that takes `long`, the other end may be in a later epoch, which somebody has to hear of.
+fn is_left(record: &Mirror, turned: Turned, long: Duration) -> bool {
+    matches!(turned, Turned::Rest(_)) && (!acts_first(record) || long >= UNHEARD)
 }
 
 /// Being at one mirror.
@@ -162,8 +170,7 @@ impl Work {
             self.renewal.look(&self.client, &record, (peer, link), now());
         }
         let turned = turned?;
-        // What can be done without the other end is done; then it is left to who can ask that.
-        if let (Some(why), Turned::Rest(_)) = (unreached, turned) {
+        if let Some(why) = unreached.filter(|_| is_left(&record, turned, self.began.elapsed())) {
             return Err(why);
         }
         if matches!(turned, Turned::Again | Turned::Rest(_)) {
@@ -216,3 +223,6 @@ impl Work {
         Worked::Left(what)
     }
 }
+
+#[cfg(test)]
+mod tests;

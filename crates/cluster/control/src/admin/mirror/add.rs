@@ -9,7 +9,7 @@ use super::super::{AdminError, RACES, Result, check_name, cluster, get};
 use super::none_closed;
 use super::point::mirrored_volume;
 use super::record::{change_looked_at, find_mirror, mirror_of, mirrors, put_record};
-use crate::mirror::{DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MAX_NAME_BYTES, MOST_KEPT};
+use crate::mirror::{DEFAULT_INTERVAL_S, LEAST_INTERVAL_S, MAX_NAME_BYTES, MOST_KEPT, Refused};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{
     self, About, Closed, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MIRRORS_SINCE, Mirror, MirrorPeer, MirrorRole, MirrorVolume,
@@ -131,6 +131,7 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
         returning: None,
         fresh: role == MirrorRole::Secondary,
         joining: role == MirrorRole::Secondary,
+        leaving: false,
         split: false,
         volumes: Vec::new(),
         peer: wish.peer.clone(),
@@ -217,7 +218,7 @@ fn exists(name: &str) -> AdminError {
 /// on. It is joining, and stands still, until all of them are there ([`complete_mirrored`]); where making them was cut short it is done again.
 ///
 /// # Errors
-/// As [`add_mirror`]; a volume's name is taken, or cannot be; a quota.
+/// As [`add_mirror`]; a volume's name is taken, or cannot be; a quota; its removal was begun.
 pub fn add_mirrored(
     meta: &dyn Transact,
     wish: &MirrorWish<'_>,
@@ -258,6 +259,7 @@ pub fn add_mirrored(
     };
     for target in targets {
         let (record, revision) = find_mirror(meta, wish.name)?;
+        is_to_stay(&record)?;
         if record.volumes.iter().any(|volume| volume.name == target.name) {
             continue;
         }
@@ -293,12 +295,24 @@ pub fn add_mirrored(
     super::record::mirror(meta, wish.name)
 }
 
+fn is_to_stay(record: &Mirror) -> Result<()> {
+    match record.leaving {
+        true => Err(AdminError::Mirror {
+            mirror: record.name.clone(),
+            why: Refused::Leaving,
+        }),
+        false => Ok(()),
+    }
+}
+
 /// All volumes of the far end are there, and the other end was told of it: it goes on. Nothing else says that it is joined.
 ///
 /// # Errors
-/// There is no such mirror; a volume of it is gone, or open to hosts, for its removal was begun; the metadata is away or refuses.
+/// There is no such mirror, or its removal was begun; a volume of it is gone, or open to hosts; the metadata is away or refuses.
 pub fn complete_mirrored(meta: &dyn Transact, name: &str) -> Result<Mirror> {
+    // A removal notes that before it opens anything, and what was looked at is compared: no volume is opened between the look and the note.
     let look = |record: &Mirror| {
+        is_to_stay(record)?;
         for volume in record
             .volumes
             .iter()

@@ -9,7 +9,7 @@ use super::super::volume::find_volume;
 use super::super::{AdminError, RACES, Result, get};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Closed, Raised, SetState, Snapshot, SnapshotSet, SnapshotState, SnapshotWish, Volume};
-use amita_types::{MirrorId, PoolId};
+use amita_types::{Generation, MirrorId, PoolId};
 
 /// Fails where the volume is closed. Whoever changes it then compares its record, or what is raised when one is closed.
 ///
@@ -63,13 +63,7 @@ pub(crate) fn set_door(meta: &dyn Transact, name: &str, door: Door<'_>, held: &H
         call.compares.extend(compares(held));
         let mut new = old.clone();
         if old.closed.is_some() != is_to_close {
-            let Some(generation) = old.generation.next() else {
-                return Err(AdminError::BadSetting {
-                    what: "volume",
-                    name: name.to_owned(),
-                    why: "it was taken over as often as its versions can count; copy it to a new one".to_owned(),
-                });
-            };
+            let generation = next_generation(&old)?;
             (new.generation, new.owner) = (generation, None);
             new.closed = match door {
                 Door::Closed(mirror, name) => Some(Box::new(Closed {
@@ -98,6 +92,30 @@ pub(crate) fn set_door(meta: &dyn Transact, name: &str, door: Door<'_>, held: &H
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// A volume that was hidden while it was closed, and whose mirror is gone, as it is to be when it is there again: open to hosts, by a generation that
+/// nobody has had. What that needs beside the volume's own record, and what is raised, goes into the call.
+///
+/// # Errors
+/// It was taken over as often as can be; the metadata is away.
+pub(crate) fn opened_again(meta: &dyn Transact, call: &mut Call, old: &Volume) -> Result<Volume> {
+    let mut new = Volume {
+        generation: next_generation(old)?,
+        owner: None,
+        closed: None,
+        ..old.clone()
+    };
+    end_what_is_taken(meta, call, &mut new)?;
+    Ok(new)
+}
+
+fn next_generation(volume: &Volume) -> Result<Generation> {
+    volume.generation.next().ok_or_else(|| AdminError::BadSetting {
+        what: "volume",
+        name: volume.name.clone(),
+        why: "it was taken over as often as its versions can count; copy it to a new one".to_owned(),
+    })
 }
 
 fn pool_of(meta: &dyn Transact, volume: &Volume) -> Result<PoolId> {

@@ -12,7 +12,9 @@ use amita_types::map::{self, Mirror, MirrorRole};
 /// # Errors
 /// There is no such mirror; a volume of it is gone; the metadata is away or refuses.
 pub fn close_mirrored(meta: &dyn Transact, name: &str) -> Result<bool> {
-    let is_to_be = |record: &Mirror| matches!(record.standing.role, MirrorRole::Demoting | MirrorRole::Deposed);
+    // One that is removed is opened, or has been closed before.
+    let is_to_be =
+        |record: &Mirror| !record.leaving && matches!(record.standing.role, MirrorRole::Demoting | MirrorRole::Deposed);
     set_doors(meta, name, true, &is_to_be)
 }
 

@@ -257,6 +257,9 @@ fn not_yet(meta: &dyn Transact, name: &str, claim: u64) -> Result<Option<bool>> 
 /// be brought anew; the metadata is away or refuses.
 pub fn arrive(meta: &dyn Transact, name: &str, claim: u64, now: Duration) -> Result<Option<bool>> {
     let (record, revision) = find_mirror(meta, name)?;
+    if record.leaving {
+        return Err(refused(&record, Refused::Leaving));
+    }
     if record.joining {
         return Err(refused(&record, Refused::Joining));
     }

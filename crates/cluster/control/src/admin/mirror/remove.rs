@@ -1,6 +1,6 @@
 //! A mirror ends, at this end. Its record goes last: until then its points are nobody's to delete, and where this is cut short it is done again.
 
-use super::super::deletion::{Deletion, Fate, carry_out};
+use super::super::deletion::{Deletion, Fate, carry_out, permit};
 use super::super::snapshot::all_snapshots;
 use super::super::subsystem::{put, unchanged};
 use super::super::{AdminError, RACES, Result, get};
@@ -9,7 +9,7 @@ use super::record::{change_free, find_mirror};
 use super::{Door, close_mirrored, set_door};
 use crate::mirror::{MIRROR_LABEL, Refused, Steps};
 use amita_metadata::{Call, Op, Transact};
-use amita_types::map::{self, Mirror, MirrorRole, SetState, SnapshotSet};
+use amita_types::map::{self, Mirror, MirrorRole, SetState, SnapshotSet, Volume};
 
 /// The primary is mirrored no more: it goes on serving. What is being cut comes to nothing. Its points are snapshots of the operator's from then on,
 /// which nothing protects (`keep_points`), or are deleted, but for those that others use.
@@ -51,22 +51,28 @@ pub fn leave_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
 /// and says whether there is still patience.
 ///
 /// # Errors
-/// There is no such mirror; it is primary, or is being made that, or is being demoted; a volume cannot be deleted ([`carry_out`]): those that are there still
-/// stay closed, and this can be done again; the metadata is suspected, away or refuses.
+/// There is no such mirror; it is primary, or is being made that, or is being demoted; a volume may not be deleted, and nothing is changed; one cannot be
+/// deleted after all ([`carry_out`]): those that are there still stay closed, and this can be done again; the metadata is suspected, away or refuses.
 pub fn delete_mirrored(meta: &dyn Transact, name: &str, now: u64, pause: &mut dyn FnMut() -> bool) -> Result<Mirror> {
     // One that was deposed a moment ago may not be closed yet.
     if find_mirror(meta, name)?.0.standing.role == MirrorRole::Deposed {
         close_mirrored(meta, name)?;
     }
+    let fate = Fate::Purge { snapshots: true, now };
+    let (record, _) = find_mirror(meta, name)?;
+    let tried = record.clone().leave(true);
+    tried.map_err(|why| AdminError::Mirror {
+        mirror: name.to_owned(),
+        why,
+    })?;
+    // Whichever may not go is told before the first one is gone.
+    for found in those_there(meta, &record)? {
+        permit(meta, (&fate, Some(record.id)), &found)?;
+    }
     let (record, ()) = change_free(meta, name, &|record| record.leave(true))?;
-    for volume in &record.volumes {
-        let found = match mirrored_volume(meta, &record, volume.id) {
-            Err(AdminError::NoSuch { .. }) => continue,
-            found => found?,
-        };
-        let fate = Fate::Purge { snapshots: true, now };
+    for found in those_there(meta, &record)? {
         // By force, for whoever is at the mirror may have it open still.
-        let deletion = Deletion::of(&found.name, true, fate)
+        let deletion = Deletion::of(&found.name, true, fate.clone())
             .only(found.id)
             .of_mirror(record.id);
         match carry_out(meta, deletion, pause) {
@@ -75,6 +81,16 @@ pub fn delete_mirrored(meta: &dyn Transact, name: &str, now: u64, pause: &mut dy
         }
     }
     end_mirror(meta, name, &|record| record.leave(true).map(|()| true))
+}
+
+/// The volumes that are not deleted yet.
+fn those_there(meta: &dyn Transact, mirror: &Mirror) -> Result<Vec<Volume>> {
+    let found = mirror
+        .volumes
+        .iter()
+        .map(|volume| mirrored_volume(meta, mirror, volume.id));
+    let is_there = |found: &Result<Volume>| !matches!(found, Err(AdminError::NoSuch { .. }));
+    found.filter(is_there).collect()
 }
 
 /// By this step, which says whether the points stay, the end is none any more.
@@ -87,7 +103,8 @@ fn end_mirror(
     for _ in 0..RACES {
         let (record, keep_points) = change_free(meta, name, step)?;
         let (now, revision) = find_mirror(meta, name)?;
-        if now.id != record.id || now.standing.role != record.standing.role || now.cutting.is_some() {
+        let is_so = (now.id, now.standing.role, now.leaving) == (record.id, record.standing.role, record.leaving);
+        if !is_so || now.cutting.is_some() {
             continue;
         }
         let held = [(key.clone(), revision)];
@@ -120,11 +137,7 @@ fn end_mirror(
 
 /// Opens the volumes of an end that is no primary. `false`: its record has changed.
 fn open_left(meta: &dyn Transact, mirror: &Mirror, held: &[(String, u64)]) -> Result<bool> {
-    for volume in &mirror.volumes {
-        let found = match mirrored_volume(meta, mirror, volume.id) {
-            Err(AdminError::NoSuch { .. }) => continue,
-            found => found?,
-        };
+    for found in those_there(meta, mirror)? {
         let is_closed = found.closed.as_ref().is_some_and(|closed| closed.mirror == mirror.id);
         if is_closed && set_door(meta, &found.name, Door::Open(mirror.id), held)?.is_none() {
             return Ok(false);
@@ -161,11 +174,7 @@ fn void_sets(meta: &dyn Transact, mirror: &Mirror, revision: u64) -> Result<bool
 
 /// Takes the protection off the mirror's snapshots, or deletes them. `false`: its record has changed.
 fn free_points(meta: &dyn Transact, mirror: &Mirror, held: &[(String, u64)], keep_points: bool) -> Result<bool> {
-    for volume in &mirror.volumes {
-        let found = match mirrored_volume(meta, mirror, volume.id) {
-            Err(AdminError::NoSuch { .. }) => continue,
-            found => found?,
-        };
+    for found in those_there(meta, mirror)? {
         for snapshot in all_snapshots(meta, &found.name)? {
             if snapshot.hidden || !is_of(mirror, &snapshot) {
                 continue;

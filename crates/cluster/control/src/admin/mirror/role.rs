@@ -39,7 +39,8 @@ pub fn demote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
 /// patience.
 ///
 /// # Errors
-/// As [`demote_mirror`]; hosts use a volume at a node, or that does not say ([`AdminError::InUse`], [`AdminError::OwnerSilent`]).
+/// As [`demote_mirror`]; a volume is a namespace or a LUN ([`AdminError::Attached`], [`AdminError::IsLun`]); hosts use one at a node, or that does not say
+/// ([`AdminError::InUse`], [`AdminError::OwnerSilent`]).
 pub fn demote_unused(meta: &dyn Transact, name: &str, pause: &mut dyn FnMut() -> bool) -> Result<Mirror> {
     let (record, _) = find_mirror(meta, name)?;
     let tried = record.clone().demote();
@@ -64,8 +65,8 @@ pub fn promote_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
 /// It is promoted by an operator's word, at the point that it is at, or, where it was deposed and nothing was brought since, as it is.
 ///
 /// # Errors
-/// There is no such mirror, or it has no point (T13), or goes back to one already; a pass was begun, and a volume cannot go back to the point; the metadata
-/// is away or refuses.
+/// There is no such mirror, or it has no point (T13), or goes back to one already; its removal was begun, and a volume is gone; a pass was begun, and a
+/// volume cannot go back to the point; the metadata is away or refuses.
 pub fn force_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
     // What goes back stands still first: whoever reverts a volume compares the record.
     let (_, is_given_up) = change_free(meta, name, &|record| Ok(record.give_up_return(true)))?;
@@ -80,6 +81,10 @@ fn forced(meta: &dyn Transact, name: &str) -> Result<Mirror> {
     let look = |record: &Mirror| {
         let tried = record.clone().force();
         tried.map_err(|why| refused(record, why))?;
+        if record.leaving {
+            // Some may be deleted already: nobody serves the rest as if it were whole.
+            data_of(meta, record)?;
+        }
         // Whoever reverts a volume compares the record too: what is found here is so for as long as that is.
         if let Some(returning) = &record.returning
             && data_of(meta, record)? != returning.were
@@ -252,9 +257,12 @@ pub fn ready_mirror(meta: &dyn Transact, name: &str) -> Result<Mirror> {
 /// It stands still, or goes on.
 ///
 /// # Errors
-/// There is no such mirror, or it is not joined yet, and is to go on; the metadata is away or refuses.
+/// There is no such mirror, or it is not joined yet, or is being removed, and is to go on; the metadata is away or refuses.
 pub fn pause_mirror(meta: &dyn Transact, name: &str, paused: Option<&Paused>) -> Result<Mirror> {
     let step = |record: &mut Mirror| {
+        if record.leaving && paused.is_none() {
+            return Err(Refused::Leaving);
+        }
         if record.joining && paused.is_none() {
             return Err(Refused::Joining);
         }

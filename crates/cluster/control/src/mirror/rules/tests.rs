@@ -63,6 +63,7 @@ fn end(odd: bool, own: Standing, other: Standing) -> Mirror {
         returning: None,
         fresh: false,
         joining: false,
+        leaving: false,
         split: false,
         volumes: [("db", 1), ("log", 2)]
             .map(|(name, id)| MirrorVolume {

@@ -59,6 +59,7 @@ fn record(own: Standing) -> Mirror {
         returning: None,
         fresh: false,
         joining: false,
+        leaving: false,
         split: false,
         volumes: Vec::new(),
         peer: MirrorPeer::default(),

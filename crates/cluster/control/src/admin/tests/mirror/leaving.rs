@@ -1,5 +1,6 @@
 //! An end that is no primary is removed; a mirror is added again under its name; and who uses its volumes.
 
+use super::super::iscsi::{made, of, subsystem};
 use super::*;
 use crate::mirror::Refused;
 
@@ -116,12 +117,12 @@ fn the_volumes_of_an_end_that_is_left_may_be_deleted_with_it() {
         delete_volume(&far, "db", true, 9, &mut || false),
         Err(AdminError::Closed { .. })
     ));
-    // One of them cannot go yet: what is left is done again later.
+    // One of them may not go: nothing is changed.
     protect_volume(&far, "log", true).unwrap();
+    let before = (record(&far), volumes(&far).unwrap());
     let refused = delete_mirrored(&far, "dr", 9, &mut || false).unwrap_err();
     assert!(matches!(refused, AdminError::Protected { .. }), "{refused}");
-    assert!(volume(&far, "db").is_err());
-    assert!(volume(&far, "log").unwrap().closed.is_some(), "nobody has it meanwhile");
+    assert_eq!((record(&far), volumes(&far).unwrap()), before);
     protect_volume(&far, "log", false).unwrap();
     delete_mirrored(&far, "dr", 9, &mut || false).unwrap();
     assert!(volumes(&far).unwrap().is_empty() && mirrors(&far).unwrap().is_empty());
@@ -296,6 +297,85 @@ fn a_primary_is_demoted_where_no_host_uses_its_volumes() {
     ));
 }
 
+/// Others were cloned from a point of it, so that it is hidden only: whoever wants it back has an ordinary volume.
+#[test]
+fn what_was_deleted_with_its_mirror_is_open_when_it_is_had_back() {
+    let (far, _) = arrived();
+    let point = record(&far).standing.points[0].snapshots.clone();
+    clone_volume(&far, "db", &point, "test", &map::About::of(VolumeId(0))).unwrap();
+    let before = volume(&far, "db").unwrap();
+    // The other volume's deletion is cut short: the mirror is there.
+    half_deleted(&far);
+    assert!(matches!(
+        undelete_volume(&far, "db", None),
+        Err(AdminError::Closed { volume, .. }) if volume == "db"
+    ));
+    protect_volume(&far, "log", false).unwrap();
+    delete_mirrored(&far, "dr", 9, &mut || false).unwrap();
+    let back = undelete_volume(&far, "db", None).unwrap();
+    assert_eq!(volume(&far, "db").unwrap(), back);
+    assert_eq!((back.id, back.owner, &back.closed), (before.id, None, &None));
+    assert!(
+        back.generation > before.generation,
+        "whoever had it closed has it no more"
+    );
+    let raised = get::<map::Raised>(&far, &map::raised_key(pools(&far).unwrap()[0].id)).unwrap();
+    assert_eq!(raised.unwrap().0.generation, back.generation);
+    may_take_snapshot(&far, &back).unwrap();
+    delete_volume(&far, "test", true, 9, &mut || false).unwrap();
+    delete_volume(&far, "db", true, 9, &mut || false).unwrap();
+}
+
+/// Nobody asks the owner of any volume before it is seen that none is offered: who does I/O by NVMe or iSCSI is no client that an owner counts.
+#[test]
+fn a_primary_whose_volume_is_a_namespace_or_a_lun_is_demoted_by_force_alone() {
+    let meta = near();
+    subsystem(&meta);
+    create_target(&meta, &made("t")).unwrap();
+    let tried = |meta: &Mutex<State>| {
+        let refused = demote_unused(meta, "dr", &mut || panic!("nobody is asked")).unwrap_err();
+        assert_eq!(record(meta).standing.role, MirrorRole::Primary);
+        for name in ["db", "log"] {
+            let key = map::closing_key(volume(meta, name).unwrap().id);
+            assert!(get::<map::Closing>(meta, &key).unwrap().is_none(), "{name}");
+        }
+        refused
+    };
+    // The second one.
+    let nsid = add_namespace(&meta, "s", "log", None, 4096).unwrap().nsid;
+    let refused = tried(&meta);
+    assert!(
+        matches!(&refused, AdminError::Attached { volume, nsid: 1, .. } if volume == "log"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("--force"), "{refused}");
+    remove_namespace(&meta, "s", nsid).unwrap();
+    add_lun(&meta, "t", &of("log")).unwrap();
+    let refused = tried(&meta);
+    assert!(
+        matches!(&refused, AdminError::IsLun { name, .. } if name == "log"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("--force"), "{refused}");
+    assert_eq!(
+        demote_mirror(&meta, "dr").unwrap().standing.role,
+        MirrorRole::Demoting,
+        "whoever says so"
+    );
+}
+
+/// A snapshot is read on, whatever its volume is.
+#[test]
+fn a_snapshot_that_hosts_read_holds_up_no_demotion() {
+    let meta = near();
+    let point = cut(&meta, 0, 0);
+    subsystem(&meta);
+    let of_point = format!("log@{}", point.snapshots);
+    add_namespace(&meta, "s", &of_point, None, 4096).unwrap();
+    let demoted = demote_unused(&meta, "dr", &mut answering(&meta, None)).unwrap();
+    assert_eq!(demoted.standing.role, MirrorRole::Demoting);
+}
+
 /// Does something just before the first change that is made.
 struct Before<'a, F: Fn()> {
     meta: &'a Mutex<State>,
@@ -314,6 +394,131 @@ impl<F: Fn()> Transact for Before<'_, F> {
         }
         self.meta.txn(call)
     }
+}
+
+/// A removal with the volumes that is cut short: one volume is protected when the first one is about to go.
+fn half_deleted(meta: &Mutex<State>) -> Mirror {
+    let cut_short = Before {
+        meta,
+        left: AtomicUsize::new(1),
+        does: || {
+            protect_volume(meta, "log", true).unwrap();
+        },
+    };
+    let refused = delete_mirrored(&cut_short, "dr", 9, &mut || false).unwrap_err();
+    assert!(matches!(refused, AdminError::Protected { .. }), "{refused}");
+    assert!(volume(meta, "db").is_err());
+    assert!(volume(meta, "log").unwrap().closed.is_some(), "nobody has it meanwhile");
+    record(meta)
+}
+
+/// In the middle of a pass: what is left of it is no moment's, and is never opened as if it were (T2).
+#[test]
+fn a_removal_that_is_cut_short_forgets_neither_the_point_nor_the_pass() {
+    let (far, claim) = arrived();
+    let near = near();
+    cut(&near, 0, 0);
+    cut(&near, 0, 60);
+    saw(&far, record(&near).standing);
+    begin_pass(&far, "dr", claim, &[1 << 30, 1 << 30]).unwrap().unwrap();
+    let before = record(&far);
+    let at = before.standing.point.unwrap();
+    let left = half_deleted(&far);
+    assert!(left.leaving && left.pass.is_none() && left.begun.is_some());
+    assert_eq!((left.standing, left.begun), (before.standing, before.begun));
+    assert_eq!(why(leave_mirror(&far, "dr")), Refused::Begun { at });
+    assert!(volume(&far, "log").unwrap().closed.is_some());
+    assert_eq!(
+        why(begin_pass(&far, "dr", claim, &[1 << 30, 1 << 30])),
+        Refused::Leaving
+    );
+    assert_eq!(why(arrive(&far, "dr", claim, NOW)), Refused::Leaving);
+    assert_eq!(why(pause_mirror(&far, "dr", None)), Refused::Leaving);
+    let gone = force_mirror(&far, "dr").unwrap_err();
+    assert!(
+        matches!(&gone, AdminError::NoSuch { name, .. } if name == "db"),
+        "{gone}"
+    );
+    assert_eq!(record(&far).standing.role, MirrorRole::Secondary);
+    protect_volume(&far, "log", false).unwrap();
+    delete_mirrored(&far, "dr", 9, &mut || false).unwrap();
+    assert!(volumes(&far).unwrap().is_empty() && mirrors(&far).unwrap().is_empty());
+}
+
+/// Nothing is gone yet, and the operator promotes it instead: it goes back to its point.
+#[test]
+fn a_promotion_by_force_ends_a_removal_that_has_done_nothing() {
+    let (far, claim) = arrived();
+    let near = near();
+    cut(&near, 0, 0);
+    cut(&near, 0, 60);
+    saw(&far, record(&near).standing);
+    begin_pass(&far, "dr", claim, &[1 << 30, 1 << 30]).unwrap().unwrap();
+    change(&far, |record| (record.leaving, record.pass) = (true, None));
+    let forced = force_mirror(&far, "dr").unwrap();
+    assert_eq!((forced.standing.role, forced.leaving), (MirrorRole::Promoting, false));
+    assert!(forced.begun.is_some() && forced.standing.point.is_some());
+}
+
+/// Its own side of the split is given up by nobody's hand, and its volumes do not go on to go back (T14).
+#[test]
+fn a_deposed_end_whose_removal_is_cut_short_is_deposed_still() {
+    let meta = near();
+    cut(&meta, 0, 0);
+    let other = Standing {
+        role: MirrorRole::Primary,
+        epoch: MirrorEpoch(1),
+        points: record(&meta).standing.points,
+        ..Standing::default()
+    };
+    saw(&meta, other);
+    depose_mirror(&meta, "dr", MirrorEpoch(1)).unwrap();
+    assert!(close_mirrored(&meta, "dr").unwrap());
+    begin_return(&meta, "dr").unwrap().unwrap();
+    let before = record(&meta);
+    let left = half_deleted(&meta);
+    assert_eq!(
+        (left.standing.role, &left.returning),
+        (MirrorRole::Deposed, &before.returning)
+    );
+    assert_eq!(crate::mirror::next(&left), crate::mirror::Next::Leave);
+    let claim = claim(&meta);
+    assert!(follow_mirror(&meta, "dr", claim).is_err());
+    let log = volume(&meta, "log").unwrap().host();
+    assert_eq!(why(returned(&meta, "dr", claim, log)), Refused::Leaving);
+    assert_eq!(why(complete_mirrored(&meta, "dr")), Refused::Leaving);
+    assert_eq!(why(leave_mirror(&meta, "dr")), Refused::Leaving);
+    assert!(volume(&meta, "log").unwrap().closed.is_some());
+    assert!(!close_mirrored(&meta, "dr").unwrap(), "nothing is to be closed again");
+}
+
+/// A removal begins, and opens a volume, between the look at the doors and the note that it is joined.
+#[test]
+fn what_is_being_removed_is_not_joined() {
+    let far = far();
+    change(&far, |record| record.joining = true);
+    let racing = Before {
+        meta: &far,
+        left: AtomicUsize::new(1),
+        does: || {
+            change(&far, |record| record.leaving = true);
+            let open = crate::admin::mirror::Door::Open(ID);
+            crate::admin::mirror::set_door(&far, "db", open, &[]).unwrap().unwrap();
+        },
+    };
+    assert_eq!(why(complete_mirrored(&racing, "dr")), Refused::Leaving);
+    assert!(record(&far).joining);
+    let target = TargetWish {
+        name: "more",
+        pool: "main",
+        size_bytes: 1 << 30,
+        keys: None,
+    };
+    let more = add_mirrored(&far, &wish(true), MirrorEpoch(0), &[target], ("somebody", NOW));
+    assert_eq!(why(more), Refused::Leaving);
+    assert!(volume(&far, "more").is_err());
+    leave_mirror(&far, "dr").unwrap();
+    is_ordinary(&far);
 }
 
 /// A pass is begun between the look at what can be promoted and the note: it is looked at again, for now the volumes would have to go back.
