@@ -98,6 +98,12 @@ pub enum Effect {
         why: String,
         handed_over: bool,
     },
+    /// Nobody is counted as using it any more: front ends that have it open are told, those too whose open ended just before.
+    Lost {
+        volume: VolumeId,
+        generation: Generation,
+        why: String,
+    },
     /// Every core ends its sequencer of it, whatever its generation, and says so.
     EndShards { volume: VolumeId, why: String },
     /// Every core ends what is under way, and holds back what comes.
@@ -634,6 +640,16 @@ impl Directory {
             }
         }
         true
+    }
+
+    /// Has everybody told who has the volume open that it was lost: behind what they have yet to hear of its opening.
+    pub fn tell_of_loss(&mut self, volume: VolumeId, generation: Generation, why: &str) {
+        let why = why.to_owned();
+        self.effects.push_back(Effect::Lost {
+            volume,
+            generation,
+            why,
+        });
     }
 
     /// Lets time pass.

@@ -51,6 +51,15 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
             why: why.clone(),
             handed_over,
         }),
+        Effect::Lost {
+            volume,
+            generation,
+            why,
+        } => cx.mail.broadcast(|| Volume::Lost {
+            volume,
+            generation,
+            why: why.clone(),
+        }),
         Effect::EndShards { volume, why } => cx.mail.broadcast(|| Volume::EndShard {
             volume,
             why: why.clone(),

@@ -375,11 +375,7 @@ impl Core {
         if self.cx.config.core == 0 {
             let was_served = self.directory.lost(driver.now(), volume, generation);
             if was_served && !handed_over {
-                self.cx.mail.broadcast(|| VolumeMessage::Lost {
-                    volume,
-                    generation,
-                    why: why.to_owned(),
-                });
+                self.directory.tell_of_loss(volume, generation, why);
             }
             self.snapshots.lost(volume, generation);
             self.reservations.lost(volume, generation);

@@ -1,6 +1,7 @@
 mod hostile;
 mod iscsi;
 mod locks;
+mod losses;
 mod nvme;
 mod observe;
 mod peers;
