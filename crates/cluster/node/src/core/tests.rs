@@ -1,3 +1,4 @@
+mod closed;
 mod hostile;
 mod iscsi;
 mod locks;
