@@ -661,12 +661,17 @@ impl Fronts {
         true
     }
 
-    /// Tells every session that it is served here no longer: those that have the volume itself open heed it.
+    /// Tells every session that it is served here no longer: those that have the volume itself open heed it, and close it no more.
     pub fn lost(&mut self, driver: &mut dyn Driver, volume: VolumeId, why: &str) {
         let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
-            let (source, why) = (volume.into(), why.to_owned());
+            let (source, why) = (amita_frontend::Source::from(volume), why.to_owned());
+            if let Some(Some(usage)) = self.usage(FrontId(id))
+                && usage.open.is_some_and(|(open, _)| open == source)
+            {
+                usage.lost = Some(volume);
+            }
             self.event(driver, FrontId(id), Event::Lost { source, why });
         }
     }
@@ -732,7 +737,16 @@ impl Fronts {
             }
         }
         self.deadlines.forget(&mut session.due, id);
+        let asked = self.requests.queue.len();
         session.front.closed(&mut self.requests);
+        if let Some(lost) = session.usage.as_ref().and_then(|usage| usage.lost) {
+            // Counted is by now who has opened it since.
+            let last = self.requests.queue.split_off(asked);
+            let is_close =
+                |request: &FrontRequest| matches!(request, FrontRequest::Close { volume } if *volume == lost);
+            let others = last.into_iter().filter(|request| !is_close(request));
+            self.requests.queue.extend(others);
+        }
         self.left.push(FrontId(id));
         let is_identified = self.requests.hosts.remove(&FrontId(id)).is_some();
         self.ended += u64::from(is_identified);

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 mod flood;
+mod losses;
 mod memory;
 mod places;
 
