@@ -103,9 +103,16 @@ pub enum Effect {
         volume: VolumeId,
         generation: Generation,
         why: String,
+        /// By which numbers they knew it when it was lost.
+        known: Vec<VolumeId>,
     },
     /// Every core ends its sequencer of it, whatever its generation, and says so.
-    EndShards { volume: VolumeId, why: String },
+    EndShards {
+        volume: VolumeId,
+        why: String,
+        /// By which numbers front ends knew it then.
+        known: Vec<VolumeId>,
+    },
     /// Every core ends what is under way, and holds back what comes.
     Leave {
         volume: VolumeId,
@@ -642,13 +649,15 @@ impl Directory {
         true
     }
 
-    /// Has everybody told who has the volume open that it was lost: behind what they have yet to hear of its opening.
-    pub fn tell_of_loss(&mut self, volume: VolumeId, generation: Generation, why: &str) {
+    /// Has everybody told who has the volume open that it was lost, by the numbers by which they know it now: behind what they have yet to hear of its
+    /// opening.
+    pub fn tell_of_loss(&mut self, volume: VolumeId, generation: Generation, why: &str, known: Vec<VolumeId>) {
         let why = why.to_owned();
         self.effects.push_back(Effect::Lost {
             volume,
             generation,
             why,
+            known,
         });
     }
 

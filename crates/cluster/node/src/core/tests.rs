@@ -156,6 +156,7 @@ impl Rig {
             volume,
             generation: Generation(generation),
             why: "another gateway has it".to_owned(),
+            known: self.core.cx.view.known_by(volume),
         };
         self.core.on_mail(&mut self.driver, lost.into());
         self.pass();
