@@ -98,8 +98,21 @@ pub enum Effect {
         why: String,
         handed_over: bool,
     },
+    /// Nobody is counted as using it any more: front ends that have it open are told, those too whose open ended just before.
+    Lost {
+        volume: VolumeId,
+        generation: Generation,
+        why: String,
+        /// By which numbers they knew it when it was lost.
+        known: Vec<VolumeId>,
+    },
     /// Every core ends its sequencer of it, whatever its generation, and says so.
-    EndShards { volume: VolumeId, why: String },
+    EndShards {
+        volume: VolumeId,
+        why: String,
+        /// By which numbers front ends knew it then.
+        known: Vec<VolumeId>,
+    },
     /// Every core ends what is under way, and holds back what comes.
     Leave {
         volume: VolumeId,
@@ -634,6 +647,18 @@ impl Directory {
             }
         }
         true
+    }
+
+    /// Has everybody told who has the volume open that it was lost, by the numbers by which they know it now: behind what they have yet to hear of its
+    /// opening.
+    pub fn tell_of_loss(&mut self, volume: VolumeId, generation: Generation, why: &str, known: Vec<VolumeId>) {
+        let why = why.to_owned();
+        self.effects.push_back(Effect::Lost {
+            volume,
+            generation,
+            why,
+            known,
+        });
     }
 
     /// Lets time pass.

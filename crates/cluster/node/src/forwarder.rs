@@ -54,6 +54,8 @@ const CLOCK_LASTS: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 /// The same where a volume waits for its keys: for a person, mostly.
 const KEYS_PAUSE: Duration = Duration::from_millis(250);
+/// Where a volume was closed to hosts, its record is not read anew for those that come before that is over.
+const CLOSED_PAUSE: Duration = Duration::from_millis(250);
 
 /// What an owner's clock said, and when that came. What came late says less than is: the best is kept.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +155,8 @@ pub enum State {
     Asking,
     /// To be found out again then, or when something is heard of the volume.
     Pausing(Time),
+    /// Only hosts wait, and it was closed to them a moment ago: to be found out again then, or when something else is wanted of it.
+    Resting(Time),
     /// To the gateway that owns it.
     There(NodeId),
 }
@@ -161,6 +165,8 @@ pub enum State {
 struct Route {
     state: State,
     waiting: VecDeque<Pending>,
+    /// It was closed to hosts when its record was read last: until then that is believed.
+    closed_until: Time,
 }
 
 impl Route {
@@ -290,6 +296,7 @@ impl Forwarder {
         self.routes.entry(volume).or_insert_with(|| Route {
             state: State::Unknown,
             waiting: VecDeque::new(),
+            closed_until: Time(0),
         })
     }
 
@@ -312,6 +319,27 @@ impl Forwarder {
     /// Notes that it is to be found out later: its keys are not here.
     pub fn pause_for_keys(&mut self, now: Time, volume: VolumeId) {
         self.set(volume, State::Pausing(now.plus(KEYS_PAUSE)));
+    }
+
+    /// Notes that it is closed to hosts, and to be found out a little later for what else waits.
+    pub fn close(&mut self, now: Time, volume: VolumeId) {
+        self.pause(now, volume);
+        self.entry(volume).closed_until = now.plus(CLOSED_PAUSE);
+    }
+
+    /// Until when it is believed that the volume is closed to hosts, if it is now.
+    #[must_use]
+    pub fn closed_until(&self, now: Time, volume: VolumeId) -> Option<Time> {
+        let route = self.routes.get(&volume)?;
+        Some(route.closed_until).filter(|until| now < *until)
+    }
+
+    /// Its record has changed: what was found out before may be so no more.
+    pub fn look_anew(&mut self, volume: VolumeId) {
+        if let Some(route) = self.routes.get_mut(&volume) {
+            route.state = State::Unknown;
+            route.closed_until = Time(0);
+        }
     }
 
     /// What waits first for this volume.
@@ -690,7 +718,7 @@ impl Forwarder {
             let route = self.routes.get(volume)?;
             let patience = route.first_to_end().map(|(until, _)| until);
             match route.state {
-                State::Pausing(until) => Some(patience.map_or(until, |at| at.min(until))),
+                State::Pausing(until) | State::Resting(until) => Some(patience.map_or(until, |at| at.min(until))),
                 _ => patience,
             }
         };

@@ -274,11 +274,11 @@ pub struct Fronts {
     strangers_patience: Duration,
     /// What the fronts asked for.
     pub requests: FrontRequests,
-    /// Fronts that are gone, of hosts that other gateways serve as well.
+    /// Fronts that are gone, of hosts that may go on by another connection: what waits of them for an owner goes with them.
     gone: Vec<FrontId>,
     /// Fronts that are gone, of whatever hosts: what waits for a limit goes with them.
     left: Vec<FrontId>,
-    /// How many such fronts have ended.
+    /// How many fronts have ended that had said whose I/O theirs is.
     ended: u64,
     /// Hosts whose connection ended by what they are, or showed, since that was last said: where the last one came from, why, and
     /// how many others.
@@ -410,7 +410,7 @@ impl Fronts {
         !self.has(front) && !self.left.contains(&front)
     }
 
-    /// How many fronts of hosts that other gateways serve as well have ended.
+    /// How many fronts have ended that had said whose I/O theirs is.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.ended
@@ -423,13 +423,16 @@ impl Fronts {
         left
     }
 
-    /// Fronts that have ended since this was last asked, of hosts that other gateways serve as well.
+    /// Fronts that have ended since this was last asked, in order, of hosts that may go on by another connection: of NVMe another path, of NBD one
+    /// here or at another gateway. What they have asked for and was not looked at yet is dropped.
     pub fn take_gone(&mut self) -> Vec<FrontId> {
-        let gone = std::mem::take(&mut self.gone);
+        let mut gone = std::mem::take(&mut self.gone);
+        gone.sort_unstable();
         if !gone.is_empty() {
-            self.requests
-                .queue
-                .retain(|request| request.front_of_host().is_none_or(|front| !gone.contains(&front)));
+            self.requests.queue.retain(|request| {
+                let front = request.front_of_host();
+                front.is_none_or(|front| gone.binary_search(&front).is_err())
+            });
         }
         gone
     }
@@ -658,12 +661,17 @@ impl Fronts {
         true
     }
 
-    /// Tells every session that it is served here no longer: those that have the volume itself open heed it.
+    /// Tells every session that it is served here no longer: those that have the volume itself open heed it, and close it no more.
     pub fn lost(&mut self, driver: &mut dyn Driver, volume: VolumeId, why: &str) {
         let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
-            let (source, why) = (volume.into(), why.to_owned());
+            let (source, why) = (amita_frontend::Source::from(volume), why.to_owned());
+            if let Some(Some(usage)) = self.usage(FrontId(id))
+                && usage.open.is_some_and(|(open, _)| open == source)
+            {
+                usage.lost = Some(volume);
+            }
             self.event(driver, FrontId(id), Event::Lost { source, why });
         }
     }
@@ -729,10 +737,21 @@ impl Fronts {
             }
         }
         self.deadlines.forget(&mut session.due, id);
+        let asked = self.requests.queue.len();
         session.front.closed(&mut self.requests);
+        if let Some(lost) = session.usage.as_ref().and_then(|usage| usage.lost) {
+            // Counted is by now who has opened it since.
+            let last = self.requests.queue.split_off(asked);
+            let is_close =
+                |request: &FrontRequest| matches!(request, FrontRequest::Close { volume } if *volume == lost);
+            let others = last.into_iter().filter(|request| !is_close(request));
+            self.requests.queue.extend(others);
+        }
         self.left.push(FrontId(id));
-        if self.requests.hosts.remove(&FrontId(id)).is_some() {
-            self.ended += 1;
+        let is_identified = self.requests.hosts.remove(&FrontId(id)).is_some();
+        self.ended += u64::from(is_identified);
+        // Of strangers nothing waits, and they come in floods.
+        if is_identified || !session.front.is_stranger() {
             self.gone.push(FrontId(id));
         }
         if let Some(socket) = session.socket {

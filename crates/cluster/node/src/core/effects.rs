@@ -51,9 +51,21 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
             why: why.clone(),
             handed_over,
         }),
-        Effect::EndShards { volume, why } => cx.mail.broadcast(|| Volume::EndShard {
+        Effect::Lost {
+            volume,
+            generation,
+            why,
+            known,
+        } => cx.mail.broadcast(|| Volume::Lost {
+            volume,
+            generation,
+            why: why.clone(),
+            known: known.clone(),
+        }),
+        Effect::EndShards { volume, why, known } => cx.mail.broadcast(|| Volume::EndShard {
             volume,
             why: why.clone(),
+            known: known.clone(),
         }),
         Effect::Leave {
             volume,

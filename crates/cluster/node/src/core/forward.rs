@@ -183,24 +183,40 @@ impl Forwarding {
         }
         // What is known here may be late, and a host that hears the last word tries no other path: it is told by who has read the record.
         let is_closed = reach::is_closed(cx, volume);
-        let whom = match is_closed && self.forwarder.has_waiting(volume, end::is_of_the_volume) {
+        let hosts_wait = is_closed && self.forwarder.has_waiting(volume, end::is_of_the_volume);
+        // Who comes just behind those that were told so rests, and what else is wanted of it goes on.
+        let rests_until = match hosts_wait {
+            true => self.forwarder.closed_until(now, volume),
+            false => None,
+        };
+        let whom = match hosts_wait && rests_until.is_none() {
             _ if is_deleted => For::Clones,
             true => For::HostsOfClosed,
             false if is_closed => For::Clones,
             false => For::Hosts,
         };
-        let state = match self.forwarder.state(volume) {
+        let before = self.forwarder.state(volume);
+        if let Some(until) = rests_until
+            && !matches!(before, State::Asking | State::There(_))
+            && !self.forwarder.has_waiting(volume, end::is_looked_for_when_closed)
+        {
+            self.forwarder.set(volume, State::Resting(until));
+            return Turn::Nothing;
+        }
+        let state = match before {
             State::Pausing(until) if now < until => return Turn::Nothing,
             State::Asking => return Turn::Nothing,
             State::There(node) => State::There(node),
-            State::Unknown | State::Pausing(_) if end::of_givers(cx, &mut self.forwarder, volume) => {
+            _ if end::of_givers(cx, &mut self.forwarder, volume) => return Turn::Nothing,
+            _ if whom != For::HostsOfClosed && reach::is_out_of_reach(cx, volume) => {
+                match rests_until {
+                    // Those who rest hear the last word in their turn.
+                    Some(until) => end::all_but_of_the_volume(cx, &mut self.forwarder, volume, until),
+                    None => end::all_waiting(cx, &mut self.forwarder, volume),
+                }
                 return Turn::Nothing;
             }
-            State::Unknown | State::Pausing(_) if whom != For::HostsOfClosed && reach::is_out_of_reach(cx, volume) => {
-                end::all_waiting(cx, &mut self.forwarder, volume);
-                return Turn::Nothing;
-            }
-            State::Unknown | State::Pausing(_) => reach::find_route(cx, volume, whom),
+            State::Unknown | State::Pausing(_) | State::Resting(_) => reach::find_route(cx, volume, whom),
         };
         self.forwarder.set(volume, state);
         match state {
@@ -279,7 +295,7 @@ impl Forwarding {
             VolumeRoute::Closed => {
                 end::of_the_volume(cx, &mut self.forwarder, volume);
                 // Who reads a snapshot looks again.
-                self.forwarder.pause(now, volume);
+                self.forwarder.close(now, volume);
             }
         }
         self.settle(cx, now, volume);
@@ -329,10 +345,10 @@ impl Forwarding {
         match self.forwarder.state(volume) {
             State::There(node) if owner != Some(node) => {
                 self.forwarder.deposed(node, volume);
-                self.forwarder.set(volume, State::Unknown);
+                self.forwarder.look_anew(volume);
             }
-            State::Pausing(_) => self.forwarder.set(volume, State::Unknown),
-            _ => {}
+            State::Unknown | State::Pausing(_) | State::Resting(_) => self.forwarder.look_anew(volume),
+            State::Asking | State::There(_) => {}
         }
         self.settle(cx, now, volume);
         // What was given up stands in nobody's way any more.

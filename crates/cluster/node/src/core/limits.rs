@@ -74,6 +74,9 @@ pub(super) fn joint_changed(core: &mut Core, now: Time, name: &str) {
     };
     core.lender.joint_limits_changed(now, name, &limits.unwrap_or_default());
     core.forwarding.gate.set_joint(now, name, limits.as_ref());
+    if let Some((record, _)) = core.cx.view.joint(name) {
+        core.forwarding.gate.set_seat(now, name, record.term, record.seat);
+    }
     for volume in core.cx.view.volumes_under(name) {
         changed(core, now, volume);
     }

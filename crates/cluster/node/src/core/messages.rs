@@ -105,18 +105,19 @@ impl Core {
                 volume,
                 generation,
                 why,
+                known,
             } => {
                 if self.cx.shards.generation(volume) == Some(generation) {
                     // What is under way ends first.
                     self.drop_shard(driver, volume, generation, &why, false);
                 }
-                self.tell_of_loss(driver, volume, &why);
+                self.tell_of_loss(driver, known, &why);
             }
-            Volume::EndShard { volume, why } => {
+            Volume::EndShard { volume, why, known } => {
                 if let Some(generation) = self.cx.shards.generation(volume) {
                     self.drop_shard(driver, volume, generation, &why, false);
                 }
-                self.tell_of_loss(driver, volume, &why);
+                self.tell_of_loss(driver, known, &why);
                 let core = self.cx.config.core;
                 self.cx.mail.send(0, DirectoryMessage::ShardEnded { volume, core });
             }
@@ -375,11 +376,8 @@ impl Core {
         if self.cx.config.core == 0 {
             let was_served = self.directory.lost(driver.now(), volume, generation);
             if was_served && !handed_over {
-                self.cx.mail.broadcast(|| VolumeMessage::Lost {
-                    volume,
-                    generation,
-                    why: why.to_owned(),
-                });
+                let known = self.cx.view.known_by(volume);
+                self.directory.tell_of_loss(volume, generation, why, known);
             }
             self.snapshots.lost(volume, generation);
             self.reservations.lost(volume, generation);
@@ -404,13 +402,14 @@ impl Core {
         }
     }
 
-    /// Who has a volume open is told that it is served here no longer, by whichever number he knows it.
+    /// Who has a volume open is told that it is served here no longer, by whichever of these numbers he knows it: those of when the directory counted him no
+    /// more.
     ///
     /// It is the directory that says so, and not a core that has ended its sequencer: what one core says of that comes by another ring than the directory's
     /// own word, and may come first. Behind a move the directory counts those who use the volume on as users of what it has become; were they told of a
     /// loss, they would be counted for good. Who is told is counted no more, and who is counted is not told.
-    fn tell_of_loss(&mut self, driver: &mut dyn Driver, volume: VolumeId, why: &str) {
-        for known in self.cx.view.known_by(volume) {
+    fn tell_of_loss(&mut self, driver: &mut dyn Driver, known: Vec<VolumeId>, why: &str) {
+        for known in known {
             self.fronts.lost(driver, known, why);
         }
     }

@@ -244,6 +244,7 @@ pub(super) fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
             who,
             open: None,
             unseen,
+            lost: None,
         });
         core.cx.mail.send(0, DirectoryMessage::Open { origin, name });
     }
@@ -294,6 +295,7 @@ fn judged(core: &mut Core, front: FrontId, mut info: VolumeInfo) -> Result<Volum
     match judge(&core.cx.view, info.id, &usage.who) {
         Some(Grant { read_only }) => {
             usage.open = Some((info.source(), read_only));
+            usage.lost = None;
             info.read_only |= read_only;
             Ok(info)
         }

@@ -121,7 +121,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
     }
     for volume in core.cx.view.take_deleted() {
         if core.cx.config.core == 0 {
-            core.directory.deleted(now, volume);
+            core.directory.deleted(now, volume, &core.cx.view);
         }
         limits::changed(core, now, volume);
     }
@@ -179,7 +179,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
 /// A volume has moved to another pool: what waits for what it was goes on with what it is.
 fn switched(core: &mut Core, now: Time, old: VolumeId, new: VolumeId) {
     if core.cx.config.core == 0 {
-        core.directory.switched(now, old, new);
+        core.directory.switched(now, old, new, &core.cx.view);
     }
     limits::moved(core, now, old, new);
     core.forwarding.owner_changed(&mut core.cx, now, old);
@@ -262,7 +262,7 @@ fn volume_changed(core: &mut Core, now: Time, volume: VolumeId, generation: Gene
     if let Some(record) = core.cx.view.volume_of(volume) {
         let (generation, size_bytes) = (record.generation, record.size_bytes);
         if core.cx.config.core == 0 {
-            core.directory.named(now, volume, &record.name);
+            core.directory.named(now, volume, &record.name, &core.cx.view);
         }
         core.cx.shards.shed_parents(now, volume, &record.parents);
         core.cx.shards.resized(volume, generation, size_bytes);

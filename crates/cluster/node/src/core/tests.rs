@@ -1,6 +1,8 @@
+mod closed;
 mod hostile;
 mod iscsi;
 mod locks;
+mod losses;
 mod nvme;
 mod observe;
 mod peers;
@@ -154,6 +156,7 @@ impl Rig {
             volume,
             generation: Generation(generation),
             why: "another gateway has it".to_owned(),
+            known: self.core.cx.view.known_by(volume),
         };
         self.core.on_mail(&mut self.driver, lost.into());
         self.pass();
@@ -430,6 +433,26 @@ fn what_is_kept_of_a_gateway_is_kept_of_each_of_its_cores_and_of_nothing_else() 
             .on_forward(&mut rig.core.cx, now, link, clear, nothing);
     }
     assert_eq!(rig.core.forwarding.receiving.windows(), 1, "core 0's");
+}
+
+/// An NBD session has opened the volume, which is on its way to another gateway: what it has written waits. Its host connects anew, writes the same and
+/// something else to the same place, and both are acknowledged: were the first one sent to the new owner then, the last would be gone.
+#[test]
+fn what_waits_of_a_session_for_an_owner_goes_with_it() {
+    let mut rig = Rig::new();
+    let now = rig.driver.now();
+    let origin = rig.core.cx.origin(now, rig.front, 1);
+    assert_eq!(origin.host, frontend::HostKey::NONE);
+    let (offset, length) = (0, 4096);
+    let work = Work::Io(Op::Write { offset, length });
+    let core = &mut rig.core;
+    core.forwarding.forwarder.pause_for_keys(now, VOLUME);
+    core.forwarding
+        .wait(&mut core.cx, now, VOLUME, origin, work, amita_reactor::Slice::default());
+    assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 1));
+    rig.core.fronts.detach(&mut rig.driver, rig.front);
+    rig.pass();
+    assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 0));
 }
 
 /// Nothing of a host waits any more when the next message is looked at.

@@ -121,6 +121,7 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, 
             who: who.clone(),
             open,
             unseen: None,
+            lost: None,
         });
         let asked = Asked {
             origin,

@@ -47,18 +47,18 @@ impl Closings {
 
 impl Directory {
     /// A volume is not in the metadata any more.
-    pub fn deleted(&mut self, now: Time, volume: VolumeId) {
+    pub fn deleted(&mut self, now: Time, volume: VolumeId, view: &View) {
         if self.closings.gone.len() == MOST_GONE {
             self.closings.gone.pop_front();
         }
         self.closings.gone.push_back(volume);
         self.migrations.forget(volume);
-        self.close_if_open(now, volume, "it was deleted");
+        self.close_if_open(now, volume, "it was deleted", view);
     }
 
     /// A volume is in the metadata under this name. One that is open under another is closed: it was renamed, and all that is said
     /// of it to the metadata is said by its name.
-    pub fn named(&mut self, now: Time, volume: VolumeId, name: &str) {
+    pub fn named(&mut self, now: Time, volume: VolumeId, name: &str, view: &View) {
         if self.closings.is_gone(volume) {
             self.closings.gone.retain(|gone| *gone != volume);
         }
@@ -67,7 +67,7 @@ impl Directory {
             .iter()
             .any(|(known, state)| known != name && state.is_of(volume));
         if other {
-            self.close_if_open(now, volume, "it was renamed");
+            self.close_if_open(now, volume, "it was renamed", view);
         }
     }
 
@@ -81,15 +81,16 @@ impl Directory {
         }
     }
 
-    pub(super) fn close_if_open(&mut self, now: Time, volume: VolumeId, why: &str) {
+    pub(super) fn close_if_open(&mut self, now: Time, volume: VolumeId, why: &str, view: &View) {
         let Some(generation) = self.generation_of(volume) else {
             return;
         };
         self.lost(now, volume, generation);
         self.changed = true;
         self.closings.ending.insert(volume, (0..self.cores).collect());
-        let why = why.to_owned();
-        self.effects.push_back(Effect::EndShards { volume, why });
+        // Nobody is counted any more. Should it move before they are told, who uses it now would not know it by this number then.
+        let (why, known) = (why.to_owned(), view.known_by(volume));
+        self.effects.push_back(Effect::EndShards { volume, why, known });
     }
 
     fn generation_of(&self, volume: VolumeId) -> Option<Generation> {
@@ -115,11 +116,11 @@ impl Directory {
         let all: BTreeSet<VolumeId> = wishes().map(|(volume, ..)| volume).collect();
         self.closings.answered.retain(|volume, _| all.contains(volume));
         for (volume, wish, revision) in due {
-            self.carry_out_closing(now, volume, wish, revision);
+            self.carry_out_closing(now, volume, (wish, revision), view);
         }
     }
 
-    fn carry_out_closing(&mut self, now: Time, volume: VolumeId, wish: Closing, revision: u64) {
+    fn carry_out_closing(&mut self, now: Time, volume: VolumeId, (wish, revision): (Closing, u64), view: &View) {
         let clients = self.volumes.values().find_map(|state| match state {
             State::Open { info, users, .. } if info.id == volume => Some(*users),
             _ => None,
@@ -143,7 +144,7 @@ impl Directory {
                 return self.look_again(now, volume);
             }
             _ => {
-                self.close_if_open(now, volume, "it is being deleted");
+                self.close_if_open(now, volume, "it is being deleted", view);
                 if self.closings.ending.contains_key(&volume) {
                     return;
                 }

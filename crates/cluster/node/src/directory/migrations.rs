@@ -4,6 +4,7 @@
 //! once, for as many users as there were.
 
 use super::{Directory, Effect, State, Waiting};
+use crate::view::View;
 use amita_reactor::driver::Time;
 use amita_sequencer::Consent;
 use amita_types::VolumeId;
@@ -77,7 +78,7 @@ impl Directory {
     }
 
     /// The volume has moved: its name stands for `new`.
-    pub fn switched(&mut self, now: Time, old: VolumeId, new: VolumeId) {
+    pub fn switched(&mut self, now: Time, old: VolumeId, new: VolumeId, view: &View) {
         let open = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info,
@@ -92,7 +93,7 @@ impl Directory {
         let Some((name, generation, users)) = open else {
             self.join(new, waiting);
             // On its way here, or from here: that comes to nothing.
-            return self.close_if_open(now, old, "it has moved to another pool");
+            return self.close_if_open(now, old, "it has moved to another pool", view);
         };
         self.volumes.remove(&name);
         self.upkeep.claims.lost(old, generation);

@@ -774,7 +774,7 @@ fn moved() -> (Rig, Metadata) {
     let moved = map::Volume { id: MOVED, ..before };
     let call = Call::put(map::volume_key("v"), serde_json::to_vec(&moved).unwrap());
     metadata.txn(&call).unwrap();
-    rig.directory.switched(rig.now, VOLUME, MOVED);
+    rig.directory.switched(rig.now, VOLUME, MOVED, &View::default());
     (rig, metadata)
 }
 
@@ -827,7 +827,7 @@ fn who_uses_a_volume_that_moves_twice_before_it_is_open_is_counted() {
     let again = map::Volume { id: AGAIN, ..before };
     let call = Call::put(map::volume_key("v"), serde_json::to_vec(&again).unwrap());
     metadata.txn(&call).unwrap();
-    rig.directory.switched(rig.now, MOVED, AGAIN);
+    rig.directory.switched(rig.now, MOVED, AGAIN, &View::default());
     assert!(!rig.directory.migrations.has_users(MOVED));
     rig.run(&mut metadata);
     assert!(rig.directory.is_open(AGAIN));
@@ -907,7 +907,7 @@ fn a_volume_that_has_moved_is_opened_here_for_as_many_as_had_it() {
     let moved = map::Volume { id: MOVED, ..before };
     let call = Call::put(map::volume_key("v"), serde_json::to_vec(&moved).unwrap());
     metadata.txn(&call).unwrap();
-    rig.directory.switched(rig.now, VOLUME, MOVED);
+    rig.directory.switched(rig.now, VOLUME, MOVED, &View::default());
     rig.run(&mut metadata);
     assert_eq!(rig.dropped, 1);
     assert!(rig.directory.is_open(MOVED) && !rig.directory.is_open(VOLUME));

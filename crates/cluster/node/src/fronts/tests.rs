@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 mod flood;
+mod losses;
 mod memory;
 mod places;
 
@@ -315,6 +316,25 @@ fn a_host_takes_with_it_what_it_has_asked_for() {
     assert_eq!(rig.fronts.requests.queue.len(), 4, "to be told of volumes does no harm");
     assert_eq!(rig.fronts.drop_hosts(&mut rig.driver), 1);
     assert_eq!(left(&rig, stays), 0);
+}
+
+/// Of NBD: it asks for that again by the connection that it makes next, and goes on.
+#[test]
+fn a_host_that_has_not_said_whose_its_io_is_takes_with_it_what_it_has_asked_for() {
+    let mut rig = Rig::new();
+    let [host, stranger] = [true, false].map(|known| {
+        let known = Rc::new(Cell::new(known));
+        rig.fronts.attach(|_| Box::new(Sink { known }))
+    });
+    let clear = Op::Clear { offset: 0, length: 0 };
+    let requests = &mut rig.fronts.requests;
+    requests.submit(host, 1, VolumeId(1).into(), clear, Slice::default());
+    rig.fronts.detach(&mut rig.driver, stranger);
+    assert!(rig.fronts.take_gone().is_empty(), "nothing of it waits");
+    rig.fronts.detach(&mut rig.driver, host);
+    assert_eq!(rig.fronts.take_gone(), [host]);
+    assert!(rig.fronts.requests.queue.is_empty());
+    assert_eq!(rig.fronts.ended(), 0, "it held no lock");
 }
 
 #[test]

@@ -122,9 +122,16 @@ pub enum VolumeMessage {
         /// The generation that ended; a newer shard stays.
         generation: Generation,
         why: String,
+        /// The numbers by which front ends knew it when it was lost.
+        known: Vec<VolumeId>,
     },
     /// To all cores: the volume is deleted, or about to be.
-    EndShard { volume: VolumeId, why: String },
+    EndShard {
+        volume: VolumeId,
+        why: String,
+        /// The numbers by which front ends knew it then.
+        known: Vec<VolumeId>,
+    },
     /// From the directory: where a volume's I/O goes (asked by `Seek`).
     VolumeRoute {
         volume: VolumeId,

@@ -43,6 +43,19 @@ pub(super) fn is_of_the_volume(pending: &Pending) -> bool {
     pending.origin.snapshot == SnapshotId::HEAD && !matches!(pending.work, Work::Lend | Work::GiveBack)
 }
 
+/// Is it something else for which a way is looked for?
+pub(super) fn is_looked_for_when_closed(pending: &Pending) -> bool {
+    !is_of_the_volume(pending) && pending.work != Work::GiveBack
+}
+
+/// Nobody can be asked for the volume: what is wanted of its snapshots ends. Hosts that it was closed to rest until then.
+pub(super) fn all_but_of_the_volume(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId, until: Time) {
+    forwarder.set(volume, State::Resting(until));
+    for pending in forwarder.take_others(volume, is_of_the_volume) {
+        tell(cx, pending, Err(IoError::Unavailable), Payload::None);
+    }
+}
+
 /// The volume is closed to hosts: what is wanted of the volume itself ends. Its snapshots are read.
 pub(super) fn of_the_volume(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
     for pending in forwarder.take_others(volume, |pending| !is_of_the_volume(pending)) {

@@ -64,6 +64,8 @@ pub(super) struct Joint {
     pub due: Option<Time>,
     /// Since when all who were asked for its tokens could not be reached.
     pub failing: Option<Time>,
+    /// Who lends them, by the record: its term, and the volume whose owner does.
+    pub seat: (u32, Option<VolumeId>),
     counts: JointCounts,
 }
 
@@ -77,6 +79,7 @@ impl Joint {
             turn: 0,
             due: None,
             failing: None,
+            seat: (0, None),
             counts: JointCounts::default(),
         }
     }

@@ -94,6 +94,24 @@ impl Gate {
         }
     }
 
+    /// Who lends a tenant's or pool's tokens from now on, by its record: another one is asked at once, however long nobody was reached, and has its own
+    /// time to be.
+    pub fn set_seat(&mut self, now: Time, name: &str, term: u32, seat: Option<VolumeId>) {
+        let Some(number) = self.numbers_of_joints.get(name).copied() else {
+            return;
+        };
+        let joint = self.joints.get_mut(&number);
+        let Some(joint) = joint.filter(|joint| joint.seat != (term, seat)) else {
+            return;
+        };
+        joint.seat = (term, seat);
+        // What is under way was asked of the one before.
+        let is_failing = joint.failing.is_some() || joint.bank.asked.is_some();
+        joint.failing = is_failing.then_some(now);
+        joint.bank.hurry();
+        self.look_again(Whose::Joint(number), now);
+    }
+
     fn drop_joint(&mut self, now: Time, name: &str, number: JointNumber) {
         self.rest(Whose::Joint(number));
         self.numbers_of_joints.remove(name);

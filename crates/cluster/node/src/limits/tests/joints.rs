@@ -312,6 +312,47 @@ fn a_seat_that_is_out_of_reach_ends_only_what_has_waited_as_long_as_for_an_owner
     assert_eq!(ended, [(18_000, 1)], "the later one has its own time");
 }
 
+/// Another gateway has noticed it first, and given the seat to another volume.
+#[test]
+fn a_seat_that_another_gateway_has_given_away_is_asked_at_once_and_has_its_own_time() {
+    let mut gate = Gate::new(0, 5, Faults::NONE);
+    let start = ms(10_000);
+    gate.set_joint(start, TENANT, Some(&iops(10, 1)));
+    gate.set_seat(start, TENANT, 1, Some(VolumeId(98)));
+    gate.set_with(start, VOLUME, None, Generation(3), &[TENANT]);
+    gate.hold(start, origin(1, 1, start), VOLUME, read(512), Slice::default());
+    let (mut at, mut failed) = (start, Vec::new());
+    let whose = loop {
+        gate.tick(at);
+        if let Some((whose, _)) = gate.next_asks() {
+            gate.answered(at, whose, Err(IoError::Unavailable));
+            failed.push(at);
+            if failed.len() == 6 {
+                break whose;
+            }
+        }
+        at = gate.deadline().expect("it asks again");
+    };
+    let Whose::Joint(number) = whose else {
+        panic!("{whose:?}")
+    };
+    // A quarter of a lease later.
+    let soon = at.plus(Duration::from_millis(13));
+    gate.set_seat(soon, TENANT, 1, Some(VolumeId(98)));
+    gate.tick(soon);
+    assert!(gate.next_asks().is_none(), "it is the same one");
+    gate.set_seat(soon, TENANT, 2, Some(VolumeId(99)));
+    gate.tick(soon);
+    assert!(gate.next_asks().is_some(), "another one");
+    gate.answered(soon, whose, Err(IoError::Unavailable));
+    let late = start.plus(Duration::from_millis(4_100));
+    assert!(
+        !gate.gives_up(late, number),
+        "the one before was out of reach for that long"
+    );
+    assert!(gate.gives_up(soon.plus(Duration::from_secs(4)), number));
+}
+
 /// Each ask goes through the forwarder, which looks for the seat's owner. Another request that comes is no reason to ask sooner.
 #[test]
 fn a_seat_that_is_out_of_reach_is_asked_less_and_less_often_until_there_is_another_one() {
