@@ -303,9 +303,19 @@ impl KeyFile {
     /// By nothing but the line that has this one: all others may be destroyed. Where several servers have it, at each of them that answers: one of them
     /// that has another key of that name would wrap what the others do not open.
     fn opened_by(&self, by: &WrappingKey, wrapped: &WrappedKey) -> Result<DataKey, KeyTrouble> {
+        self.opened_at(by, wrapped, |found| found.with(by))
+    }
+
+    /// By this line, which is said to have that key.
+    fn opened_at(
+        &self,
+        by: &WrappingKey,
+        wrapped: &WrappedKey,
+        line: impl Fn(&mut Loaded) -> Result<&mut Line, String>,
+    ) -> Result<DataKey, KeyTrouble> {
         let of_line = |line: &mut Line| unwrap(std::slice::from_mut(line), wrapped.binding(), wrapped);
-        let begin = || self.given(|found| of_line(found.with(by)?));
-        let Some((_, keeper)) = self.given(|found| Ok(found.with(by)?.keeper.clone()))? else {
+        let begin = || self.given(|found| of_line(line(found)?));
+        let Some((_, keeper)) = self.given(|found| Ok(line(found)?.keeper.clone()))? else {
             return Ok(begin()?.finish()?);
         };
         let (mut opened, mut at, mut silent) = (None, 0, Vec::new());
@@ -400,7 +410,7 @@ impl Rewrap for KeyFile {
 
     fn proves(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<(), KeyTrouble> {
         let _ = self.cluster.set(cluster);
-        let opened = self.opened_by(to, wrapped)?;
+        let opened = self.opened_at(to, wrapped, |found| Ok(&mut found.lines[0]))?;
         match opened.check_value() == wrapped.check_value() && wrapped.wrapping_key() == *to {
             true => Ok(()),
             false => Err(KeyTrouble::Key(format!(
