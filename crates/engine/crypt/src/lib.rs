@@ -35,7 +35,7 @@ pub use amita_types::message::Run;
 pub use cipher::{BlockCipher, Place};
 pub use key::{BadKey, CheckValue, DATA_KEY_BYTES, DataKey};
 pub use keychain::{Keychain, Keys, MissingKeys, NotNow, OpenError, SealError};
-pub use provider::kmip::{BadKmip, Kmip, KmipError, KmipVersion, KmipWay, answer_length, look};
+pub use provider::kmip::{BadKmip, Kmip, KmipAsks, KmipError, KmipProbed, KmipVersion, KmipWay, answer_length, look};
 pub use provider::passphrase::{BadPassphrase, Cost, Passphrase};
 pub use provider::sealed_file::{PURPOSE, SealedFile};
 pub use provider::transit::{BadTransit, TOKEN_HEADER, Transit, TransitError, check_token, refusal};

@@ -14,6 +14,7 @@ pub mod transit;
 mod local;
 
 use crate::key::DataKey;
+use crate::provider::kmip::KmipAsks;
 use crate::provider::passphrase::BadPassphrase;
 use crate::wrapped::{Binding, KeyError, WrappedKey};
 use crate::wrapping::WrappingKey;
@@ -189,23 +190,26 @@ impl fmt::Debug for Response {
 }
 
 /// A message to a KMIP server, as it goes over the wire. It has secrets in it.
-pub struct KmipRequest(Zeroizing<Vec<u8>>);
+pub struct KmipRequest {
+    pub(crate) asks: KmipAsks,
+    message: Zeroizing<Vec<u8>>,
+}
 
 impl KmipRequest {
-    pub(crate) fn new(message: Zeroizing<Vec<u8>>) -> KmipRequest {
-        KmipRequest(message)
+    pub(crate) fn new(asks: KmipAsks, message: Zeroizing<Vec<u8>>) -> KmipRequest {
+        KmipRequest { asks, message }
     }
 
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.message
     }
 }
 
 impl fmt::Debug for KmipRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KMIP ({} bytes)", self.0.len())
+        write!(f, "KMIP ({} bytes)", self.message.len())
     }
 }
 

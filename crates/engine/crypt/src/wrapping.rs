@@ -48,6 +48,12 @@ impl WrappingKey {
         matches!(self.0, Which::Transit { .. } | Which::Kmip { .. })
     }
 
+    /// Does a KMIP server keep it?
+    #[must_use]
+    pub fn is_of_kmip(&self) -> bool {
+        matches!(self.0, Which::Kmip { .. })
+    }
+
     /// Is it made of a passphrase and a salt?
     #[must_use]
     pub fn is_of_passphrase(&self) -> bool {

@@ -49,7 +49,7 @@ pub use iscsi::{
     iscsi_targets_prefix, naa, naa_text,
 };
 pub use keys::{
-    BadRing, ENCRYPTION_SINCE, Era, KeyName, KeyNumber, KeyRing, MAX_ERAS, all_secrets_prefix, secret_key,
+    BadRing, ENCRYPTION_SINCE, Era, KMIP_SINCE, KeyName, KeyNumber, KeyRing, MAX_ERAS, all_secrets_prefix, secret_key,
     secrets_prefix, wrapping_key,
 };
 pub use limits::{

@@ -233,7 +233,7 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
     })?;
     answers.map_err(|why| {
         Failure::new(why)
-            .advice("What is open stays open; what it is to open waits for it, and nothing is made with its key.")
+            .advice("What is open stays open; what it is to open waits for it, and nothing is made with its key, unless another server of its line answers.")
     })
 }
 

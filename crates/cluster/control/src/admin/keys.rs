@@ -7,7 +7,7 @@ use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get, list};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
 use amita_metadata::{Call, Compare, MAX_OPS, Op, Transact};
-use amita_types::map::{self, ENCRYPTION_SINCE, KeyName, KeyNumber, KeyRing, Volume};
+use amita_types::map::{self, ENCRYPTION_SINCE, KMIP_SINCE, KeyName, KeyNumber, KeyRing, Volume};
 use amita_types::{ClusterId, Generation, VolumeId};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -122,6 +122,17 @@ pub fn wrapping_key(meta: &dyn Transact) -> Result<(Option<WrappingKey>, u64)> {
     })
 }
 
+/// All programs of a cluster of this version know what it wraps with.
+fn knows(version: u32, by: &WrappingKey) -> std::result::Result<(), String> {
+    match by.is_of_kmip() && version < KMIP_SINCE {
+        true => Err(format!(
+            "the cluster's version is {version}, and keys of KMIP servers need {KMIP_SINCE}: all its programs must know of them first \
+             (`amita cluster finalize`)"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Why a key is not made.
 pub(super) enum NoKey {
     /// The cluster has none: for people.
@@ -184,12 +195,16 @@ impl NewKey {
             tenant: None,
             key: name,
         };
+        if let Some(by) = &by {
+            knows(version, by).map_err(NoKey::Older)?;
+        }
         let cluster = super::cluster(meta).map_err(NoKey::Admin)?.id;
         if let Some(by) = &by {
             let opens = opens_by(meta, keys, by).map_err(NoKey::Admin)?;
             opens.map_err(|why| NoKey::Refused(why.to_string()))?;
         }
         let record = keys.make(cluster, by.as_ref(), &binding).map_err(NoKey::Refused)?;
+        knows(version, &record.wrapping_key()).map_err(NoKey::Older)?;
         if *record.binding() != binding {
             let found = record.binding().key;
             return Err(NoKey::Refused(format!(
@@ -352,6 +367,11 @@ pub trait Rewrap {
     fn proves(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey)
     -> std::result::Result<(), KeyTrouble>;
 
+    /// What was seen to open counts as long as this is the same: of several servers at least one is left at which all of it does.
+    fn proofs(&self) -> u64 {
+        0
+    }
+
     /// The version by which it wraps now, where it has versions (Vault's have), as it was heard last. It was asked for [`Rewrap::to`] before.
     fn version(&self, to: &WrappingKey) -> Option<u32> {
         let _ = to;
@@ -386,6 +406,7 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
     let key = map::wrapping_key();
     let map::Cluster { id, version, .. } = super::cluster(meta)?;
     let is_other = now.as_ref() != Some(&to);
+    knows(version, &to).map_err(refuse)?;
     if is_other {
         if version < ENCRYPTION_SINCE {
             return Err(refuse(format!(
@@ -410,9 +431,10 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
     }
     let (mut wrapped, mut proven) = (0, BTreeSet::new());
     for _ in 0..RACES {
+        let proofs = by.proofs();
         let Pass {
             mut all,
-            is_raced,
+            mut is_raced,
             away,
         } = pass(meta, by, id, (&to, unchanged(&key, revision)), &mut proven)?;
         wrapped += all.wrapped;
@@ -421,6 +443,11 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
         }
         if wrapping_key(meta)?.1 != revision {
             return Err(refuse(OTHER_REWRAP.to_owned()));
+        }
+        if by.proofs() != proofs {
+            // Another server has answered since: what was wrapped by the one before has to open there.
+            proven.clear();
+            is_raced = true;
         }
         if all.wrapped == 0 && !is_raced {
             // What this call has wrapped is the same by now.

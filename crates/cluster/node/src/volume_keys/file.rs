@@ -15,7 +15,8 @@
 //! it in front, wrapping all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode
 //! 0600), and is read again each time that it is needed.
 
-use super::lines::{Keepers, Line, Loaded, Step, unwrap};
+use super::keeper::Trouble;
+use super::lines::{Keepers, Line, Loaded, Step, first_of, unwrap};
 use super::reading;
 use amita_control::admin::{DataKeys, KeyTrouble, Rewrap};
 use amita_crypt::{Binding, DataKey, WrappedKey, WrappingKey, Zeroizing};
@@ -117,6 +118,10 @@ struct Known {
     newest: Option<(WrappingKey, u32)>,
     /// What was opened last by who keeps the cluster's key, to show that he has it.
     opened: Option<KeyName>,
+    /// Those of a key's servers at which everything opens that was proven since this was set: a bit each.
+    common: Option<(WrappingKey, u8)>,
+    /// So often there was none such any more.
+    proofs: u64,
 }
 
 /// See the module.
@@ -251,7 +256,7 @@ impl KeyFile {
 }
 
 impl KeyFile {
-    /// Asks those who keep keys that the file names whether they wrap with them, and bind what they wrap.
+    /// Asks those who keep keys that the file names whether they wrap with them, and bind what they wrap: each server of each.
     ///
     /// # Errors
     /// One does not: why, for people.
@@ -261,18 +266,28 @@ impl KeyFile {
             Ok(keepers.collect::<Vec<_>>())
         })?;
         for (place, keeper) in asked {
-            place.probe(&keeper)?;
+            for server in 0..keeper.servers() {
+                place.probe(&keeper, server)?;
+            }
         }
         Ok(())
     }
 
-    /// By this one of its keys. Who keeps it and was not seen to bind what he wraps has to show that first.
+    /// By this one of its keys. A server that keeps it and was not seen to bind what it wraps has to show that first. What one server has wrapped has
+    /// to open at each that answers.
     fn wrap(&self, by: &WrappingKey, binding: &Binding, key: &DataKey) -> Result<WrappedKey, KeyTrouble> {
-        let keeper = self.given(|found| Ok(found.with(by)?.keeper.clone()))?;
-        if let Some((place, keeper)) = keeper.filter(|(_, keeper)| !keeper.was_probed()) {
-            place.probe(&keeper)?;
-        }
-        let wrapped = self.given(|found| found.with(by)?.wrap(by, binding, key))?.finish()?;
+        let begin = || self.given(|found| found.with(by)?.wrap(by, binding, key));
+        let wrapped = match self.given(|found| Ok(found.with(by)?.keeper.clone()))? {
+            None => begin()?.finish()?,
+            Some((place, keeper)) => first_of(&keeper, |server| {
+                if !keeper.was_probed(server) {
+                    place.probe(&keeper, server)?;
+                }
+                begin()?
+                    .finish_at(server)?
+                    .map_err(|why| keeper.refused_at(&why, server))
+            })?,
+        };
         // As it will be read.
         let read = WrappedKey::parse(&wrapped.to_text()).map_err(|why| why.to_string())?;
         let opened = self.opened_by(by, &read)?;
@@ -285,10 +300,49 @@ impl KeyFile {
         }
     }
 
-    /// By nothing but the line that has this one: all others may be destroyed.
+    /// By nothing but the line that has this one: all others may be destroyed. Where several servers have it, at each of them that answers: one of them
+    /// that has another key of that name would wrap what the others do not open.
     fn opened_by(&self, by: &WrappingKey, wrapped: &WrappedKey) -> Result<DataKey, KeyTrouble> {
+        self.opened_at(by, wrapped, |found| found.with(by))
+    }
+
+    /// By this line, which is said to have that key.
+    fn opened_at(
+        &self,
+        by: &WrappingKey,
+        wrapped: &WrappedKey,
+        line: impl Fn(&mut Loaded) -> Result<&mut Line, String>,
+    ) -> Result<DataKey, KeyTrouble> {
         let of_line = |line: &mut Line| unwrap(std::slice::from_mut(line), wrapped.binding(), wrapped);
-        Ok(self.given(|found| of_line(found.with(by)?))?.finish()?)
+        let begin = || self.given(|found| of_line(line(found)?));
+        let Some((_, keeper)) = self.given(|found| Ok(line(found)?.keeper.clone()))? else {
+            return Ok(begin()?.finish()?);
+        };
+        let (mut opened, mut at, mut silent) = (None, 0, Vec::new());
+        for server in 0..keeper.servers() {
+            match begin()?.finish_at(server) {
+                Ok(Ok(key)) => {
+                    opened = Some(key);
+                    at |= 1 << server;
+                }
+                Ok(Err(why)) => return Err(keeper.refused_at(&why, server).into()),
+                Err(trouble) => silent.push(trouble),
+            }
+        }
+        let key = opened.ok_or_else(|| Trouble::of_all(silent))?;
+        self.opens_at(by, at);
+        Ok(key)
+    }
+
+    /// Something opens at exactly these servers of all that have answered.
+    fn opens_at(&self, by: &WrappingKey, at: u8) {
+        let mut known = self.lock();
+        let before = known.common.as_ref().filter(|(of, _)| of == by).map(|(_, at)| *at);
+        let common = before.unwrap_or(u8::MAX) & at;
+        if common == 0 {
+            known.proofs += 1;
+        }
+        known.common = Some((by.clone(), if common == 0 { at } else { common }));
     }
 
     /// The version of Vault's key is this at least.
@@ -332,12 +386,13 @@ impl DataKeys for KeyFile {
 /// By the first line.
 impl Rewrap for KeyFile {
     fn to(&self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
+        self.lock().common = None;
         let (to, asked) = self.given(|found| {
             let to = found.first(now)?;
             Ok((to, found.lines[0].keeper.clone()))
         })?;
         if let Some((place, keeper)) = asked {
-            let version = place.probe(&keeper)?;
+            let version = place.probe_any(&keeper)?;
             self.lock().newest = version.map(|version| (to.clone(), version));
         }
         Ok(to)
@@ -349,10 +404,13 @@ impl Rewrap for KeyFile {
         newest.map(|(_, version)| *version)
     }
 
+    fn proofs(&self) -> u64 {
+        self.lock().proofs
+    }
+
     fn proves(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<(), KeyTrouble> {
         let _ = self.cluster.set(cluster);
-        let first = |found: &mut Loaded| unwrap(&mut found.lines[..1], wrapped.binding(), wrapped);
-        let opened = self.given(first)?.finish()?;
+        let opened = self.opened_at(to, wrapped, |found| Ok(&mut found.lines[0]))?;
         match opened.check_value() == wrapped.check_value() && wrapped.wrapping_key() == *to {
             true => Ok(()),
             false => Err(KeyTrouble::Key(format!(

@@ -4,14 +4,17 @@
 //! hangs keeps nobody waiting who needs another key. Where it does not answer, or says that it cannot now, whoever asks soon behind is told the
 //! same at once: it is asked again after a pause, which grows ([`Pause`]).
 //!
+//! One line may name several servers that have the same keys. A question goes to whichever answers first, or to one of them alone
+//! ([`Keeper::ask_at`]): what is proven is proven of one server.
+//!
 //! A question that nobody waits for any more ([`Asking`]) is not carried.
 
 use amita_control::admin::KeyTrouble;
-use amita_crypt::{Question, Request, Response};
+use amita_crypt::{KeyError, Question, Request, Response};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -25,7 +28,7 @@ const ASKED_AGAIN: Duration = Duration::from_millis(500);
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// While nobody asks there is nothing to be done for so long, unless who carries says another time.
-const LOOK: Duration = Duration::from_secs(60);
+pub(super) const LOOK: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Clone, Debug)]
@@ -34,6 +37,16 @@ pub(super) struct Trouble {
     pub why: String,
     /// It may pass by itself: it is worth asking again.
     pub is_passing: bool,
+}
+
+impl Trouble {
+    /// All of them at once: it may pass where one of them may.
+    pub fn of_all(troubles: Vec<Trouble>) -> Trouble {
+        let is_passing = troubles.iter().any(|trouble| trouble.is_passing);
+        let why: Vec<String> = troubles.into_iter().map(String::from).collect();
+        let why = why.join("; ");
+        Trouble { why, is_passing }
+    }
 }
 
 /// What is wrong here, before anybody is asked.
@@ -84,6 +97,8 @@ pub(super) type Told = Box<dyn FnOnce(Result<Response, Trouble>) + Send>;
 
 struct Ask {
     request: Arc<Request>,
+    /// Of this server alone, by its number in the line.
+    at: Option<usize>,
     /// Somebody waits for the answer.
     wanted: Arc<AtomicBool>,
     told: Told,
@@ -96,6 +111,18 @@ pub(super) trait Carry: Send + 'static {
     /// # Errors
     /// There is none, for a while or at all: why, for people.
     fn carry(&mut self, request: &Request) -> Result<Response, Trouble>;
+
+    /// The same of this one of its servers alone.
+    ///
+    /// # Errors
+    /// Of that one there is none: why, for people.
+    fn carry_at(&mut self, request: &Request, server: usize) -> Result<Response, Trouble> {
+        let _ = server;
+        self.carry(request)
+    }
+
+    /// The servers that it asks, for people; never empty, and eight at most.
+    fn servers(&self) -> Vec<String>;
 
     /// Nobody has asked for so long, and there is something to be done.
     fn wait(&self, now: Instant) -> Duration {
@@ -115,9 +142,10 @@ pub(super) trait Carry: Send + 'static {
 /// See the module. Dropped, it answers what it was asked, and ends.
 pub(super) struct Keeper {
     name: String,
+    servers: Vec<String>,
     asks: SyncSender<Ask>,
-    /// It was seen to wrap, and to bind what it wraps.
-    binds: AtomicBool,
+    /// Those of its servers that were seen to wrap, and to bind what they wrap: a bit each.
+    binds: AtomicU8,
 }
 
 impl fmt::Debug for Keeper {
@@ -133,17 +161,31 @@ impl Keeper {
     /// There is none to be had.
     pub fn start(name: String, thread: &str, worker: impl Carry) -> io::Result<Arc<Keeper>> {
         let (asks, asked) = sync_channel(MAX_WAITING);
+        let servers = worker.servers();
         std::thread::Builder::new()
             .name(thread.to_owned())
             .spawn(move || run(worker, &asked))?;
-        let binds = AtomicBool::new(false);
-        Ok(Arc::new(Keeper { name, asks, binds }))
+        let binds = AtomicU8::new(0);
+        Ok(Arc::new(Keeper {
+            name,
+            servers,
+            asks,
+            binds,
+        }))
     }
 
     /// Asks it, and does not wait: `told` is, when it has answered, or has not. Where nobody wants that any more it is not asked, and `told` is
     /// dropped.
     pub fn ask(&self, request: Arc<Request>, wanted: Arc<AtomicBool>, told: Told) {
-        let ask = Ask { request, wanted, told };
+        self.send(Ask {
+            request,
+            at: None,
+            wanted,
+            told,
+        });
+    }
+
+    fn send(&self, ask: Ask) {
         let (ask, why) = match self.asks.try_send(ask) {
             Ok(()) => return,
             Err(TrySendError::Full(ask)) => (ask, "too many questions wait for it"),
@@ -158,6 +200,21 @@ impl Keeper {
     /// # Errors
     /// It refuses, or has not answered: why, for people.
     pub fn carry<T>(&self, question: Question<T>) -> Result<T, Trouble> {
+        self.answer(question)?.map_err(|why| Trouble {
+            why: format!("{}: {why}", self.name),
+            is_passing: false,
+        })
+    }
+
+    /// Why what this one of its servers has answered is no answer.
+    pub fn refused_at(&self, why: &KeyError, server: usize) -> Trouble {
+        Trouble {
+            why: format!("{}: {why}", self.named(server)),
+            is_passing: false,
+        }
+    }
+
+    fn answer<T>(&self, question: Question<T>) -> Result<Result<T, KeyError>, Trouble> {
         let (request, finish) = question.into_parts();
         let request = Arc::new(request);
         let until = Instant::now() + PATIENCE;
@@ -168,12 +225,7 @@ impl Keeper {
             self.ask(Arc::clone(&request), asking.wanted(), told_of);
             let left = until.saturating_duration_since(Instant::now());
             match told.recv_timeout(left) {
-                Ok(Ok(response)) => {
-                    return finish(&response).map_err(|why| Trouble {
-                        why: format!("{}: {why}", self.name),
-                        is_passing: false,
-                    });
-                }
+                Ok(Ok(response)) => return Ok(finish(&response)),
                 Ok(Err(trouble)) if trouble.is_passing && left > ASKED_AGAIN => std::thread::sleep(ASKED_AGAIN),
                 Ok(Err(trouble)) => return Err(trouble),
                 Err(_) => {
@@ -184,14 +236,63 @@ impl Keeper {
         }
     }
 
-    /// It was seen to wrap, and to bind what it wraps.
-    pub fn proven(&self) {
-        self.binds.store(true, Ordering::Relaxed);
+    /// Asks this one of its servers alone, and waits for that. Where there are others it is asked once: they may answer. (Inside:) it has answered, and
+    /// what it says is no answer to the question: a record does not open by what it has.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses whatever it is asked by that key: why, for people. What it was seen to do counts no more.
+    pub fn ask_at<T>(&self, question: Question<T>, server: usize) -> Result<Result<T, KeyError>, Trouble> {
+        let answer = match self.servers.len() {
+            1 => self.answer(question),
+            _ => self.once(question, server),
+        };
+        if answer.is_err() {
+            self.binds.fetch_and(!(1 << server), Ordering::Relaxed);
+        }
+        answer
     }
 
-    /// Was that seen?
-    pub fn was_probed(&self) -> bool {
-        self.binds.load(Ordering::Relaxed)
+    fn once<T>(&self, question: Question<T>, server: usize) -> Result<Result<T, KeyError>, Trouble> {
+        let (request, finish) = question.into_parts();
+        let (tell, told) = sync_channel(1);
+        let asking = Asking::new();
+        self.send(Ask {
+            request: Arc::new(request),
+            at: Some(server),
+            wanted: asking.wanted(),
+            told: Box::new(move |answer| drop(tell.send(answer))),
+        });
+        match told.recv_timeout(PATIENCE) {
+            Ok(answer) => answer.map(|response| finish(&response)),
+            Err(_) => {
+                let why = format!(
+                    "{} has not answered within {} s",
+                    self.named(server),
+                    PATIENCE.as_secs()
+                );
+                Err(Trouble { why, is_passing: true })
+            }
+        }
+    }
+
+    /// This one of its servers was seen to wrap, and to bind what it wraps.
+    pub fn proven(&self, server: usize) {
+        self.binds.fetch_or(1 << server, Ordering::Relaxed);
+    }
+
+    /// Was that seen, and has it answered ever since?
+    pub fn was_probed(&self, server: usize) -> bool {
+        self.binds.load(Ordering::Relaxed) & (1 << server) != 0
+    }
+
+    /// How many servers it has.
+    pub fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// One of its servers, for people.
+    pub fn named(&self, server: usize) -> &str {
+        &self.servers[server]
     }
 
     /// For people.
@@ -206,7 +307,10 @@ fn run(mut worker: impl Carry, asked: &Receiver<Ask>) {
             Ok(ask) => {
                 // Whoever has asked may have given up meanwhile, and asked again.
                 if ask.wanted.load(Ordering::Relaxed) {
-                    (ask.told)(worker.carry(&ask.request));
+                    (ask.told)(match ask.at {
+                        Some(server) => worker.carry_at(&ask.request, server),
+                        None => worker.carry(&ask.request),
+                    });
                 }
                 false
             }

@@ -46,15 +46,23 @@ impl Place {
         })
     }
 
-    /// By which version of his key he wraps now, where it has any. He has to wrap by it, or to give it, and to bind what he wraps.
+    /// By which version of his key this one of his servers wraps now, where it has any. He has to wrap by it, or to give it, and to bind what he wraps.
     ///
     /// # Errors
     /// He does not, or does not answer: why, for people.
-    pub fn probe(&self, keeper: &Keeper) -> Result<Option<u32>, Trouble> {
+    pub fn probe(&self, keeper: &Keeper, server: usize) -> Result<Option<u32>, Trouble> {
         match self {
             Place::Vault(place) => vault::probe(keeper, &place.provider()?).map(Some),
-            Place::Kmip(place) => kmip::probe(keeper, &place.provider()?).map(|()| None),
+            Place::Kmip(place) => kmip::probe(keeper, &place.provider()?, server).map(|()| None),
         }
+    }
+
+    /// The same of the first of his servers that does.
+    ///
+    /// # Errors
+    /// None does: why, for people.
+    pub fn probe_any(&self, keeper: &Keeper) -> Result<Option<u32>, Trouble> {
+        first_of(keeper, |server| self.probe(keeper, server))
     }
 
     /// What a record says of it.
@@ -81,6 +89,29 @@ impl<T> Step<T> {
             Step::Ask(keeper, question) => keeper.carry(question),
         }
     }
+
+    /// Waits for it, of this one of the servers alone ([`Keeper::ask_at`]).
+    pub fn finish_at(self, server: usize) -> Result<Result<T, KeyError>, Trouble> {
+        match self {
+            Step::Done(done) => Ok(Ok(done)),
+            Step::Ask(keeper, question) => keeper.ask_at(question, server),
+        }
+    }
+}
+
+/// What comes of the first of its servers of which something comes.
+///
+/// # Errors
+/// Nothing comes of any: why, for people, of all. It passes where it may with one.
+pub(super) fn first_of<T>(keeper: &Keeper, mut ask: impl FnMut(usize) -> Result<T, Trouble>) -> Result<T, Trouble> {
+    let mut failed: Vec<Trouble> = Vec::new();
+    for server in 0..keeper.servers() {
+        match ask(server) {
+            Ok(done) => return Ok(done),
+            Err(why) => failed.push(why),
+        }
+    }
+    Err(Trouble::of_all(failed))
 }
 
 /// What wraps by a line; all keys of the file are one.

@@ -61,7 +61,7 @@ pub(super) fn start(place: Place) -> io::Result<Arc<Keeper>> {
 pub(super) fn probe(vault: &Keeper, transit: &Transit) -> Result<u32, Trouble> {
     let (version, binds) = vault.carry(transit.probe())?;
     vault.carry(binds)?;
-    vault.proven();
+    vault.proven(0);
     Ok(version)
 }
 
@@ -92,6 +92,10 @@ impl Carry for Worker {
                 is_passing: false,
             }),
         }
+    }
+
+    fn servers(&self) -> Vec<String> {
+        vec![self.name.clone()]
     }
 
     fn wait(&self, now: Instant) -> Duration {

@@ -8,7 +8,7 @@
 //! Both make the same of the same: a record does not say which it was, and where the server gives the key away it opens by either. What a data key
 //! is bound to is GCM's additional authenticated data (`Authenticated Encryption Additional Data`, KMIP 1.4), and the nonce is drawn here.
 //!
-//! A key is named by its `Unique Identifier`, which the server has given it and never gives again; a `Name` may be moved to another one. So a key
+//! A key is named by its `Unique Identifier`, which one server's database gives once; a `Name` may be moved to another one. So a key
 //! that is replaced (`Re-key`) has a new identifier, and is another line of the file of volume keys.
 
 pub(crate) mod message;
@@ -33,6 +33,8 @@ const KIND: &str = "a key of a KMIP server";
 const PROBE: &[u8] = b"amita-crypt which version";
 /// What is wrapped bound to [`PROBE`] is asked back bound to this: who gives it binds nothing.
 const OTHER: &[u8] = b"amita-crypt another binding";
+/// What is wrapped for that.
+const PLAIN: [u8; KEK_BYTES] = [0; KEK_BYTES];
 /// The longest identifier of a key, in bytes: servers have UUIDs, numbers and hashes.
 const MAX_NAME_BYTES: usize = 128;
 /// From this version on what is encrypted may be bound to something.
@@ -85,6 +87,31 @@ impl fmt::Display for KmipVersion {
     }
 }
 
+/// What a server is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KmipAsks {
+    /// `Encrypt`.
+    Encrypt,
+    /// `Decrypt`.
+    Decrypt,
+    /// `Get`.
+    Get,
+}
+
+impl KmipAsks {
+    fn code(self) -> u32 {
+        match self {
+            KmipAsks::Encrypt => code::OPERATION_ENCRYPT,
+            KmipAsks::Decrypt => code::OPERATION_DECRYPT,
+            KmipAsks::Get => code::OPERATION_GET,
+        }
+    }
+}
+
+/// How far the proof is that a server binds what it wraps: the next question to the same server, if there is any.
+#[derive(Debug)]
+pub struct KmipProbed(pub Option<Question<KmipProbed>>);
+
 /// What cannot be used with a KMIP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -107,8 +134,10 @@ pub enum BadKmip {
 #[non_exhaustive]
 pub enum KmipError {
     /// It refuses.
-    #[error("the server refuses ({}{}{said}){}", refusal::named(*.reason), if .said.is_empty() { "" } else { ": " }, refusal::hint(*.reason))]
+    #[error("the server refuses ({}{}{said}){}", refusal::named(*.reason), if .said.is_empty() { "" } else { ": " }, refusal::hint(*.asked, *.reason))]
     Refused {
+        /// What it was asked.
+        asked: KmipAsks,
         /// Its `Result Reason`.
         reason: Option<u32>,
         /// Its words, shortened.
@@ -119,6 +148,16 @@ pub enum KmipError {
     Answer {
         /// What is wrong with it.
         what: &'static str,
+    },
+    /// It answers by another version of the protocol.
+    #[error(
+        "the server answers by KMIP {spoken}, and was asked by {asked}: say version={spoken} in the line, or have the server speak {asked}"
+    )]
+    Spoken {
+        /// By this.
+        asked: KmipVersion,
+        /// By that.
+        spoken: KmipVersion,
     },
     /// What it answers is no message.
     #[error("what the server answers is no message of KMIP's: {0}")]
@@ -135,6 +174,9 @@ pub enum KmipError {
          of a data key would open as any other one; have it give the key (way=get)"
     )]
     BindsNothing,
+    /// It does not give back what it has wrapped a moment before, so that what it refuses proves nothing.
+    #[error("this server does not open what it has wrapped itself a moment before: nothing is wrapped by it")]
+    Unopened,
     /// By the key that the server gives it does not open.
     #[error(
         "it does not open: the record was changed, or the server's key of that identifier is another one than it was; put the right one back"
@@ -168,19 +210,25 @@ impl KmipError {
         }
     }
 
-    /// It would say the same to whatever it is asked: who asks is nobody whom it answers.
+    /// It would say the same to whatever it is asked by this key: any refusal but one that may be of a record's tag.
     #[must_use]
     pub fn is_of_all(&self) -> bool {
-        matches!(self, KmipError::Refused { reason, .. } if refusal::is_of_all(*reason))
+        matches!(self, KmipError::Refused { asked, reason, .. } if !refusal::is_of_tag(*asked, *reason))
+    }
+
+    /// It may be a record's tag that it refuses, or the server's own trouble: another server may say more.
+    #[must_use]
+    pub fn is_unclear(&self) -> bool {
+        matches!(self, KmipError::Refused { asked, reason, .. } if refusal::is_of_tag(*asked, *reason) && refusal::is_unclear(*reason))
     }
 }
 
-/// Is it an answer, and no refusal?
+/// Is it an answer to that, and no refusal?
 ///
 /// # Errors
 /// It is not.
-pub fn look(answer: &[u8]) -> Result<(), KmipError> {
-    message::read(answer).map(drop)
+pub fn look(request: &KmipRequest, answer: &[u8]) -> Result<(), KmipError> {
+    message::read(answer, request.asks).map(drop)
 }
 
 /// See the module.
@@ -205,6 +253,14 @@ pub(crate) fn check_record(key: &str) -> Result<(), KmipError> {
     check_name(key).map_err(|_| KmipError::Record)
 }
 
+/// What a probe has seen so far.
+#[derive(Clone, Copy)]
+enum Seen {
+    Nothing,
+    /// It opens what it has wrapped.
+    Opens,
+}
+
 /// What a record has of it.
 type Wrapped = (Hex<NONCE_BYTES>, Hex<WRAPPED_BYTES>);
 
@@ -226,61 +282,92 @@ impl Kmip {
         })
     }
 
-    /// Asks whether the server wraps with its key, or gives it; and then, where the server wraps, whether it binds what it wraps. The answer to the
-    /// first question is the second one, if there is any.
+    /// Asks whether the server wraps with its key, or gives it. Where the server wraps, it is asked then whether it binds what it wraps: it has to
+    /// refuse it as bound to something else, and after that to open it as what it is, so that the refusal was none of something else.
     #[must_use]
-    pub fn probe(&self, random: Random<'_>) -> Question<Option<Question<()>>> {
+    pub fn probe(&self, random: Random<'_>) -> Question<KmipProbed> {
         let mut nonce = [0; NONCE_BYTES];
         random(&mut nonce);
         let asked = self.clone();
         match self.way {
             KmipWay::Get => Question::kmip(self.ask_get(), move |answer| {
-                asked.got(answer).map(|_| None).map_err(KeyError::KmipProbe)
+                asked.got(answer).map(|_| KmipProbed(None)).map_err(KeyError::KmipProbe)
             }),
-            KmipWay::Encrypt => {
-                let plain = [0; KEK_BYTES];
-                Question::kmip(self.ask_encrypt(&plain, PROBE, &nonce), move |answer| {
-                    let encrypted = asked
-                        .encrypted(answer, &nonce, plain.len())
-                        .map_err(KeyError::KmipProbe)?;
-                    Ok(Some(asked.binds(&encrypted, &nonce)))
-                })
-            }
+            KmipWay::Encrypt => Question::kmip(self.ask_encrypt(&PLAIN, PROBE, &nonce), move |answer| {
+                let encrypted = asked
+                    .encrypted(answer, &nonce, PLAIN.len())
+                    .map_err(KeyError::KmipProbe)?;
+                Ok(KmipProbed(Some(asked.binds(encrypted, nonce, Seen::Nothing))))
+            }),
         }
     }
 
     /// Asks for what is wrapped here, bound to [`PROBE`], as if it were bound to something else: it has to refuse that.
-    fn binds(&self, encrypted: &[u8], nonce: &[u8; NONCE_BYTES]) -> Question<()> {
+    fn binds(&self, encrypted: Vec<u8>, nonce: [u8; NONCE_BYTES], seen: Seen) -> Question<KmipProbed> {
+        let asked = self.clone();
         Question::kmip(
-            self.ask_decrypt(encrypted, OTHER, nonce),
-            |answer| match message::read(answer) {
+            self.ask_decrypt(&encrypted, OTHER, &nonce),
+            move |answer| match message::read(answer, KmipAsks::Decrypt) {
                 Ok(_) => Err(KeyError::KmipProbe(KmipError::BindsNothing)),
-                Err(KmipError::Refused { reason, .. }) if refusal::is_of_tag(reason) => Ok(()),
+                Err(KmipError::Refused { reason, .. }) if refusal::is_of_tag(KmipAsks::Decrypt, reason) => {
+                    Ok(KmipProbed(match seen {
+                        Seen::Opens => None,
+                        Seen::Nothing => Some(asked.opens(encrypted, nonce, refusal::is_unclear(reason))),
+                    }))
+                }
                 Err(why) => Err(KeyError::KmipProbe(why)),
             },
         )
     }
 
+    /// Asks for the same as what it is. `again`: what it has said before may have been a trouble that has passed, so that is asked once more.
+    fn opens(&self, encrypted: Vec<u8>, nonce: [u8; NONCE_BYTES], again: bool) -> Question<KmipProbed> {
+        let asked = self.clone();
+        Question::kmip(self.ask_decrypt(&encrypted, PROBE, &nonce), move |answer| {
+            let opened = message::read(answer, KmipAsks::Decrypt).and_then(|answer| {
+                let plain = answer.decrypted(asked.version, &asked.key)?;
+                if plain == PLAIN {
+                    Ok(())
+                } else {
+                    Err(KmipError::Unopened)
+                }
+            });
+            match opened {
+                Ok(()) => Ok(KmipProbed(again.then(|| asked.binds(encrypted, nonce, Seen::Opens)))),
+                Err(KmipError::Refused { reason, .. }) if refusal::is_of_tag(KmipAsks::Decrypt, reason) => {
+                    Err(KeyError::KmipProbe(KmipError::Unopened))
+                }
+                Err(why) => Err(KeyError::KmipProbe(why)),
+            }
+        })
+    }
+
     fn ask_encrypt(&self, plain: &[u8], associated: &[u8], nonce: &[u8; NONCE_BYTES]) -> KmipRequest {
-        KmipRequest::new(message::request(self.version, code::OPERATION_ENCRYPT, |payload| {
-            payload.text(code::UNIQUE_IDENTIFIER, &self.key);
-            message::gcm(payload);
-            payload.bytes(code::DATA, plain);
-            payload.bytes(code::NONCE, nonce);
-            payload.bytes(code::ADDITIONAL_DATA, associated);
-        }))
+        KmipRequest::new(
+            KmipAsks::Encrypt,
+            message::request(self.version, KmipAsks::Encrypt, |payload| {
+                payload.text(code::UNIQUE_IDENTIFIER, &self.key);
+                message::gcm(payload);
+                payload.bytes(code::DATA, plain);
+                payload.bytes(code::NONCE, nonce);
+                payload.bytes(code::ADDITIONAL_DATA, associated);
+            }),
+        )
     }
 
     fn ask_decrypt(&self, encrypted: &[u8], associated: &[u8], nonce: &[u8; NONCE_BYTES]) -> KmipRequest {
         let (data, tag) = encrypted.split_at(encrypted.len() - crate::wrapped::TAG_BYTES);
-        KmipRequest::new(message::request(self.version, code::OPERATION_DECRYPT, |payload| {
-            payload.text(code::UNIQUE_IDENTIFIER, &self.key);
-            message::gcm(payload);
-            payload.bytes(code::DATA, data);
-            payload.bytes(code::NONCE, nonce);
-            payload.bytes(code::ADDITIONAL_DATA, associated);
-            payload.bytes(code::AUTHENTICATION_TAG, tag);
-        }))
+        KmipRequest::new(
+            KmipAsks::Decrypt,
+            message::request(self.version, KmipAsks::Decrypt, |payload| {
+                payload.text(code::UNIQUE_IDENTIFIER, &self.key);
+                message::gcm(payload);
+                payload.bytes(code::DATA, data);
+                payload.bytes(code::NONCE, nonce);
+                payload.bytes(code::ADDITIONAL_DATA, associated);
+                payload.bytes(code::AUTHENTICATION_TAG, tag);
+            }),
+        )
     }
 
     fn ask_get(&self) -> KmipRequest {
@@ -288,12 +375,12 @@ impl Kmip {
             payload.text(code::UNIQUE_IDENTIFIER, &self.key);
             payload.enumeration(code::KEY_FORMAT_TYPE, code::FORMAT_RAW);
         };
-        KmipRequest::new(message::request(self.version, code::OPERATION_GET, payload))
+        KmipRequest::new(KmipAsks::Get, message::request(self.version, KmipAsks::Get, payload))
     }
 
     /// As many bytes as there were, and the tag behind them.
     fn encrypted(&self, answer: &[u8], nonce: &[u8; NONCE_BYTES], length: usize) -> Result<Vec<u8>, KmipError> {
-        let answer = message::read(answer)?;
+        let answer = message::read(answer, KmipAsks::Encrypt)?;
         let encrypted = answer.encrypted(self.version, &self.key, nonce)?;
         match encrypted.data.len() == length {
             true => Ok([encrypted.data, encrypted.tag].concat()),
@@ -304,7 +391,7 @@ impl Kmip {
     }
 
     fn got(&self, answer: &[u8]) -> Result<Kek, KmipError> {
-        let answer = message::read(answer)?;
+        let answer = message::read(answer, KmipAsks::Get)?;
         let mut bytes = Box::new(Zeroizing::new([0; KEK_BYTES]));
         bytes.copy_from_slice(answer.got(self.version, &self.key)?);
         Ok(Kek::new(bytes))
@@ -410,7 +497,7 @@ impl Provider for Kmip {
         let asked = self.clone();
         Ok(Next::Ask(match self.way {
             KmipWay::Encrypt => Question::kmip(self.ask_decrypt(&bytes.0, &associated, &nonce.0), move |answer| {
-                let answer = message::read(answer).map_err(refuse)?;
+                let answer = message::read(answer, KmipAsks::Decrypt).map_err(refuse)?;
                 label.accept(answer.decrypted(asked.version, &asked.key).map_err(refuse)?)
             }),
             KmipWay::Get => {

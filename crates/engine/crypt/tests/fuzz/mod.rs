@@ -6,8 +6,8 @@
 //! the record's check value names.
 
 use amita_crypt::{
-    Binding, DataKey, HttpResponse, KeyName, KeyNumber, KeyRing, Kmip, KmipVersion, KmipWay, Next, Provider, Response,
-    SealedFile, Transit, WrappedKey, Zeroizing,
+    Binding, DataKey, HttpResponse, KeyName, KeyNumber, KeyRing, Kmip, KmipProbed, KmipVersion, KmipWay, Next,
+    Provider, Response, SealedFile, Transit, WrappedKey, Zeroizing,
 };
 use amita_types::VolumeId;
 use std::sync::OnceLock;
@@ -180,7 +180,7 @@ pub fn kmip_answer(input: &[u8]) {
             Ok(opened) => assert_eq!(opened.check_value(), record.check_value()),
             Err(why) => assert!(way == KmipWay::Encrypt || made.is_err(), "{why}"),
         }
-        if let Ok(Some(second)) = kmip(way).probe(&mut counting).answer(&response()) {
+        if let Ok(KmipProbed(Some(second))) = kmip(way).probe(&mut counting).answer(&response()) {
             assert!(second.answer(&response()).is_err(), "what binds nothing is refused");
         }
     }

@@ -18,6 +18,9 @@ use std::fmt;
 /// The finalized cluster version from which on volumes are encrypted: a program that does not know [`Volume::keys`](super::Volume::keys)
 /// would drop them from a volume's record (S17), and read its blocks as they lie.
 pub const ENCRYPTION_SINCE: u32 = 3;
+
+/// From this version of a cluster on data keys may be wrapped by a key of a KMIP server: programs of before cannot read such records.
+pub const KMIP_SINCE: u32 = 4;
 /// The most eras of a ring: a clone of 64 levels has 65. One takes 60 bytes of the volume's record. The last of a family takes all of its keys
 /// along, in one transaction of 128 operations with what else a deletion is.
 pub const MAX_ERAS: usize = 96;

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
+mod servers;
+
 #[derive(Debug, Default)]
 struct Maker(AtomicU8);
 

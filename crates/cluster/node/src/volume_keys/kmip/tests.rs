@@ -78,6 +78,7 @@ impl Files {
 
 /// A server, and a node's files.
 struct World {
+    authority: Authority,
     fake: Fake,
     files: Files,
 }
@@ -88,6 +89,7 @@ impl World {
         World {
             fake: Fake::start(&authority),
             files: Files::new(&authority),
+            authority,
         }
     }
 
@@ -103,6 +105,11 @@ impl World {
 /// Wraps by one question of a worker's, as if no pause were under way.
 fn wrap(worker: &mut Worker, more: &str) -> Result<WrappedKey, Trouble> {
     worker.pause = Pause::default();
+    worker
+        .way
+        .servers
+        .iter_mut()
+        .for_each(|server| server.pause = Pause::default());
     let way = if more.contains("get") {
         amita_crypt::KmipWay::Get
     } else {
@@ -121,6 +128,28 @@ fn wrap(worker: &mut Worker, more: &str) -> Result<WrappedKey, Trouble> {
     })
 }
 
+/// Unwraps likewise.
+fn unwrap(worker: &mut Worker, wrapped: &WrappedKey) -> Result<DataKey, String> {
+    worker.pause = Pause::default();
+    let way = amita_crypt::KmipWay::Encrypt;
+    let mut provider = Kmip::new("k-1", way, amita_crypt::KmipVersion::USUAL).unwrap();
+    let Next::Ask(question) = provider.unwrap(&binding(1), wrapped).unwrap() else {
+        panic!("nobody is asked");
+    };
+    let (request, finish) = question.into_parts();
+    finish(&worker.carry(&request)?).map_err(|why| why.to_string())
+}
+
+/// What comes of it as soon as somebody answers: a server that has not answered is left alone for some seconds.
+fn answered<T>(mut ask: impl FnMut() -> Result<T, KeyTrouble>) -> Result<T, KeyTrouble> {
+    loop {
+        match ask() {
+            Err(KeyTrouble::Away(_)) => std::thread::sleep(Duration::from_millis(50)),
+            other => return other,
+        }
+    }
+}
+
 #[test]
 fn a_server_wraps_and_unwraps_by_one_connection() {
     let world = World::new();
@@ -129,7 +158,7 @@ fn a_server_wraps_and_unwraps_by_one_connection() {
         (
             "",
             [
-                "encrypt", "decrypt", "encrypt", "decrypt", "decrypt", "encrypt", "decrypt",
+                "encrypt", "decrypt", "decrypt", "encrypt", "decrypt", "decrypt", "encrypt", "decrypt", "decrypt",
             ]
             .as_slice(),
         ),
@@ -255,6 +284,31 @@ fn only_who_is_vouched_for_is_believed_on_both_sides() {
         told.contains("TLS fails") || told.contains("its connection breaks"),
         "{told}"
     );
+    world.files.write("client.pem", &world.authority.client.0, 0o644);
+    world.files.write("client.key", &world.authority.client.1, 0o600);
+    // Who is vouched for by another name, or was.
+    for (name, year) in [("kms.example", 4000), ("127.0.0.2", 4000), ("127.0.0.1", 2000)] {
+        let fake = Fake::showing(world.authority.vouch(name, year));
+        let told = wrap(&mut world.files.worker(&fake.address.to_string(), "key=k-1"), "").unwrap_err();
+        assert!(
+            told.is_passing && told.why.contains("TLS fails"),
+            "{name}: {}",
+            told.why
+        );
+        assert!(fake.asked().is_empty());
+    }
+    // One that was asked before reads its files for the next connection.
+    assert!(world.fake.asked().is_empty(), "nobody else was asked");
+    let mut worker = world.worker("key=k-1");
+    wrap(&mut worker, "").unwrap();
+    world.files.write("ca.pem", &other.ca, 0o644);
+    wrap(&mut worker, "").unwrap();
+    world.fake.cut();
+    let told = wrap(&mut worker, "").unwrap_err().why;
+    assert!(told.contains("TLS fails"), "{told}");
+    world.files.write("ca.pem", &world.authority.ca, 0o644);
+    wrap(&mut worker, "").unwrap();
+    world.fake.asked();
     std::fs::remove_file(world.files.path("client.key")).unwrap();
     let told = wrap(&mut world.worker("key=k-1"), "").unwrap_err().why;
     assert!(
@@ -290,9 +344,9 @@ fn what_is_no_answer_is_told_and_the_next_one_is_taken() {
             let trouble = wrap(&mut worker, way).unwrap_err();
             assert!(trouble.why.contains(why), "{mood:?}: {}", trouble.why);
             assert_eq!(trouble.is_passing, is_passing, "{mood:?}");
-            // While it is not asked all are told the same; what was of that key alone is no reason for that.
-            let paused = worker.pause.holds(Instant::now()).is_some();
-            assert_eq!(paused, is_passing || mood == Mood::Refuses(0x03), "{mood:?}");
+            // While it is not asked all are told the same. What is no answer to that question is no reason for that.
+            let paused = worker.pause.until.is_some();
+            assert_eq!(paused, mood != Mood::Other, "{mood:?}");
             world.fake.set(Mood::Well);
             wrap(&mut worker, way).unwrap();
         }
@@ -300,10 +354,20 @@ fn what_is_no_answer_is_told_and_the_next_one_is_taken() {
         world.fake.cut();
         wrap(&mut worker, way).unwrap();
         let connections = world.fake.state().connections;
-        worker.way.open.as_mut().unwrap().rested = Instant::now().checked_sub(Duration::from_secs(21)).unwrap();
+        let open = worker.way.servers[0].open.as_mut().unwrap();
+        open.rested = Instant::now().checked_sub(Duration::from_secs(21)).unwrap();
         wrap(&mut worker, way).unwrap();
         wrap(&mut worker, way).unwrap();
         assert_eq!(world.fake.state().connections, connections + 1);
+        // Nor is one used for ever; what is used no more is ended.
+        worker.way.servers[0].open.as_mut().unwrap().until = Instant::now();
+        wrap(&mut worker, way).unwrap();
+        assert_eq!(world.fake.state().connections, connections + 2);
+        worker.keep(true);
+        let open = worker.way.servers[0].open.as_mut().expect("it is of use");
+        open.until = Instant::now();
+        worker.keep(false);
+        assert!(worker.way.servers[0].open.is_none());
     }
     world.fake.check();
 }
@@ -327,45 +391,145 @@ fn while_it_does_not_answer_it_is_not_asked_by_everybody() {
 }
 
 #[test]
-fn where_one_server_does_not_answer_the_next_one_is_asked() {
+fn where_one_server_does_not_answer_or_refuses_the_next_one_is_asked() {
     let authority = Authority::new();
     let (one, two, files) = (Fake::start(&authority), Fake::start(&authority), Files::new(&authority));
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut worker = files.worker(&format!("{nobody},{},{}", one.address, two.address), "key=k-1");
+    let asked = || (one.asked().len(), two.asked().len());
+    let wrapped = wrap(&mut worker, "").unwrap();
+    assert_eq!(asked(), (1, 0));
     wrap(&mut worker, "").unwrap();
-    assert_eq!((worker.way.at, one.asked().len(), two.asked().len()), (1, 1, 0));
-    // The one that has answered is asked again.
-    wrap(&mut worker, "").unwrap();
-    assert_eq!((one.asked().len(), two.asked().len()), (1, 0));
-    for mood in [Mood::Refuses(0x3a), Mood::Web, Mood::Hangs] {
+    assert_eq!(asked(), (1, 0), "the first one that answers is asked again");
+    for mood in [
+        Mood::Refuses(0x3a),
+        Mood::Refuses(0x01),
+        Mood::Refuses(0x05),
+        Mood::Refuses(0x0c),
+        Mood::Refuses(0x100),
+        Mood::Web,
+        Mood::Hangs,
+    ] {
         one.set(mood);
-        worker.way.at = 1;
-        worker.way.open = None;
         wrap(&mut worker, "").unwrap();
-        assert_eq!(
-            (worker.way.at, one.asked().len(), two.asked().len()),
-            (2, 1, 1),
-            "{mood:?}"
-        );
+        assert_eq!(asked(), (1, 1), "{mood:?}");
     }
-    // None of them: it is said of each, and by whom.
-    one.set(Mood::Away);
-    two.set(Mood::Away);
-    one.cut();
-    two.cut();
-    let told = wrap(&mut worker, "").unwrap_err().why;
-    for address in [nobody, one.address, two.address] {
-        assert!(told.contains(&format!("{address}: ")), "{told}");
-    }
-    // A key that one does not have is no reason to ask another one: they have the same.
+    // While that is so it comes last, and then it has its place again.
+    worker.way.servers[1].pause.until.as_mut().unwrap().0 = Instant::now() + Duration::from_secs(600);
+    unwrap(&mut worker, &wrapped).unwrap();
+    assert_eq!(asked(), (0, 1));
     one.set(Mood::Well);
-    two.set(Mood::Refuses(1));
-    worker.way.at = 2;
-    let told = wrap(&mut worker, "").unwrap_err().why;
-    assert!(told.contains("Item Not Found"), "{told}");
-    assert!(one.asked().is_empty());
+    worker.way.servers[1].pause.until.as_mut().unwrap().0 = Instant::now();
+    unwrap(&mut worker, &wrapped).unwrap();
+    assert_eq!(asked(), (1, 0));
+    // What is of the record is asked of nobody else; what may be of anything is, and a server in trouble takes nothing away.
+    one.set(Mood::Refuses(0x0a));
+    let told = unwrap(&mut worker, &wrapped).unwrap_err();
+    assert!(told.contains("the record was changed"), "{told}");
+    assert_eq!(asked(), (1, 0));
+    one.set(Mood::Refuses(0x100));
+    unwrap(&mut worker, &wrapped).unwrap();
+    assert_eq!(asked(), (1, 1));
+    two.set(Mood::Refuses(0x100));
+    let told = unwrap(&mut worker, &wrapped).unwrap_err();
+    assert!(told.contains("the record was changed"), "{told}");
+    // None of them: it is said of each, and by whom.
+    for (first, second) in [(Mood::Away, Mood::Away), (Mood::Well, Mood::Away)] {
+        one.set(if first == Mood::Well { Mood::Refuses(1) } else { first });
+        two.set(second);
+        one.cut();
+        two.cut();
+        let told = wrap(&mut worker, "").unwrap_err().why;
+        for address in [nobody, one.address, two.address] {
+            assert!(told.contains(&format!("{address}: ")), "{told}");
+        }
+        assert_eq!(told.contains("Item Not Found"), first == Mood::Well, "{told}");
+    }
     one.check();
     two.check();
+}
+
+/// Of a line's servers one has another key under the same identifier: nothing that is wrapped at one is left that the other does not open.
+#[test]
+fn servers_of_one_line_with_different_keys_are_found_out() {
+    let authority = Authority::new();
+    let (one, two, files) = (Fake::start(&authority), Fake::start(&authority), Files::new(&authority));
+    two.state().keys.insert("k-1".to_owned(), [9; 32]);
+    let servers = format!("{},{}", one.address, two.address);
+    let old = files.line(&one.address.to_string(), "key=k-2");
+    let of_old = files.keys(&old).make(CLUSTER, None, &binding(1)).unwrap();
+    for way in ["", "way=get"] {
+        let file = files.keys(&format!("{}{old}", files.line(&servers, &format!("key=k-1 {way}"))));
+        let to = file.to(Some(&of_old.wrapping_key())).unwrap();
+        // Both answer: the second one says so.
+        let Err(KeyTrouble::Key(told)) = file.rewrap(CLUSTER, &to, &of_old) else {
+            panic!("it is refused");
+        };
+        assert!(
+            told.contains(&two.address.to_string()) && told.contains("another one than it was"),
+            "{told}"
+        );
+        file.make(CLUSTER, Some(&to), &binding(2)).unwrap_err();
+        // The first one alone wraps, and then the second one alone: what was proven at the one is proven no more.
+        two.set(Mood::Away);
+        two.cut();
+        let first = answered(|| file.rewrap(CLUSTER, &to, &of_old)).unwrap();
+        let proofs = file.proofs();
+        answered(|| file.proves(CLUSTER, &to, &first)).unwrap();
+        assert_eq!(file.proofs(), proofs);
+        one.set(Mood::Away);
+        one.cut();
+        two.set(Mood::Well);
+        // The old one is at the first server, so that another opens it.
+        let at_two = files.line(&two.address.to_string(), "key=k-2");
+        let text = format!("{}{at_two}", files.line(&servers, &format!("key=k-1 {way}")));
+        files.write("volume.keys", &text, 0o600);
+        let second = answered(|| file.rewrap(CLUSTER, &to, &of_old)).unwrap();
+        assert_ne!(file.proofs(), proofs, "it was proven elsewhere");
+        let Err(KeyTrouble::Key(told)) = answered(|| file.proves(CLUSTER, &to, &first)) else {
+            panic!("the second one does not open it");
+        };
+        assert!(told.contains(&two.address.to_string()), "{told}");
+        answered(|| file.opens(CLUSTER, &to, &second)).unwrap();
+        one.set(Mood::Well);
+    }
+    one.check();
+    two.check();
+}
+
+/// `amita volume key status` asks each of them.
+#[test]
+fn each_server_of_a_line_is_looked_at() {
+    let authority = Authority::new();
+    let files = Files::new(&authority);
+    for (mood, why) in [
+        (Mood::Refuses(0x0c), "Permission Denied"),
+        (Mood::Away, "TLS fails"),
+        (Mood::Well, ""),
+    ] {
+        let (one, two) = (Fake::start(&authority), Fake::start(&authority));
+        let file = files.keys(&files.line(&format!("{},{}", one.address, two.address), "key=k-1"));
+        let wrapped = file.make(CLUSTER, None, &binding(1)).unwrap();
+        file.answers().unwrap();
+        two.set(mood);
+        two.cut();
+        if mood != Mood::Well {
+            let told = file.answers().unwrap_err();
+            assert!(told.contains(&two.address.to_string()) && told.contains(why), "{told}");
+            // The other one serves meanwhile.
+            file.opens(CLUSTER, &wrapped.wrapping_key(), &wrapped).unwrap();
+            continue;
+        }
+        two.state().keys.insert("k-1".to_owned(), [9; 32]);
+        let told = file
+            .opens(CLUSTER, &wrapped.wrapping_key(), &wrapped)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            told.contains(&two.address.to_string()) && told.contains("another one than it was"),
+            "{told}"
+        );
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
-//! One question to a KMIP server and its answer, by a connection that stays open for the next one.
+//! Questions to KMIP servers and their answers, by a connection to each that stays open for the next one.
+//!
+//! Of several servers the first one that is well is asked. One that has not answered, or has refused, comes last for some seconds, and then has its
+//! place again.
 
 use super::line::Place;
 use crate::volume_keys::file::{KeyFileError, read, read_public};
+use crate::volume_keys::keeper::{LOOK, Pause, Trouble};
 use crate::volume_keys::reading;
 use crate::volume_keys::words::Host;
 use amita_crypt::{HEAD_BYTES, KmipRequest, Zeroizing, answer_length, look};
@@ -20,79 +24,175 @@ use tokio_rustls::client::TlsStream;
 const LIMIT: Duration = Duration::from_secs(10);
 /// No server is waited for longer, also where there is but one.
 const EACH_LIMIT: Duration = Duration::from_secs(8);
+/// An address takes a connection within this, or within a third of what its server has: then the next one is tried.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// A connection that nobody has used for so long is not used again: who lies in between may have forgotten it, or the other side may be gone.
 const RESTS: Duration = Duration::from_secs(20);
+/// Nor is one that is older, whatever its use: what TLS has of keys in its buffers goes with it, and the client's certificate may be another one.
+const LASTS: Duration = Duration::from_secs(300);
 /// By one that was kept an answer is there within this; else a fresh one is tried, in the time that is left.
 const KEPT_LIMIT: Duration = Duration::from_secs(2);
 /// The most addresses of a name that are tried.
 const MAX_TRIED: usize = 2;
 
-/// The way to one server, or to one of several.
+/// The way to one server, or to several.
 pub(super) struct Way {
     place: Place,
-    /// Which of them is asked: the one that has answered last.
-    pub(super) at: usize,
+    /// As the line has them.
+    pub(super) servers: Vec<Server>,
+    /// So long each of them is waited for.
+    each: Duration,
+}
+
+pub(super) struct Server {
+    pub(super) host: Host,
     pub(super) open: Option<Open>,
+    /// While it holds, the others are asked first.
+    pub(super) pause: Pause,
 }
 
 pub(super) struct Open {
     stream: TlsStream<TcpStream>,
     /// Since then nobody has used it.
     pub(super) rested: Instant,
+    /// From then on nobody uses it.
+    pub(super) until: Instant,
+}
+
+impl Open {
+    fn is_good(&self) -> bool {
+        self.rested.elapsed() <= RESTS && Instant::now() < self.until
+    }
+}
+
+/// What a server's answer is worth.
+enum Told {
+    /// It is one, or no other server would say anything else.
+    Answer(Zeroizing<Vec<u8>>),
+    /// The record may be another's, or the server may be in trouble.
+    Unclear(Zeroizing<Vec<u8>>),
 }
 
 impl Way {
     pub fn new(place: Place) -> Way {
-        Way {
-            place,
-            at: 0,
+        let servers = place.servers.iter().map(|host| Server {
+            host: host.clone(),
             open: None,
+            pause: Pause::default(),
+        });
+        Way {
+            servers: servers.collect(),
+            each: (LIMIT / place.servers.len() as u32).min(EACH_LIMIT),
+            place,
         }
     }
 
-    /// Asks one server after the other, from the one on that has answered last, within [`LIMIT`].
+    /// Asks one server after the other, those first that have answered last, within [`LIMIT`], until one answers. What refuses a record's tag has
+    /// answered.
     ///
     /// # Errors
-    /// None of them answers, or can now: why, for people. It may have come there all the same.
-    pub async fn ask(&mut self, request: &KmipRequest) -> Result<Zeroizing<Vec<u8>>, String> {
-        let servers = self.place.servers.clone();
-        let each = (LIMIT / servers.len() as u32).min(EACH_LIMIT);
-        let mut failed = Vec::new();
-        for _ in 0..servers.len() {
-            let server = &servers[self.at];
-            let answer = match tokio::time::timeout(each, self.exchange(server, request)).await {
-                Ok(answer) => answer,
-                Err(_) => Err(format!("it has not answered within {} s", each.as_secs_f32())),
-            };
-            // One that cannot now, or says what nobody understands, is as good as none.
-            let answer = answer.and_then(|answer| match look(&answer) {
-                Err(why) if why.is_passing() => Err(why.to_string()),
-                _ => Ok(answer),
-            });
-            match answer {
-                Ok(answer) => return Ok(answer),
-                Err(why) if servers.len() == 1 => failed.push(why),
-                Err(why) => failed.push(format!("{}: {why}", server.authority())),
+    /// None of them answers, or all refuse: why, for people. It may have come there all the same.
+    pub async fn ask(&mut self, request: &KmipRequest) -> Result<Zeroizing<Vec<u8>>, Trouble> {
+        let now = Instant::now();
+        let mut order: Vec<usize> = (0..self.servers.len()).collect();
+        order.sort_by_key(|at| self.servers[*at].pause.holds(now).is_some());
+        let (mut failed, mut unclear) = (Vec::new(), None);
+        for at in order {
+            match self.ask_one(request, at).await {
+                Ok(Told::Answer(answer)) => return Ok(answer),
+                Ok(Told::Unclear(answer)) => unclear = unclear.or(Some(answer)),
+                Err(trouble) => failed.push(trouble),
             }
-            self.open = None;
-            self.at = (self.at + 1) % servers.len();
         }
-        Err(failed.join("; "))
+        unclear.ok_or_else(|| Trouble::of_all(failed))
     }
 
-    async fn exchange(&mut self, server: &Host, request: &KmipRequest) -> Result<Zeroizing<Vec<u8>>, String> {
-        if let Some(mut open) = self.open.take().filter(|open| open.rested.elapsed() <= RESTS)
+    /// Asks this one of them alone, unless it has not answered a moment ago.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses: why, for people, and who.
+    pub async fn ask_at(&mut self, request: &KmipRequest, at: usize) -> Result<Zeroizing<Vec<u8>>, Trouble> {
+        let server = &self.servers[at];
+        let named = format!("KMIP server at {}", server.host.authority());
+        let told = match server.pause.holds(Instant::now()) {
+            Some(trouble) => Err(trouble.clone()),
+            None => self.ask_one(request, at).await,
+        };
+        match told {
+            Ok(Told::Answer(answer) | Told::Unclear(answer)) => Ok(answer),
+            // Of several its name stands there already.
+            Err(trouble) if self.servers.len() > 1 => Err(trouble),
+            Err(Trouble { why, is_passing }) => Err(Trouble {
+                why: format!("{named}: {why}"),
+                is_passing,
+            }),
+        }
+    }
+
+    async fn ask_one(&mut self, request: &KmipRequest, at: usize) -> Result<Told, Trouble> {
+        let answer = match tokio::time::timeout(self.each, self.exchange(request, at)).await {
+            Ok(answer) => answer.map_err(|why| (why, true)),
+            Err(_) => Err((
+                format!("it has not answered within {} s", self.each.as_secs_f32()),
+                true,
+            )),
+        };
+        let told = answer.and_then(|answer| match look(request, &answer) {
+            // One that cannot now, or says what nobody understands, is as good as none.
+            Err(why) if why.is_passing() || why.is_of_all() => Err((why.to_string(), why.is_passing())),
+            Err(why) if why.is_unclear() => Ok(Told::Unclear(answer)),
+            _ => Ok(Told::Answer(answer)),
+        });
+        let has_others = self.servers.len() > 1;
+        let server = &mut self.servers[at];
+        match told {
+            Ok(told) => {
+                server.pause = Pause::default();
+                Ok(told)
+            }
+            Err((why, is_passing)) => {
+                server.open = None;
+                let why = match has_others {
+                    true => format!("{}: {why}", server.host.authority()),
+                    false => why,
+                };
+                let trouble = Trouble { why, is_passing };
+                server.pause.begin(Instant::now(), trouble.clone());
+                Err(trouble)
+            }
+        }
+    }
+
+    /// Ends connections that are used no more.
+    pub fn let_go(&mut self) {
+        for server in &mut self.servers {
+            server.open = server.open.take().filter(Open::is_good);
+        }
+    }
+
+    /// Until then there is nothing to be done.
+    pub fn wait(&self) -> Duration {
+        match self.servers.iter().any(|server| server.open.is_some()) {
+            true => RESTS,
+            false => LOOK,
+        }
+    }
+
+    async fn exchange(&mut self, request: &KmipRequest, at: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+        if let Some(mut open) = self.servers[at].open.take().filter(Open::is_good)
             && let Ok(Ok(answer)) = tokio::time::timeout(KEPT_LIMIT, send(&mut open.stream, request)).await
         {
             open.rested = Instant::now();
-            self.open = Some(open);
+            self.servers[at].open = Some(open);
             return Ok(answer);
         }
-        let mut stream = self.connect(server).await?;
+        let mut stream = self.connect(&self.servers[at].host).await?;
         let answer = send(&mut stream, request).await?;
-        self.open = Some(Open {
+        let now = Instant::now();
+        self.servers[at].open = Some(Open {
             stream,
-            rested: Instant::now(),
+            rested: now,
+            until: now + LASTS,
         });
         Ok(answer)
     }
@@ -104,10 +204,15 @@ impl Way {
         let found = found.map_err(|why| format!("its name is not found: {why}"))?;
         let mut last = "its name has no address".to_owned();
         for address in found.take(MAX_TRIED) {
-            let stream = match TcpStream::connect(address).await {
-                Ok(stream) => stream,
-                Err(why) => {
+            let limit = CONNECT_LIMIT.min(self.each / 3);
+            let stream = match tokio::time::timeout(limit, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(why)) => {
                     last = format!("{address} takes no connection: {why}");
+                    continue;
+                }
+                Err(_) => {
+                    last = format!("{address} takes no connection within {:.1} s", limit.as_secs_f32());
                     continue;
                 }
             };

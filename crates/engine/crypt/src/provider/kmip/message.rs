@@ -1,6 +1,6 @@
 //! KMIP's messages, as far as three operations go: `Encrypt`, `Decrypt` and `Get` (OASIS KMIP 1.4, sections 4.11, 4.29, 4.30 and 6).
 
-use super::KmipError;
+use super::{KmipAsks, KmipError};
 use crate::ttlv::{self, BadTtlv, HEAD_BYTES, Item, MAX_MESSAGE_BYTES, Value, Writer};
 use crate::wrapped::{NONCE_BYTES, TAG_BYTES};
 use zeroize::Zeroizing;
@@ -61,7 +61,7 @@ pub(crate) mod code {
 pub struct KmipVersion(pub(super) u8, pub(super) u8);
 
 /// What asks for one operation.
-pub(super) fn request(version: KmipVersion, operation: u32, payload: impl FnOnce(&mut Writer)) -> Zeroizing<Vec<u8>> {
+pub(super) fn request(version: KmipVersion, asks: KmipAsks, payload: impl FnOnce(&mut Writer)) -> Zeroizing<Vec<u8>> {
     Writer::message(code::REQUEST_MESSAGE, |message| {
         message.structure(code::REQUEST_HEADER, |header| {
             header.structure(code::PROTOCOL_VERSION, |spoken| {
@@ -72,7 +72,7 @@ pub(super) fn request(version: KmipVersion, operation: u32, payload: impl FnOnce
             header.integer(code::BATCH_COUNT, 1);
         });
         message.structure(code::BATCH_ITEM, |item| {
-            item.enumeration(code::OPERATION, operation);
+            item.enumeration(code::OPERATION, asks.code());
             item.structure(code::REQUEST_PAYLOAD, payload);
         });
     })
@@ -143,11 +143,11 @@ pub(super) struct Answered<'a> {
     payload: Option<Vec<Item<'a>>>,
 }
 
-/// Reads an answer.
+/// Reads an answer to that.
 ///
 /// # Errors
 /// It is none, or a refusal.
-pub(super) fn read(message: &[u8]) -> Result<Answered<'_>, KmipError> {
+pub(super) fn read(message: &[u8], asked: KmipAsks) -> Result<Answered<'_>, KmipError> {
     let mut items = ttlv::read(message, code::RESPONSE_MESSAGE)?;
     let header = structure(&items, code::RESPONSE_HEADER, "it has no header")?;
     let spoken = structure(header, code::PROTOCOL_VERSION, "it says no version of the protocol")?;
@@ -169,7 +169,7 @@ pub(super) fn read(message: &[u8]) -> Result<Answered<'_>, KmipError> {
     };
     match enumeration(&answer, code::RESULT_STATUS, "it does not say what has come of it")? {
         code::STATUS_SUCCESS => {}
-        code::STATUS_FAILED | code::STATUS_UNDONE => return Err(refused(&answer)?),
+        code::STATUS_FAILED | code::STATUS_UNDONE => return Err(refused(&answer, asked)?),
         _ => return Err(wrong("it is to come later, which nobody has asked for")),
     }
     let operation = match maybe(&answer, code::OPERATION)? {
@@ -194,7 +194,7 @@ pub(super) fn read(message: &[u8]) -> Result<Answered<'_>, KmipError> {
     })
 }
 
-fn refused(answer: &[Item<'_>]) -> Result<KmipError, KmipError> {
+fn refused(answer: &[Item<'_>], asked: KmipAsks) -> Result<KmipError, KmipError> {
     let reason = match maybe(answer, code::RESULT_REASON)? {
         Some(_) => Some(enumeration(
             answer,
@@ -208,7 +208,7 @@ fn refused(answer: &[Item<'_>]) -> Result<KmipError, KmipError> {
         Some(_) => return Err(wrong("the words of its refusal are no text")),
         None => String::new(),
     };
-    Ok(KmipError::Refused { reason, said })
+    Ok(KmipError::Refused { asked, reason, said })
 }
 
 /// What was encrypted: as many bytes as were given, and the tag.
@@ -221,7 +221,10 @@ impl<'a> Answered<'a> {
     /// What it gives for this operation by this key.
     fn payload(&self, version: KmipVersion, operation: u32, key: &str) -> Result<&[Item<'a>], KmipError> {
         if self.version != version {
-            return Err(wrong("it is of another version of the protocol"));
+            return Err(KmipError::Spoken {
+                asked: version,
+                spoken: self.version,
+            });
         }
         if self.operation != Some(operation) {
             return Err(wrong("it is of another operation"));

@@ -1,5 +1,7 @@
 //! Why a server refuses (`Result Reason`, OASIS KMIP 1.4, section 9.1.3.2.29, and 2.1, section 11.48), and what to do.
 
+use super::KmipAsks;
+
 const ITEM_NOT_FOUND: u32 = 0x01;
 const RESPONSE_TOO_LARGE: u32 = 0x02;
 const AUTHENTICATION_NOT_SUCCESSFUL: u32 = 0x03;
@@ -68,8 +70,13 @@ pub(super) fn named(reason: Option<u32>) -> String {
     name.to_owned()
 }
 
-/// What to do (the server's own words stand before it).
-pub(super) fn hint(reason: Option<u32>) -> &'static str {
+/// What to do (the server's own words stand before it). `asked`: what it refuses. Who unwraps has wrapped before, so to give the key away is no way
+/// out then.
+pub(super) fn hint(asked: KmipAsks, reason: Option<u32>) -> &'static str {
+    if is_of_tag(asked, reason) {
+        return ": the record was changed, or the server's key of that identifier is another one than it was: put the right one back; else the server's \
+                log says why";
+    }
     match reason {
         Some(ITEM_NOT_FOUND | OBJECT_NOT_FOUND) => {
             ": it has no key of that unique identifier, or shows it to nobody with this certificate: name the right one, or give this client the right to it"
@@ -77,17 +84,21 @@ pub(super) fn hint(reason: Option<u32>) -> &'static str {
         Some(AUTHENTICATION_NOT_SUCCESSFUL | NOT_AUTHORISED) => {
             ": it does not know this client: register the certificate of cert-file there (for client authentication), or name the right one"
         }
-        Some(OPERATION_NOT_SUPPORTED | FEATURE_NOT_SUPPORTED | UNSUPPORTED_CRYPTOGRAPHIC_PARAMETERS) => {
-            ": it does not wrap by AES-GCM: have it give the key (way=get)"
-        }
-        Some(BAD_CRYPTOGRAPHIC_PARAMETERS | MISSING_DATA | INVALID_FIELD) => {
-            ": is it an AES key of 256 bits, and does the server do AES-GCM? Else have it give the key (way=get)"
-        }
+        Some(OPERATION_NOT_SUPPORTED | FEATURE_NOT_SUPPORTED | UNSUPPORTED_CRYPTOGRAPHIC_PARAMETERS) => match asked {
+            KmipAsks::Encrypt => ": it does not wrap by AES-GCM: have it give the key (way=get)",
+            KmipAsks::Decrypt => {
+                ": it does not unwrap by AES-GCM, which it has to have done once: the server's log says why"
+            }
+            KmipAsks::Get => ": it gives no keys: have it wrap (way=encrypt)",
+        },
+        Some(BAD_CRYPTOGRAPHIC_PARAMETERS | MISSING_DATA | INVALID_FIELD) => match asked {
+            KmipAsks::Encrypt => {
+                ": is it an AES key of 256 bits, and does the server do AES-GCM? Else have it give the key (way=get)"
+            }
+            KmipAsks::Decrypt | KmipAsks::Get => ": the server's log says why",
+        },
         Some(INVALID_MESSAGE | UNSUPPORTED_PROTOCOL_VERSION) => ": does it speak that version of KMIP (version=)?",
-        Some(CRYPTOGRAPHIC_FAILURE | GENERAL_FAILURE) => {
-            ": where it was asked to decrypt, the record was changed, or the server's key of that identifier is another one than it was: put the right one \
-             back; else the server's log says why"
-        }
+        Some(CRYPTOGRAPHIC_FAILURE | GENERAL_FAILURE) => ": the server's log says why",
         Some(PERMISSION_DENIED) => {
             ": this client may not use the key so, or the key is not active, or not for encryption and decryption (Cryptographic Usage Mask): see to that \
              there"
@@ -99,7 +110,7 @@ pub(super) fn hint(reason: Option<u32>) -> &'static str {
         Some(USAGE_LIMIT_EXCEEDED) => ": the key may be used no more: raise its usage limits there",
         Some(OBJECT_DESTROYED | KEY_VALUE_NOT_PRESENT) => ": the key is gone there: restore it",
         Some(SENSITIVE | NOT_EXTRACTABLE) => {
-            ": it gives that key to nobody: have it wrap (way=encrypt), or allow that it is given"
+            ": it gives that key to nobody: have it wrap (way=encrypt), or allow there that it is given"
         }
         Some(KEY_FORMAT_TYPE_NOT_SUPPORTED) => ": it gives that key in no raw form: name an AES key of 256 bits",
         _ => "",
@@ -114,15 +125,16 @@ pub(super) fn is_passing(reason: Option<u32>) -> bool {
     )
 }
 
-/// It is for who asks, and not for what.
-pub(super) fn is_of_all(reason: Option<u32>) -> bool {
-    matches!(reason, Some(AUTHENTICATION_NOT_SUCCESSFUL | NOT_AUTHORISED))
+/// A tag that is not of what was given may be refused so, where it was asked to decrypt: servers have different names for it, and PyKMIP none.
+pub(super) fn is_of_tag(asked: KmipAsks, reason: Option<u32>) -> bool {
+    asked == KmipAsks::Decrypt
+        && matches!(
+            reason,
+            Some(CRYPTOGRAPHIC_FAILURE | INVALID_FIELD | BAD_CRYPTOGRAPHIC_PARAMETERS | GENERAL_FAILURE)
+        )
 }
 
-/// A tag that is not of what was given may be refused so: servers have different names for it, and PyKMIP none.
-pub(super) fn is_of_tag(reason: Option<u32>) -> bool {
-    matches!(
-        reason,
-        Some(CRYPTOGRAPHIC_FAILURE | INVALID_FIELD | BAD_CRYPTOGRAPHIC_PARAMETERS | GENERAL_FAILURE)
-    )
+/// It may be of anything.
+pub(super) fn is_unclear(reason: Option<u32>) -> bool {
+    reason == Some(GENERAL_FAILURE)
 }

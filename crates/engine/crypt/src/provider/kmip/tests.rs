@@ -429,7 +429,7 @@ fn names_and_versions_are_checked() {
 fn an_answer_that_is_not_as_it_should_be_gives_nothing() {
     use Fault as F;
     let of_all = [
-        (F::Version, "another version"),
+        (F::Version, "say version=1.5"),
         (F::Operation, "another operation"),
         (F::NoOperation, "another operation"),
         (F::Key, "another key"),
@@ -508,12 +508,25 @@ fn refusals_say_what_to_do() {
         why(unwrap(&mut kmip(KmipWay::Encrypt), &mut server, &good).unwrap_err())
     };
     for (reason, name, what, is_passing, is_of_all) in [
-        (Some(0x01), "Item Not Found", "unique identifier", false, false),
+        (Some(0x01), "Item Not Found", "unique identifier", false, true),
         (Some(0x03), "Authentication Not Successful", "cert-file", false, true),
         (Some(0x39), "Not Authorised", "cert-file", false, true),
-        (Some(0x05), "Operation Not Supported", "way=get", false, false),
-        (Some(0x07), "Invalid Field", "way=get", false, false),
-        (Some(0x04), "Invalid Message", "version=", false, false),
+        (
+            Some(0x05),
+            "Operation Not Supported",
+            "it has to have done once",
+            false,
+            true,
+        ),
+        (Some(0x07), "Invalid Field", "the record was changed", false, false),
+        (
+            Some(0x24),
+            "Bad Cryptographic Parameters",
+            "the record was changed",
+            false,
+            false,
+        ),
+        (Some(0x04), "Invalid Message", "version=", false, true),
         (
             Some(0x0a),
             "Cryptographic Failure",
@@ -522,22 +535,16 @@ fn refusals_say_what_to_do() {
             false,
         ),
         (Some(0x100), "General Failure", "the server's log", false, false),
-        (
-            Some(0x0c),
-            "Permission Denied",
-            "Cryptographic Usage Mask",
-            false,
-            false,
-        ),
-        (Some(0x43), "Wrong Key Lifecycle State", "activate", false, false),
-        (Some(0x36), "Object Destroyed", "restore it", false, false),
-        (Some(0x17), "Not Extractable", "way=encrypt", false, false),
-        (Some(0x10), "Key Format Type", "256 bits", false, false),
-        (Some(0x1a), "Usage Limit Exceeded", "usage limits", false, false),
-        (Some(0x2a), "Internal Server Error", "it says so", true, false),
-        (Some(0x3a), "Server Limit Exceeded", "it says so", true, false),
-        (Some(0x7777), "reason 0x7777", "it says so", false, false),
-        (None, "it gives no reason", "it says so", false, false),
+        (Some(0x0c), "Permission Denied", "Cryptographic Usage Mask", false, true),
+        (Some(0x43), "Wrong Key Lifecycle State", "activate", false, true),
+        (Some(0x36), "Object Destroyed", "restore it", false, true),
+        (Some(0x17), "Not Extractable", "way=encrypt", false, true),
+        (Some(0x10), "Key Format Type", "256 bits", false, true),
+        (Some(0x1a), "Usage Limit Exceeded", "usage limits", false, true),
+        (Some(0x2a), "Internal Server Error", "it says so", true, true),
+        (Some(0x3a), "Server Limit Exceeded", "it says so", true, true),
+        (Some(0x7777), "reason 0x7777", "it says so", false, true),
+        (None, "it gives no reason", "it says so", false, true),
     ] {
         let error = refused(reason, "it says so");
         let told = error.to_string();
@@ -550,6 +557,7 @@ fn refusals_say_what_to_do() {
             (is_passing, is_of_all),
             "{told}"
         );
+        assert!(!told.contains("way=get"), "what was wrapped is there: {told}");
     }
     // Its words are shortened, and control nobody's terminal.
     let long: &'static str = "x".repeat(1000).leak();
@@ -622,41 +630,64 @@ fn what_is_wrapped_is_the_clusters() {
 
 #[test]
 fn a_server_that_binds_nothing_is_found_out() {
-    let ask = |server: &mut Server| {
-        let first = kmip(KmipWay::Encrypt).probe(&mut random(5));
-        let response = server.answer(first.request());
-        let second = first.answer(&response).unwrap().expect("whether it binds is asked");
-        let response = server.answer(second.request());
-        second.answer(&response)
-    };
-    let mut server = Server::new();
-    ask(&mut server).unwrap();
-    server.is_old = true;
-    let refused = ask(&mut server).unwrap_err();
+    /// What it refuses, question by question, from the second one on.
+    fn ask(server: &mut Server, way: KmipWay, refuses: &[Option<u32>]) -> Result<usize, KeyError> {
+        let mut next = Some(kmip(way).probe(&mut random(5)));
+        let mut asked = 0usize;
+        while let Some(question) = next {
+            let refused = asked.checked_sub(1).and_then(|at| *refuses.get(at)?);
+            server.refuses = refused.map(|reason| (Some(reason), ""));
+            let response = server.answer(question.request());
+            next = question.answer(&response)?.0;
+            asked += 1;
+        }
+        Ok(asked)
+    }
+    let encrypt = KmipWay::Encrypt;
+    assert_eq!(ask(&mut Server::new(), encrypt, &[]).unwrap(), 3);
+    let mut old = Server::new();
+    old.is_old = true;
+    let refused = ask(&mut old, encrypt, &[]).unwrap_err();
     assert!(refused.to_string().contains("KMIP 1.4"), "{refused}");
     assert_eq!(why(refused), KmipError::BindsNothing);
     // What is no answer proves nothing, whatever else is refused.
     for (reason, proves) in [
         (0x07, true),
+        (0x0a, true),
+        (0x24, true),
         (0x100, true),
         (0x01, false),
         (0x03, false),
         (0x0c, false),
         (0x2a, false),
     ] {
-        let mut server = Server::new();
-        let first = kmip(KmipWay::Encrypt).probe(&mut random(5));
-        let response = server.answer(first.request());
-        let second = first.answer(&response).unwrap().unwrap();
-        server.refuses = Some((Some(reason), ""));
-        let response = server.answer(second.request());
-        assert_eq!(second.answer(&response).is_ok(), proves, "{reason:#x}");
+        let told = ask(&mut Server::new(), encrypt, &[Some(reason)]);
+        assert_eq!(told.is_ok(), proves, "{reason:#x}");
+        // Nor where it refuses what is right as well.
+        for again in [0x07, 0x0a, 0x100, 0x0c] {
+            let told = ask(&mut Server::new(), encrypt, &[Some(reason), Some(again)]);
+            assert!(told.is_err(), "{reason:#x}, then {again:#x}");
+        }
     }
+    // A trouble that has passed was no refusal of what is bound to something else.
+    let told = ask(&mut old, encrypt, &[Some(0x100)]).unwrap_err();
+    assert_eq!(why(told), KmipError::BindsNothing, "it is asked once more");
     // Where it gives the key nothing of that is to be asked.
+    assert_eq!(ask(&mut Server::new(), KmipWay::Get, &[]).unwrap(), 1);
+}
+
+#[test]
+fn only_who_wraps_for_the_first_time_is_told_to_have_the_key_given() {
     let mut server = Server::new();
-    let first = kmip(KmipWay::Get).probe(&mut random(5));
-    let response = server.answer(first.request());
-    assert!(first.answer(&response).unwrap().is_none());
+    let key = DataKey::generate(&mut random(1));
+    for reason in [0x05, 0x07, 0x08, 0x24, 0x3e] {
+        server.refuses = Some((Some(reason), ""));
+        let told = wrap(&mut kmip(KmipWay::Encrypt), &mut server, &key).unwrap_err();
+        assert!(told.to_string().contains("way=get"), "{told}");
+        let told = wrap(&mut kmip(KmipWay::Get), &mut server, &key).unwrap_err();
+        assert!(!told.to_string().contains("way=get"), "{told}");
+        assert!(why(told).is_of_all(), "there is no record");
+    }
 }
 
 #[test]
@@ -668,10 +699,13 @@ fn an_answer_is_looked_at_before_it_is_given_on() {
         Response::Http(_) => panic!("it is KMIP's"),
     };
     let good = bytes(server.answer(asked.request()));
-    assert_eq!(look(&good), Ok(()));
+    let Request::Kmip(request) = asked.request() else {
+        panic!("it is KMIP's");
+    };
+    assert_eq!(look(request, &good), Ok(()));
     assert_eq!(answer_length(*good.first_chunk().unwrap()), Ok(good.len()));
     server.refuses = Some((Some(3), "who are you"));
-    let refused = look(&bytes(server.answer(asked.request()))).unwrap_err();
+    let refused = look(request, &bytes(server.answer(asked.request()))).unwrap_err();
     assert!(refused.is_of_all() && !refused.is_passing());
-    assert!(look(&good[..8]).unwrap_err().is_passing());
+    assert!(look(request, &good[..8]).unwrap_err().is_passing());
 }

@@ -2,7 +2,7 @@
 //! many, one too few or of another form is told by [`Fake::check`]. It answers as OASIS KMIP 1.4 has it (sections 4.11, 4.29 and 4.30).
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
@@ -18,6 +18,36 @@ pub struct Authority {
     pub client: (String, String),
     pub server: (String, String),
     config: Arc<ServerConfig>,
+    issuer: Issuer<'static, KeyPair>,
+    roots: Arc<RootCertStore>,
+}
+
+/// A certificate of this name, until the year said.
+fn made(
+    issuer: &Issuer<'static, KeyPair>,
+    name: &str,
+    usage: ExtendedKeyUsagePurpose,
+    year: i32,
+) -> (Certificate, KeyPair) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    params.extended_key_usages = vec![usage];
+    params.distinguished_name.push(DnType::CommonName, name);
+    (params.signed_by(&key, issuer).unwrap(), key)
+}
+
+fn serving((server, key): &(Certificate, KeyPair), roots: &Arc<RootCertStore>) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(&provider));
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(vec![server.der().clone()], private)
+        .unwrap();
+    Arc::new(config)
 }
 
 impl Authority {
@@ -30,32 +60,25 @@ impl Authority {
             .push(DnType::CommonName, "the test's authority");
         let root = params.self_signed(&key).unwrap();
         let issuer = Issuer::new(params, key);
-        let make = |name: &str, usage| {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            params.extended_key_usages = vec![usage];
-            params.distinguished_name.push(DnType::CommonName, name);
-            (params.signed_by(&key, &issuer).unwrap(), key)
-        };
-        let (client, client_key) = make("amita", ExtendedKeyUsagePurpose::ClientAuth);
-        let (server, server_key) = make("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+        let (client, client_key) = made(&issuer, "amita", ExtendedKeyUsagePurpose::ClientAuth, 4000);
+        let server = made(&issuer, "127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth, 4000);
         let mut roots = RootCertStore::empty();
         roots.add(root.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server_key.serialize_der()));
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_client_cert_verifier(verifier.build().unwrap())
-            .with_single_cert(vec![server.der().clone()], private)
-            .unwrap();
+        let roots = Arc::new(roots);
         Authority {
             ca: root.pem(),
             client: (client.pem(), client_key.serialize_pem()),
-            server: (server.pem(), server_key.serialize_pem()),
-            config: Arc::new(config),
+            config: serving(&server, &roots),
+            server: (server.0.pem(), server.1.serialize_pem()),
+            issuer,
+            roots,
         }
+    }
+
+    /// What a server shows that has a certificate of another name, or one that has ended.
+    pub fn vouch(&self, name: &str, year: i32) -> Arc<ServerConfig> {
+        let server = made(&self.issuer, name, ExtendedKeyUsagePurpose::ServerAuth, year);
+        serving(&server, &self.roots)
     }
 }
 
@@ -102,6 +125,10 @@ pub struct Fake {
 
 impl Fake {
     pub fn start(authority: &Authority) -> Fake {
+        Fake::showing(Arc::clone(&authority.config))
+    }
+
+    pub fn showing(config: Arc<ServerConfig>) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State {
@@ -114,7 +141,7 @@ impl Fake {
             open: Vec::new(),
             ends: false,
         }));
-        let (shared, config) = (Arc::clone(&state), Arc::clone(&authority.config));
+        let shared = Arc::clone(&state);
         let thread = std::thread::spawn(move || {
             let mut served = Vec::new();
             for stream in listener.incoming() {
