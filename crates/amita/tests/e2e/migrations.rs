@@ -153,7 +153,7 @@ fn where_whoever_is_at_it_is_killed_another_one_goes_on() {
     let mut world = World::with_volume();
     other_pool(&world);
     let all = with_snapshots(&world);
-    let (_, target) = begun(&world, "1M");
+    let (_, target) = begun(&world, "4M");
     let mut moving = None;
     eventually("somebody is at it", || {
         moving = who_is_at(&world, target);
