@@ -9,6 +9,7 @@ mod remove;
 mod role;
 pub mod runner;
 mod show;
+pub mod start;
 pub mod wire;
 
 use crate::admin::{Admin, Described as _};

@@ -13,6 +13,7 @@ use crate::cli::{Endpoints, Folder};
 use crate::commands::backup::Backups;
 use crate::commands::join::Described as _;
 use crate::commands::mirror::runner::Mirrors;
+use crate::commands::mirror::start as mirrors_at_start;
 use crate::commands::volume::{Copies, Gateways};
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
 use amita_control::admin::{AdminError, DataKeys};
@@ -382,6 +383,7 @@ impl Arguments {
         config.confirm_reads = self.confirm_reads;
         config.lease_ttl_s = self.lease;
         config.interrupted = interrupt::caught;
+        config.before_serving = mirrors_at_start::look;
         config.scrub_every = (self.scrub_days > 0).then(|| Duration::from_secs(u64::from(self.scrub_days) * 24 * 3600));
         config.driver.yields = self.yields;
         let mode = if self.tls_required {

@@ -88,6 +88,7 @@ pub struct Running {
 /// See [`ServeError`]. A store that cannot serve is an error in the log and nothing more, as long as another can.
 pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let joined = Joined::join(config, log)?;
+    (config.before_serving)(config);
     let (to_control, from_cores) = channel();
     let stop = Stop::new();
     let worker = match config.nvme {

@@ -98,6 +98,8 @@ pub struct ServeConfig {
     pub lease_ttl_s: u64,
     /// Is the process to end? A start that waits asks it.
     pub interrupted: fn() -> bool,
+    /// What is done when the node has joined, before it serves anything.
+    pub before_serving: fn(&ServeConfig),
     /// May this node be the coordinator?
     pub coordinate: bool,
     /// This is a client's process: it has no stores, others leave the background work to the rest, and its record goes
@@ -169,6 +171,7 @@ impl ServeConfig {
             discard: amita_store::Discard::default(),
             lease_ttl_s: 5,
             interrupted: || false,
+            before_serving: |_| (),
             coordinate: true,
             client: false,
             mirror: None,
