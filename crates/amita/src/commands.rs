@@ -28,6 +28,7 @@ pub mod nbd;
 pub mod node;
 pub mod notify;
 pub mod operator;
+mod pace;
 mod policies;
 pub mod pool;
 pub mod recover;
@@ -44,6 +45,7 @@ pub mod token;
 pub mod top;
 pub mod trace;
 pub mod volume;
+mod wanted;
 mod worker;
 
 use amita_control::admin::Outlook;

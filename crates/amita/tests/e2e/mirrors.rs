@@ -206,7 +206,7 @@ fn what_is_written_here_is_there_and_goes_over_and_back_with_nothing_lost() {
     );
 
     // A little is written: it is what travels, at a rate that lets it be seen.
-    far.amita_done(&["mirror", "set", MIRROR, "--limit-rate", "256K"]);
+    far.amita_done(&["mirror", "set", MIRROR, "--limit-rate", "64K"]);
     write(&mut client, &mut content, 9 * MIB, &pattern(3, MIB as usize));
     let (mut brought, mut base) = (0, Value::Null);
     eventually("it has been brought", || {
@@ -320,11 +320,13 @@ fn by_force_both_sides_of_a_split_are_had_until_somebody_decides() {
     write(&mut client, &mut there, 7 * MIB, &pattern(3, MIB as usize));
     pair.far.amita_done(&["mirror", "resume", MIRROR]);
 
-    // It comes back, hears of it, and closes.
+    // It comes back, and asks before it serves: no write of a host is taken beside the other end.
     pair.near.cluster.start_node(0).expect("it starts");
     pair.near.cluster.await_node(0).expect("it serves");
     let (near, far) = (&pair.near, &pair.far);
-    eventually("it is deposed", || role(near) == "deposed");
+    assert_eq!(role(near), "deposed");
+    let opened = Client::open(near.cluster.nodes()[0].nbd, MIRRORED, PATIENCE);
+    assert!(opened.is_err_and(|why| why.to_string().contains("closed to hosts")));
     eventually("and says so", || has_fact(near, "mirror-deposed"));
     is_refused(near);
     let would = near.json(&["mirror", "resync", MIRROR, "--dry-run"]);
@@ -380,7 +382,8 @@ fn where_whoever_is_at_a_pass_is_killed_another_one_goes_on() {
         );
     }
     client.close();
-    pair.joined(&["--limit-rate", "512K"]);
+    // At 128 KiB a second it takes a minute.
+    pair.joined(&["--limit-rate", "128K"]);
     let brought = |world: &World| mirror(world)["pass"]["volumes"][0]["written_bytes"].as_u64();
     eventually("something was brought", || {
         brought(&pair.far).is_some_and(|bytes| bytes > 0)

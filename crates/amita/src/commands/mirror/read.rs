@@ -3,6 +3,7 @@
 
 use super::wire::{self, Frame, MAX_DATA_BYTES};
 use crate::admin::Described;
+use crate::commands::pace::{self, Pace, Rate};
 use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, runs};
 use crate::commands::volume::diff;
 use crate::commands::volume::gateway::problem;
@@ -11,16 +12,10 @@ use amita_client::Extent;
 use amita_control::admin;
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// So much is read ahead of where it is said that everything before was sent, where there is no rate.
-const WINDOW: u64 = 64 << 20;
-/// The same at least and at most, where there is one: a quarter of a second of it.
-const PACED_WINDOW: (u64, u64) = (64 << 10, 4 << 20);
-/// It is said where it is so often: what the other end loses when it goes on elsewhere.
+/// It is said where it is so often, and once a second at a lower rate: what the other end loses when it goes on elsewhere.
 const REACHED_EVERY: u64 = 4 << 20;
-/// Chunks of which the changes are known at one time.
-const CHUNKS: u64 = 64;
 /// How often it is looked whether it is wanted still, while the rate says no.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -41,10 +36,8 @@ pub(crate) fn send(
         out: Vec::new(),
         reached: read.after,
         refused: None,
-        pace: Pace {
-            limit: read.limit_bytes_per_s.filter(|limit| *limit > 0),
-            next: Instant::now(),
-        },
+        rate: read.limit_bytes_per_s.filter(|limit| *limit > 0),
+        pace: Pace::new(),
     };
     let sent = sender.all(&mut data, read.after, how);
     let refused = sender.refused.take();
@@ -120,6 +113,7 @@ struct Sender<'a> {
     reached: u64,
     /// Why the sink takes no more.
     refused: Option<Problem>,
+    rate: Rate,
     pace: Pace,
 }
 
@@ -137,25 +131,7 @@ impl Sender<'_> {
         let block = BLOCK_BYTES as u64;
         let mut at = (after - after % block).min(size_bytes);
         while at < size_bytes {
-            let mut extents = Vec::new();
-            let until = match differs {
-                true => {
-                    let next = diff::each(at, size_bytes, CHUNKS, data, |extent| {
-                        extents.push(extent);
-                        Ok(true)
-                    })?;
-                    next.unwrap_or(size_bytes)
-                }
-                false => {
-                    let until = size_bytes.min(at.saturating_add(WINDOW));
-                    extents.push(Extent {
-                        offset: at,
-                        length: until - at,
-                        is_zero: false,
-                    });
-                    until
-                }
-            };
+            let (extents, until) = diff::next(data, (at, size_bytes), differs, pace::window(None))?;
             for extent in extents {
                 self.extent(data, extent)?;
             }
@@ -177,12 +153,30 @@ impl Sender<'_> {
         }
         let (mut at, end) = (offset, offset + length);
         while at < end {
-            let until = end.min(at.saturating_add(self.pace.window()));
-            self.pace.take(until - at, self.going)?;
+            let until = end.min(at.saturating_add(pace::window(self.rate)));
+            self.take(until - at)?;
             data.each_piece(at, until, |offset, bytes| self.piece(offset, bytes))?;
             at = until;
         }
         Ok(())
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<()> {
+        let (rate, going) = (self.rate, self.going);
+        let goes = || going.check().map_err(|why| Failure::new(why.detail));
+        goes()?;
+        self.pace.take(
+            bytes,
+            || rate,
+            |time| {
+                std::thread::sleep(time.min(LOOK));
+                goes()
+            },
+        )
+    }
+
+    fn reached_every(&self) -> u64 {
+        self.rate.map_or(REACHED_EVERY, |rate| rate.min(REACHED_EVERY))
     }
 
     /// Runs of blocks that are zeros, or are not.
@@ -200,7 +194,7 @@ impl Sender<'_> {
         }
         self.zeros(offset, done, bytes.len())?;
         let end = offset + bytes.len() as u64;
-        match end.saturating_sub(self.reached) >= REACHED_EVERY {
+        match end.saturating_sub(self.reached) >= self.reached_every() {
             true => self.said(end),
             false => Ok(()),
         }
@@ -251,35 +245,6 @@ impl Sender<'_> {
     }
 }
 
-/// At most so many bytes a second.
-struct Pace {
-    limit: Option<u64>,
-    /// When the next ones may be read.
-    next: Instant,
-}
-
-impl Pace {
-    fn window(&self) -> u64 {
-        let (least, most) = PACED_WINDOW;
-        self.limit
-            .map_or(WINDOW, |limit| (limit / 4).clamp(least, most) / 4096 * 4096)
-    }
-
-    fn take(&mut self, bytes: u64, going: &Going) -> Result<()> {
-        let Some(limit) = self.limit else { return Ok(()) };
-        loop {
-            going.check().map_err(|why| Failure::new(why.detail))?;
-            let left = self.next.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            std::thread::sleep(left.min(LOOK));
-        }
-        self.next = self.next.max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / limit as f64);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::wire::{OwnedFrame, Reader};
@@ -314,10 +279,8 @@ mod tests {
             out: Vec::new(),
             reached: 0,
             refused: None,
-            pace: Pace {
-                limit: None,
-                next: Instant::now(),
-            },
+            rate: None,
+            pace: Pace::new(),
         }
     }
 
@@ -441,21 +404,5 @@ mod tests {
         assert!(sender.piece(MAX_DATA_BYTES, &full).is_err());
         assert_eq!(sender.refused.map(|why| why.code).as_deref(), Some("incomplete"));
         assert_eq!(taken.pieces, 1);
-    }
-
-    #[test]
-    fn a_rate_is_kept_in_small_windows() {
-        let mut pace = Pace {
-            limit: Some(1 << 20),
-            next: Instant::now(),
-        };
-        assert_eq!(pace.window(), 256 << 10);
-        let begun = Instant::now();
-        for _ in 0..3 {
-            pace.take(32 << 10, &Going::default()).unwrap();
-        }
-        assert!(begun.elapsed() >= Duration::from_millis(60));
-        pace.limit = None;
-        assert_eq!(pace.window(), WINDOW);
     }
 }

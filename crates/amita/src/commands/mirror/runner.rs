@@ -6,10 +6,10 @@
 
 mod clock;
 mod far;
+mod goal;
 mod hands;
 mod renewal;
 mod turn;
-mod wanted;
 mod work;
 
 use crate::commands::claim::Claim;

@@ -274,6 +274,33 @@ impl Teller {
     }
 }
 
+/// Chunks of which the changes are known at one time.
+const CHUNKS: u64 = 64;
+
+/// What is to be brought next behind a byte, and where that ends: what differs, where `differs`; else all of the next `window` bytes.
+pub(crate) fn next(
+    data: &mut Data,
+    (at, size_bytes): (u64, u64),
+    differs: bool,
+    window: u64,
+) -> Result<(Vec<Extent>, u64)> {
+    let mut extents = Vec::new();
+    if differs {
+        let until = each(at, size_bytes, CHUNKS, data, |extent| {
+            extents.push(extent);
+            Ok(true)
+        })?;
+        return Ok((extents, until.unwrap_or(size_bytes)));
+    }
+    let until = size_bytes.min(at.saturating_add(window));
+    extents.push(Extent {
+        offset: at,
+        length: until - at,
+        is_zero: false,
+    });
+    Ok((extents, until))
+}
+
 /// The extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while
 /// `tell` wants more: where it was looked to, or the first extent that was not wanted; none: the end.
 pub(crate) fn each(

@@ -4,9 +4,11 @@ mod back;
 mod pass;
 
 use super::far::Far;
+use super::goal;
 use super::renewal::Renewal;
-use super::wanted::Wanted;
+use crate::commands::pace::Pace;
 use crate::commands::volume::data::{Data, Way};
+use crate::commands::wanted::Wanted;
 use amita_client::Config;
 use amita_metadata::Client;
 use amita_terminal::error::Result;
@@ -63,7 +65,7 @@ pub(super) struct Gateway {
     /// The mirror's name.
     name: String,
     claim: u64,
-    wanted: Rc<Wanted>,
+    wanted: Rc<Wanted<Mirror>>,
     renewal: Rc<Renewal>,
     working: Arc<AtomicUsize>,
     most: usize,
@@ -87,7 +89,7 @@ impl Gateway {
     pub fn new(
         (client, config): (Client, Config),
         (name, claim): (&str, u64),
-        (wanted, renewal): (Rc<Wanted>, Rc<Renewal>),
+        (wanted, renewal): (Rc<Wanted<Mirror>>, Rc<Renewal>),
         (working, most): (Arc<AtomicUsize>, usize),
     ) -> Gateway {
         Gateway {
@@ -100,10 +102,7 @@ impl Gateway {
             working,
             most,
             place: None,
-            pace: Pace {
-                limit: None,
-                next: Instant::now(),
-            },
+            pace: Pace::new(),
             target: None,
             opened: BTreeSet::new(),
             noted: Instant::now(),
@@ -142,37 +141,17 @@ impl Hands for Gateway {
     }
 
     fn bring(&mut self, record: &Mirror, far: &dyn Far, sizes: &[u64]) -> Result<()> {
-        self.wanted.go_by(record);
-        self.pace.limit = record.limit_bytes_per_s;
+        goal::go_by(&self.wanted, record);
         let done = self.pass(record, far, sizes);
         self.close();
         done
     }
 
     fn revert(&mut self, record: &Mirror, volume: VolumeId, to: &Point, keep: bool) -> Result<()> {
-        self.wanted.go_by(record);
+        goal::go_by(&self.wanted, record);
         let done = self.go_back(record, volume, to, keep);
         self.close();
         done
-    }
-}
-
-/// At most so many bytes a second.
-struct Pace {
-    limit: Option<u64>,
-    /// When the next ones may be taken.
-    next: Instant,
-}
-
-impl Pace {
-    fn take(&mut self, bytes: u64, wanted: &Wanted) -> Result<()> {
-        let Some(limit) = self.limit.filter(|limit| *limit > 0) else {
-            return Ok(());
-        };
-        let now = Instant::now();
-        wanted.rest(self.next.saturating_duration_since(now))?;
-        self.next = self.next.max(now) + Duration::from_secs_f64(bytes as f64 / limit as f64);
-        Ok(())
     }
 }
 

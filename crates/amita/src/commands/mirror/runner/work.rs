@@ -2,13 +2,14 @@
 
 use super::clock::Machine;
 use super::far::Far;
+use super::goal;
 use super::hands::{Gateway, now};
 use super::renewal::Renewal;
 use super::turn::{Turn, Turned, acts_first};
-use super::wanted::Wanted;
 use crate::admin::Described;
 use crate::commands::claim::Claim;
 use crate::commands::mirror::link::Link;
+use crate::commands::wanted::Wanted;
 use crate::commands::worker;
 use amita_client::Config;
 use amita_control::admin;
@@ -62,7 +63,7 @@ pub(super) struct Work {
     config: Config,
     name: String,
     claim: u64,
-    wanted: Rc<Wanted>,
+    wanted: Rc<Wanted<Mirror>>,
     renewal: Rc<Renewal>,
     working: (Arc<AtomicUsize>, usize),
     others_wait: Arc<AtomicBool>,
@@ -80,7 +81,8 @@ impl Work {
         stop: Arc<AtomicBool>,
         seal_key: Option<PathBuf>,
     ) -> Work {
-        let wanted = Wanted::new(client.clone(), name, claim.revision, Arc::clone(&claim.lost), stop);
+        let keys = (map::mirror_key(name), map::mirror_runner_key(name));
+        let wanted = Wanted::new(client.clone(), keys, claim.revision, (Arc::clone(&claim.lost), stop));
         Work {
             client,
             config,
@@ -158,7 +160,7 @@ impl Work {
         let unreached = self.reach(&record).err();
         let far = self.link.as_ref().map(|(_, link)| link as &dyn Far);
         // Whoever is to promote it, or has paused it, waits for no end that may be dead.
-        self.wanted.go_by(&record);
+        goal::go_by(&self.wanted, &record);
         let turned = turn.turn(&self.client, far, hands, &self.clock);
         self.wanted.go_by_nothing();
         // Also where nothing else goes on: without a token nothing will.

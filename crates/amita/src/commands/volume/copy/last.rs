@@ -148,7 +148,7 @@ impl Work {
             return Ok(false);
         }
         // It is little, and hosts wait.
-        self.pace.limit = None;
+        self.hurries = true;
         let mut place = record.place;
         (place.pass, place.pass_bytes) = (snapshot.number, 0);
         // None of it is noted: that would take time, and whoever goes on from the place before writes the same bytes again.

@@ -3,25 +3,23 @@
 use super::last::Missed;
 use crate::admin::Described;
 use crate::commands::claim::Claim;
+use crate::commands::pace::{self, Pace, Rate};
 use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone, runs};
 use crate::commands::volume::diff;
+use crate::commands::wanted::Wanted;
 use amita_client::{Config, Extent};
 use amita_control::admin::{self, AdminError, Completion, Deletion, Fate, Pass};
-use amita_metadata::{Call, Client, Op};
+use amita_metadata::Client;
 use amita_terminal::error::{Failure, Kind, Result};
-use amita_terminal::interrupt;
 use amita_types::map::{self, CopyPlace, Copying, Snapshot, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the place is noted: what a copy loses when its runner dies. Each note is in the copy of the metadata that each store keeps.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
-/// How often it is looked whether the copy is wanted still.
-const WANTED_EVERY: Duration = Duration::from_millis(500);
 /// How often it is looked whether a snapshot is taken, and for how long.
 const TAKING_EVERY: Duration = Duration::from_millis(100);
 pub(super) const TAKING_FOR: Duration = Duration::from_secs(60);
@@ -29,12 +27,6 @@ pub(super) const TAKING_FOR: Duration = Duration::from_secs(60);
 const CLOSING_FOR: Duration = Duration::from_secs(30);
 /// Where no request ends for so long, the gateways are for others.
 const STALL: Duration = Duration::from_secs(120);
-/// What is read between two looks at the rate, where there is none.
-const WINDOW: u64 = 64 << 20;
-/// The same at least and at most, where there is one: a quarter of a second of it.
-const PACED_WINDOW: (u64, u64) = (64 << 10, 4 << 20);
-/// Chunks of which the changes are known at one time.
-const CHUNKS: u64 = 64;
 
 /// How it went.
 pub enum Worked {
@@ -50,117 +42,16 @@ pub(super) enum Step {
     Ended,
 }
 
-/// Is it wanted still, and ours?
-pub(super) struct Wanted {
-    client: Client,
-    volume: VolumeId,
-    claim: u64,
-    lost: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
-    looked: Cell<Instant>,
-    /// Something of it has said no.
-    called_off: Cell<bool>,
-}
-
-impl Wanted {
-    fn is_over(&self) -> bool {
-        // By a signal reads and writes end before whoever started this says that it ends: nothing ails the copy.
-        interrupt::caught() || self.stop.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed)
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.is_over() {
-            return Err(self.no("this node ends, or another one is at it"));
-        }
-        if self.called_off.get() {
-            return Err(self.no("it was called off"));
-        }
-        if self.looked.get().elapsed() < WANTED_EVERY {
-            return Ok(());
-        }
-        self.looked.set(Instant::now());
-        let call = Call {
-            then: vec![
-                Op::Get {
-                    key: map::copying_key(self.volume),
-                },
-                Op::Get {
-                    key: map::copier_key(self.volume),
-                },
-            ],
-            ..Call::default()
-        };
-        // Copying needs no metadata before the place is noted.
-        let Ok(reply) = self.client.txn(&call) else {
-            return Ok(());
-        };
-        let record: Option<Copying> = reply.value(0).and_then(|found| found.json().ok());
-        match record {
-            Some(record) if !record.cancelled && record.paused.is_none() => {}
-            _ => return Err(self.no("it was called off")),
-        }
-        match reply.value(1).is_some_and(|found| found.mod_revision == self.claim) {
-            true => Ok(()),
-            false => Err(self.lose()),
-        }
-    }
-
-    /// Another node is at it.
-    pub(super) fn lose(&self) -> Failure {
-        self.lost.store(true, Ordering::Relaxed);
-        self.no("another node is at it")
-    }
-
-    fn no(&self, why: &str) -> Failure {
-        self.called_off.set(true);
-        Failure::new(why)
-    }
-
-    pub(super) fn rest(&self, time: Duration) -> Result<()> {
-        let until = Instant::now() + time;
-        loop {
-            self.check()?;
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-        }
-    }
-}
-
-/// At most so many bytes a second.
-pub(super) struct Pace {
-    pub(super) limit: Option<u64>,
-    /// When the next ones may be read.
-    next: Instant,
-}
-
-impl Pace {
-    fn window(&self) -> u64 {
-        let (least, most) = PACED_WINDOW;
-        let block = BLOCK_BYTES as u64;
-        self.limit
-            .map_or(WINDOW, |limit| (limit / 4 / block * block).clamp(least, most))
-    }
-
-    fn take(&mut self, bytes: u64, wanted: &Wanted) -> Result<()> {
-        let Some(limit) = self.limit else { return Ok(()) };
-        let now = Instant::now();
-        wanted.rest(self.next.saturating_duration_since(now))?;
-        self.next = self.next.max(now) + Duration::from_secs_f64(bytes as f64 / limit as f64);
-        Ok(())
-    }
-}
-
 /// One copy, made here.
 pub struct Work {
     pub(super) client: Client,
     config: Config,
     pub(super) volume: VolumeId,
     pub(super) claim: u64,
-    pub(super) wanted: Rc<Wanted>,
-    pub(super) pace: Pace,
+    pub(super) wanted: Rc<Wanted<Copying>>,
+    pace: Pace,
+    /// Hosts wait: no rate holds.
+    pub(super) hurries: bool,
     /// The target, open.
     pub(super) target: Option<Data>,
     /// Of a move: by which gateway the source was read last. It is not joined anew for the last pass.
@@ -177,25 +68,16 @@ pub(super) fn now() -> Duration {
 
 impl Work {
     pub fn new(client: Client, config: Config, volume: VolumeId, claim: &Claim, stop: Arc<AtomicBool>) -> Work {
-        let wanted = Wanted {
-            client: client.clone(),
-            volume,
-            claim: claim.revision,
-            lost: Arc::clone(&claim.lost),
-            stop,
-            looked: Cell::new(Instant::now()),
-            called_off: Cell::new(false),
-        };
+        let keys = (map::copying_key(volume), map::copier_key(volume));
+        let wanted = Wanted::new(client.clone(), keys, claim.revision, (Arc::clone(&claim.lost), stop));
         Work {
             client,
             config,
             volume,
             claim: claim.revision,
             wanted: Rc::new(wanted),
-            pace: Pace {
-                limit: None,
-                next: Instant::now(),
-            },
+            pace: Pace::new(),
+            hurries: false,
             target: None,
             source: None,
             lap_bytes: None,
@@ -221,7 +103,7 @@ impl Work {
                 return Worked::Ended;
             }
             // Paused, or taken back: the record says so.
-            if self.wanted.called_off.take() {
+            if self.wanted.was_called_off() {
                 continue;
             }
             let what = match why.advice.is_empty() {
@@ -259,7 +141,7 @@ impl Work {
             self.settle(&record)?;
             return Ok(Step::More);
         }
-        self.pace.limit = record.limit_bytes_per_s;
+        self.hurries = false;
         match admin::next_pass(&self.client, &record).described()? {
             Pass::To { of, snapshot, base } => self.pass(&record, &of, &snapshot, base.as_deref()).map(|()| Step::More),
             Pass::Done if record.moving.is_some() => self.move_on(&record),
@@ -564,25 +446,8 @@ impl Work {
         while place.pass_bytes < size_bytes {
             self.wanted.check()?;
             let at = place.pass_bytes;
-            let mut extents = Vec::new();
-            let until = match compares {
-                true => {
-                    let next = diff::each(at, size_bytes, CHUNKS, source, |extent| {
-                        extents.push(extent);
-                        Ok(true)
-                    })?;
-                    next.unwrap_or(size_bytes)
-                }
-                false => {
-                    let until = size_bytes.min(at + self.pace.window());
-                    extents.push(Extent {
-                        offset: at,
-                        length: until - at,
-                        is_zero: false,
-                    });
-                    until
-                }
-            };
+            let window = pace::window(self.rate());
+            let (extents, until) = diff::next(source, (at, size_bytes), compares, window)?;
             for extent in extents {
                 self.extent(source, target, place, extent, zeros)?;
             }
@@ -593,6 +458,16 @@ impl Work {
             target.clear(size_bytes)?;
         }
         target.finish()
+    }
+
+    fn rate(&self) -> Rate {
+        self.wanted.rate().filter(|_| !self.hurries)
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<()> {
+        let (wanted, hurries) = (&self.wanted, self.hurries);
+        let rate = || wanted.rate().filter(|_| !hurries);
+        self.pace.take(bytes, rate, |time| wanted.rest(time))
     }
 
     /// Everything before is begun. What of it is durable is noted, at times.
@@ -622,8 +497,8 @@ impl Work {
         }
         let (mut at, end) = (extent.offset, extent.offset + extent.length);
         while at < end {
-            let until = end.min(at + self.pace.window());
-            self.pace.take(until - at, &self.wanted)?;
+            let until = end.min(at + pace::window(self.rate()));
+            self.take(until - at)?;
             source.each_piece(at, until, |offset, bytes| {
                 let mut done = 0;
                 for (start, stop) in runs(bytes, BLOCK_BYTES) {

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Where it has not answered, a pass that goes on is not held up by that again before this.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How often the place is noted: what a pass loses when its runner dies.
-const NOTE_EVERY: Duration = Duration::from_secs(30);
+const NOTE_EVERY: Duration = Duration::from_secs(5);
 
 impl Gateway {
     pub(super) fn pass(&mut self, record: &Mirror, far: &dyn Far, sizes: &[u64]) -> Result<()> {
@@ -198,9 +198,11 @@ impl Gateway {
                 OwnedFrame::Data { offset, bytes } => {
                     let length = bytes.len() as u64;
                     within(name, (offset, length), size_bytes)?;
-                    self.pace.take(length, &self.wanted)?;
+                    let wanted = &self.wanted;
+                    self.pace.take(length, || wanted.rate(), |time| wanted.rest(time))?;
                     target.write(offset, &bytes)?;
                     pass.places[at].written_bytes += length;
+                    self.note_at_times(target, pass, at)?;
                 }
                 OwnedFrame::Zeros { offset, length } => {
                     within(name, (offset, length), size_bytes)?;
@@ -267,9 +269,14 @@ impl Gateway {
     fn reached(&mut self, target: &Data, pass: &mut MirrorPass, at: usize, offset: u64) -> Result<()> {
         let place = &mut pass.places[at];
         place.done_bytes = place.done_bytes.max(offset);
+        self.note_at_times(target, pass, at)
+    }
+
+    fn note_at_times(&mut self, target: &Data, pass: &mut MirrorPass, at: usize) -> Result<()> {
         if self.noted.elapsed() <= NOTE_EVERY {
             return Ok(());
         }
+        let place = &mut pass.places[at];
         let begun = place.done_bytes;
         place.done_bytes = target.place().unwrap_or(begun).min(begun);
         let noted = self.note(pass, at, true);

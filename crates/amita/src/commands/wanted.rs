@@ -1,84 +1,72 @@
-//! Is what is done for a mirror wanted still, and ours?
+//! Is what a runner does for a record of the metadata wanted still, and the runner's? And at which rate?
 
+use super::pace::Rate;
 use amita_metadata::{Call, Client, Op};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
-use amita_types::map::{self, Mirror, PointName};
-use amita_types::{MirrorEpoch, MirrorId};
-use std::cell::Cell;
+use serde::de::DeserializeOwned;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether it is wanted.
+/// How often the record is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What the record says for as long as the work goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Goal {
-    id: MirrorId,
-    role: map::MirrorRole,
-    epoch: MirrorEpoch,
-    /// The point that a pass is to; and it stands still.
-    to: Option<PointName>,
-    is_paused: bool,
-    /// It is being removed: what was to go back does not.
-    is_leaving: bool,
-}
+/// What the record says of the work: none, that it is not wanted any more.
+type Says<R> = dyn Fn(&R) -> Option<Rate>;
 
-impl Goal {
-    fn of(record: &Mirror) -> Goal {
-        Goal {
-            id: record.id,
-            role: record.standing.role,
-            epoch: record.standing.epoch,
-            to: record.pass.as_ref().map(|pass| pass.to),
-            is_paused: record.pass.is_some() && record.paused.is_some(),
-            is_leaving: record.leaving,
-        }
-    }
-}
-
-/// Is it wanted still, and ours?
-pub(super) struct Wanted {
+/// Work for a record of type `R`, by whoever holds a key on a lease.
+pub(super) struct Wanted<R> {
     client: Client,
-    name: String,
+    /// The record's, and its runner's.
+    keys: [String; 2],
     claim: u64,
     lost: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
-    goal: Cell<Option<Goal>>,
+    says: RefCell<Option<Box<Says<R>>>>,
+    rate: Cell<Rate>,
     looked: Cell<Instant>,
     /// Something of it has said no.
     called_off: Cell<bool>,
 }
 
-impl Wanted {
-    pub fn new(client: Client, name: &str, claim: u64, lost: Arc<AtomicBool>, stop: Arc<AtomicBool>) -> Wanted {
+impl<R: DeserializeOwned> Wanted<R> {
+    /// `claim`: the revision by which the runner's key came to be. `lost`: it is another's by now. `stop`: this node ends.
+    pub fn new(
+        client: Client,
+        (record, runner): (String, String),
+        claim: u64,
+        (lost, stop): (Arc<AtomicBool>, Arc<AtomicBool>),
+    ) -> Wanted<R> {
         Wanted {
             client,
-            name: name.to_owned(),
+            keys: [record, runner],
             claim,
             lost,
             stop,
-            goal: Cell::new(None),
+            says: RefCell::new(None),
+            rate: Cell::new(None),
             looked: Cell::new(Instant::now()),
             called_off: Cell::new(false),
         }
     }
 
-    /// This node ends, or another one is at the mirror.
+    /// This node ends, or another one is at it.
     pub fn is_over(&self) -> bool {
+        // By a signal reads and writes end before whoever started this says that it ends: nothing ails the work.
         interrupt::caught() || self.stop.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed)
     }
 
-    /// From now on it is wanted for as long as the record says this.
-    pub fn go_by(&self, record: &Mirror) {
-        self.goal.set(Some(Goal::of(record)));
+    /// From now on it is wanted for as long as `says` has it so of the record, which is `now`.
+    pub fn go_by(&self, now: &R, says: impl Fn(&R) -> Option<Rate> + 'static) {
+        self.rate.set(says(now).flatten());
+        self.says.replace(Some(Box::new(says)));
     }
 
     /// From now on it is wanted whatever the record says.
     pub fn go_by_nothing(&self) {
-        self.goal.set(None);
+        self.says.replace(None);
     }
 
     /// It was called off, and what the record says now is to be done; told once.
@@ -86,8 +74,13 @@ impl Wanted {
         self.called_off.take()
     }
 
+    /// As the record had it when it was looked at last.
+    pub fn rate(&self) -> Rate {
+        self.rate.get().filter(|rate| *rate > 0)
+    }
+
     /// # Errors
-    /// It is not.
+    /// It is not wanted any more, or another's.
     pub fn check(&self) -> Result<()> {
         if self.is_over() {
             return Err(self.no("this node ends, or another one is at it"));
@@ -95,29 +88,23 @@ impl Wanted {
         if self.called_off.get() {
             return Err(self.no("it was called off"));
         }
-        let Some(goal) = self.goal.get() else { return Ok(()) };
-        if self.looked.get().elapsed() < LOOK {
+        let says = self.says.borrow();
+        let Some(says) = says.as_ref().filter(|_| self.looked.get().elapsed() >= LOOK) else {
             return Ok(());
-        }
+        };
         self.looked.set(Instant::now());
         let call = Call {
-            then: vec![
-                Op::Get {
-                    key: map::mirror_key(&self.name),
-                },
-                Op::Get {
-                    key: map::mirror_runner_key(&self.name),
-                },
-            ],
+            then: self.keys.iter().map(|key| Op::Get { key: key.clone() }).collect(),
             ..Call::default()
         };
-        // A pass needs no metadata before its place is noted.
+        // The work needs no metadata before its place is noted.
         let Ok(reply) = self.client.txn(&call) else {
             return Ok(());
         };
-        let record: Option<Mirror> = reply.value(0).and_then(|found| found.json().ok());
-        if record.is_none_or(|record| goal != Goal::of(&record)) {
-            return Err(self.no("it was called off"));
+        let record: Option<R> = reply.value(0).and_then(|found| found.json().ok());
+        match record.and_then(|record| says(&record)) {
+            Some(rate) => self.rate.set(rate),
+            None => return Err(self.no("it was called off")),
         }
         match reply.value(1).is_some_and(|found| found.mod_revision == self.claim) {
             true => Ok(()),
