@@ -94,8 +94,19 @@ fn policies_back_up_and_give_up_what_no_rule_keeps() {
         })
     });
 
+    // Asked for, beside a schedule by which nothing is due; the other policy's settings have ended what was under way.
+    world.amita_done(&["backup", "policy", "set", "often", "--schedule", "@yearly"]);
+    eventually("nothing is under way", || {
+        let shown = policy(&world, "often");
+        shown["runs"]["run"].is_null() && shown["runner"].is_null()
+    });
+    let before = count(&policy(&world, "often"), "runs");
+    world.amita_done(&["backup", "policy", "run", "often"]);
+    eventually("one is made", || count(&policy(&world, "often"), "runs") == before + 1);
     // Paused, it holds still: two of its own, and the one by hand.
     world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
+    let refused = world.amita(&["backup", "policy", "run", "often"]);
+    assert!(refused.text.contains("--resume"), "{}", refused.text);
     eventually("it holds still", || {
         let shown = policy(&world, "often");
         shown["runs"]["run"].is_null() && shown["runner"].is_null()
@@ -130,6 +141,7 @@ fn policies_back_up_and_give_up_what_no_rule_keeps() {
         "backup-repository.add",
         "backup-policy.create",
         "backup-policy.set",
+        "backup-policy.run",
         "backup-policy.delete",
     ] {
         assert!(audit.contains(action), "{action}: {audit}");

@@ -142,6 +142,8 @@ actions! {
     BackupPolicyCreate "backup-policy.create" WORK,
     /// Change a policy of backups, or pause it.
     BackupPolicySet "backup-policy.set" WORK,
+    /// Ask for a run of a policy of backups.
+    BackupPolicyRun "backup-policy.run" WORK,
     /// Delete a policy of backups.
     BackupPolicyDelete "backup-policy.delete" WORK,
     /// Have another gateway own a volume.

@@ -43,6 +43,16 @@ pub enum Command {
     /// What is not named stays as it is. A run that is under way ends, and is gone on with by what the policy says then.
     #[command(after_help = RULES)]
     Set(SetArguments),
+    /// Have a run of a policy made now, beside its schedule
+    ///
+    /// The next node that may makes it; `show` says what becomes of it. A run that has failed and waits is tried again at once.
+    Run {
+        /// The policy
+        name: String,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Delete a policy; the points that it has made stay, and no policy gives them up any more
     Delete {
         /// The policy
@@ -183,6 +193,16 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
         Command::List { json } => list(*json, &metadata),
         Command::Show { name, json } => show(name, *json, &metadata),
         Command::Set(arguments) => set(arguments, &metadata),
+        Command::Run { name, json } => {
+            let asked = metadata.act(Action::BackupPolicyRun, name, |meta| {
+                admin::run_backup_policy(meta, name)
+            });
+            print(*json, &asked.described()?, || {
+                format!(
+                    "A run of backup policy {name} is begun by the next node that may; `amita backup policy show {name}` says how far it is.\n"
+                )
+            })
+        }
         Command::Delete { name, json } => {
             let deleted = metadata.act(Action::BackupPolicyDelete, name, |meta| {
                 admin::delete_backup_policy(meta, name)

@@ -211,6 +211,7 @@ mod tests {
             paused: false,
             since: 0,
             limit_s: 60,
+            asked: 0,
         };
         let name = amita_control::backups::session_name(cluster, &policy);
         let wanted = Some(("nightly-of.db", PolicyId(17)));

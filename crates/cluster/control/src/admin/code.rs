@@ -155,6 +155,8 @@ codes! {
     PoolInUse "pool-in-use" "Delete its volumes, purge its deleted ones, and take it out of snapshot policies.",
     /// Policies back up into the repository.
     RepositoryInUse "repository-in-use" "Delete these policies, or have them use another one (`amita backup policy set --to`).",
+    /// A node is at a run of the policy of backups.
+    BackupRuns "backup-runs" "Wait for its end, and ask again where another one is needed.",
     /// The job is of a kind with which that cannot be done, or it has ended.
     JobCannot "job-cannot" "The message says what to do instead; `amita job list` has what can be done about each.",
     /// It was changed since it was looked at.
@@ -226,6 +228,7 @@ impl AdminError {
             AdminError::StoreOutdated { .. } => Code::StoreOutdated,
             AdminError::PoolInUse { .. } => Code::PoolInUse,
             AdminError::RepositoryInUse { .. } => Code::RepositoryInUse,
+            AdminError::BackupRuns { .. } => Code::BackupRuns,
             AdminError::JobCannot { .. } => Code::JobCannot,
             AdminError::Changed => Code::Changed,
             AdminError::TooManyRaces { .. } => Code::TooManyRaces,

@@ -486,6 +486,11 @@ pub enum AdminError {
         /// The policies.
         policies: Vec<String>,
     },
+    /// A run of a policy of backups that a node is at.
+    #[error(
+        "a run of backup policy {policy} is under way at node {node}; `amita backup policy show {policy}` says how far it is"
+    )]
+    BackupRuns { policy: String, node: String },
     /// A pool that something lies in, or that something names.
     #[error("pool {pool} is not deleted: {}", in_use(volumes, deleted, policies))]
     PoolInUse {

@@ -8,6 +8,9 @@
 //! Times that have passed while a run was under way, or while nobody was at the policy, are *missed*: they are counted, and one run is made in
 //! place of all of them, for the last one.
 //!
+//! One that an operator asks for is begun at once, is due when it is begun, and is a run as any; what the schedule says stays as it is. Where a run waits to
+//! be tried again, that is done at once in its place.
+//!
 //! # Clocks
 //! A time that is dealt with stays so. A clock that goes back a little makes the next run wait until it is where it was. One that goes back by
 //! more than [`MOST_BACK`] was wrong before or is wrong now: times count from there. A pause never lasts longer than the longest one, whatever the
@@ -68,6 +71,7 @@ pub fn step(policy: &BackupPolicy, runs: &BackupRuns, now: u64) -> Step {
         let mut runs = runs.clone();
         if policy.paused {
             give_up(&mut runs, "the policy was paused before it had come to its end", now);
+            runs.asked = policy.asked;
         }
         (runs.schedule, runs.after) = (current, now);
         return Step::Note(runs);
@@ -80,6 +84,9 @@ pub fn step(policy: &BackupPolicy, runs: &BackupRuns, now: u64) -> Step {
         runs.early = runs.early.max(runs.after);
         runs.after = now;
         return Step::Note(runs);
+    }
+    if policy.asked > runs.asked {
+        return Step::Work(begin_asked(policy, runs, now));
     }
     let Ok(schedule) = Schedule::parse(&policy.schedule, &policy.zone) else {
         return Step::Rest(None);
@@ -113,6 +120,24 @@ fn go_on(runs: &BackupRuns, now: u64) -> BackupRuns {
     runs
 }
 
+fn begin_asked(policy: &BackupPolicy, runs: &BackupRuns, now: u64) -> BackupRuns {
+    let mut runs = go_on(runs, now);
+    runs.asked = policy.asked;
+    runs.run.get_or_insert_with(|| first(now, now));
+    runs
+}
+
+/// A run at its first attempt.
+fn first(due: u64, now: u64) -> BackupRun {
+    BackupRun {
+        due,
+        began: now,
+        attempts: 1,
+        attempt_began: now,
+        ..BackupRun::default()
+    }
+}
+
 fn begin(runs: &BackupRuns, due: u64, passed: u64, now: u64) -> BackupRuns {
     let mut runs = runs.clone();
     let was_at_one = runs.run.is_some();
@@ -121,13 +146,7 @@ fn begin(runs: &BackupRuns, due: u64, passed: u64, now: u64) -> BackupRuns {
     let is_late = !was_at_one && now - due > MADE_UP;
     runs.missed = runs.missed.saturating_add(passed + u64::from(is_late));
     runs.after = due;
-    runs.run = Some(BackupRun {
-        due,
-        began: now,
-        attempts: 1,
-        attempt_began: now,
-        ..BackupRun::default()
-    });
+    runs.run = Some(first(due, now));
     runs
 }
 

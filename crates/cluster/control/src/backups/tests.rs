@@ -29,6 +29,7 @@ fn hourly() -> BackupPolicy {
         paused: false,
         since: MONDAY,
         limit_s: 2 * HOUR,
+        asked: 0,
     }
 }
 
@@ -70,6 +71,43 @@ fn points_and_sessions_are_a_policys_own_by_name_and_number() {
     // One name is not the beginning of another one's.
     let (own, of_other) = (session_name(ClusterId(9), &policy), session_name(ClusterId(9), &other));
     assert!(!of_other.starts_with(&own) && own.contains("off-site/4 of"));
+}
+
+#[test]
+fn one_that_is_asked_for_is_made_beside_the_schedule_once() {
+    let asked = |asked| BackupPolicy { asked, ..hourly() };
+    // Also where nobody had seen the policy yet.
+    let runs = seen(&asked(1));
+    let mut runs = works(&asked(1), &runs, MONDAY + 5);
+    let begun = runs.run.clone().expect("a run");
+    assert_eq!((begun.due, begun.began, begun.attempts), (MONDAY + 5, MONDAY + 5, 1));
+    end(&mut runs, MONDAY + 20);
+    assert_eq!((runs.runs, runs.missed, runs.after), (1, 0, MONDAY));
+    assert_eq!(step(&asked(1), &runs, MONDAY + 30), Step::Rest(Some(MONDAY + HOUR)));
+    // The schedule's own comes all the same, and what waits to be tried again is tried at once.
+    let mut runs = works(&asked(1), &runs, MONDAY + HOUR);
+    runs.run.as_mut().expect("a run").failed = 1;
+    end(&mut runs, MONDAY + HOUR + 1);
+    assert!(matches!(step(&asked(1), &runs, MONDAY + HOUR + 2), Step::Rest(Some(_))));
+    let again = works(&asked(2), &runs, MONDAY + HOUR + 2);
+    let run = again.run.as_ref().expect("a run");
+    assert_eq!(
+        (run.due, run.attempts, run.again_at, again.asked),
+        (MONDAY + HOUR, 2, None, 2)
+    );
+    // One that is paused deals with nothing, and what was asked for before is not made when it goes on.
+    let paused = BackupPolicy {
+        paused: true,
+        ..asked(3)
+    };
+    let Step::Note(runs) = step(&paused, &again, MONDAY + HOUR + 3) else {
+        panic!("it is noted");
+    };
+    let runs = match step(&asked(3), &runs, MONDAY + HOUR + 4) {
+        Step::Note(runs) => runs,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(step(&asked(3), &runs, MONDAY + HOUR + 5), Step::Rest(_)));
 }
 
 #[test]

@@ -89,6 +89,9 @@ pub struct BackupPolicy {
     /// An attempt at a run ends after so many seconds.
     #[serde(default = "default_limit")]
     pub limit_s: u64,
+    /// How often an operator has asked for a run beside the schedule.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked: u64,
 }
 
 fn default_limit() -> u64 {
@@ -153,6 +156,9 @@ pub struct BackupRuns {
     /// older than that.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub early: u64,
+    /// What was asked for up to this is dealt with ([`BackupPolicy::asked`]).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked: u64,
 }
 
 /// One time of a policy.

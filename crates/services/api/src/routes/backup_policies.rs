@@ -23,6 +23,7 @@ pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(show, change, remove))
+        .routes(routes!(run))
 }
 
 /// A run of a policy. Times are seconds since 1970; bytes are those of points that were made.
@@ -154,6 +155,7 @@ impl From<BackupStatus> for BackupPolicy {
             paused,
             since: _,
             limit_s,
+            asked: _,
         } = found.policy;
         BackupPolicy {
             name,
@@ -365,6 +367,23 @@ async fn change(
         Ok(find(&session.reader(), &name)?)
     });
     Ok(Shown(StatusCode::OK, changed.await?))
+}
+
+/// Has a run of a policy made now, beside its schedule, by the next node that may. A run that has failed and waits is tried again at once.
+#[utoipa::path(post, path = "/backup-policies/{name}/runs", operation_id = "runBackupPolicy", tag = "backups",
+    params(Named),
+    responses((status = 202, body = BackupPolicy),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn run(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+) -> Result<(StatusCode, Json<BackupPolicy>), Problem> {
+    let asked = api.act(asker, Action::BackupPolicyRun, name.clone(), move |meta| {
+        admin::run_backup_policy(meta, &name)?;
+        find(meta, &name)
+    });
+    Ok((StatusCode::ACCEPTED, Json(asked.await?)))
 }
 
 /// Deletes a policy; the points that it has made stay, and no policy gives them up any more.

@@ -22,6 +22,7 @@ fn policy(name: &str, id: u64) -> BackupPolicy {
         paused: false,
         since: MONDAY,
         limit_s: 3600,
+        asked: 0,
     }
 }
 

@@ -147,6 +147,7 @@ pub fn create_backup_policy(
         paused: change.paused.unwrap_or(false),
         since: now.as_secs(),
         limit_s: change.limit_s.unwrap_or(DEFAULT_BACKUP_LIMIT_S),
+        asked: 0,
     };
     check(meta, &policy)?;
     // Whether others can be read or not.
@@ -235,6 +236,43 @@ pub fn set_backup_policy(
         if change.paused == Some(false) {
             forget_unreadable::<BackupRuns>(meta, map::backup_runs_key(policy.id), &mut call)?;
         }
+        if meta.txn(&call)?.succeeded {
+            return Ok(policy);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Asks for a run of a policy now, beside its schedule: the next node that may makes it. One that waits to be tried again is tried at once.
+///
+/// # Errors
+/// There is none of that name; it is paused; a node is at a run of it; the metadata is away or refuses.
+pub fn run_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
+    let key = map::backup_policy_key(name);
+    for _ in 0..RACES {
+        let (mut policy, revision) = find(meta, name)?;
+        if policy.paused {
+            return Err(bad(
+                name,
+                format!("it is paused; `amita backup policy set {name} --resume` has it go on"),
+            ));
+        }
+        let runner = map::backup_runner_key(policy.id);
+        if let Some((node, _)) = get::<String>(meta, &runner)? {
+            return Err(AdminError::BackupRuns {
+                policy: name.to_owned(),
+                node,
+            });
+        }
+        policy.asked = policy.asked.saturating_add(1);
+        let call = Call {
+            compares: vec![
+                unchanged(&key, revision),
+                Compare::ModRevision { key: runner, equals: 0 },
+            ],
+            then: vec![put(key.clone(), &policy)],
+            otherwise: Vec::new(),
+        };
         if meta.txn(&call)?.succeeded {
             return Ok(policy);
         }

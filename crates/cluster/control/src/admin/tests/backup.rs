@@ -217,6 +217,39 @@ fn backup_policies_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn a_run_is_asked_for_where_one_can_be_begun() {
+    let meta = prepared();
+    let made = create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();
+    assert_eq!(made.asked, 0);
+    assert_eq!(run_backup_policy(&meta, "p").unwrap().asked, 1);
+    refused(run_backup_policy(&meta, "q"), "there is p");
+    let runner = Op::Put {
+        key: map::backup_runner_key(made.id),
+        value: serde_json::to_vec("n1").unwrap(),
+        lease: None,
+    };
+    let hold = Call {
+        then: vec![runner],
+        ..Call::default()
+    };
+    meta.txn(&hold).unwrap();
+    refused(run_backup_policy(&meta, "p"), "under way at node n1");
+    let free = Call {
+        then: vec![Op::Delete {
+            key: map::backup_runner_key(made.id),
+        }],
+        ..Call::default()
+    };
+    meta.txn(&free).unwrap();
+    let paused = BackupChange {
+        paused: Some(true),
+        ..BackupChange::default()
+    };
+    set_backup_policy(&meta, "p", &paused, NOW).unwrap();
+    refused(run_backup_policy(&meta, "p"), "it is paused");
+}
+
+#[test]
 fn a_repository_stays_known_while_a_policy_uses_it() {
     let meta = prepared();
     create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();

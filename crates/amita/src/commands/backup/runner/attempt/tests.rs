@@ -37,6 +37,7 @@ fn policy(name: &str, id: u64) -> BackupPolicy {
         paused: false,
         since: MONDAY,
         limit_s: HOUR,
+        asked: 0,
     }
 }
 
