@@ -58,7 +58,7 @@ pub use about::{about, label_volume, note_import, protect_volume};
 pub use backup::{
     BackupChange, BackupVolumes, RepositoryChange, add_backup_repository, backup_policies, backup_policy,
     backup_repositories, backup_repository, backup_volumes, create_backup_policy, delete_backup_policy, note_backup,
-    note_backup_by_rules, remove_backup_repository, set_backup_policy, set_backup_repository,
+    note_backup_by_rules, remove_backup_repository, run_backup_policy, set_backup_policy, set_backup_repository,
 };
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};

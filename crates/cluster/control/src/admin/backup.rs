@@ -5,7 +5,7 @@ mod repository;
 
 pub use policy::{
     BackupChange, BackupVolumes, backup_policies, backup_policy, backup_volumes, create_backup_policy,
-    delete_backup_policy, note_backup, note_backup_by_rules, set_backup_policy,
+    delete_backup_policy, note_backup, note_backup_by_rules, run_backup_policy, set_backup_policy,
 };
 pub use repository::{
     RepositoryChange, add_backup_repository, backup_repositories, backup_repository, remove_backup_repository,
