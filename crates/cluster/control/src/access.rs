@@ -110,6 +110,10 @@ actions! {
     VolumeCopy "volume.copy" WORK,
     /// Move a volume to another pool.
     VolumeMigrate "volume.migrate" WORK,
+    /// Write a volume anew in its pool: by a new data key, encrypted, or in the clear.
+    VolumeRekey "volume.rekey" WORK,
+    /// Have a volume lie on disks in the clear, as it is written anew or moved.
+    VolumeDecrypt "volume.decrypt" ADMIN,
     /// Copy an image into a volume.
     VolumeImport "volume.import" WORK,
     /// Copy the data of a volume, or learn what was changed in it, by the API.

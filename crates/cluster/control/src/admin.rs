@@ -90,16 +90,19 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, copy_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
-pub use keys::{DataKeys, KeyStatus, KeyTrouble, Rewrap, Rewrapped, opens_by, rewrap_keys, volume_keys, wrapping_key};
+pub use keys::{
+    DataKeys, KeyStatus, KeyTrouble, Rewrap, Rewrapped, opens_by, rewrap_keys, volume_keys, volumes_read_by,
+    wrapping_key,
+};
 pub use limit::{Jointly, joint_limits, limits, set_joint_limits, set_limits, set_tenant, tenancies};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{
     LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
 };
 pub use migrate::{
-    Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_last_pass_due,
-    is_number_free, may_switch, migrate_volume, move_hold, next_move_pass, none_moves, points_ahead, stay_in_pool,
-    switch_volume,
+    AtRest, Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_last_pass_due,
+    is_number_free, may_migrate, may_switch, migrate_action, migrate_volume, move_hold, next_move_pass, none_moves,
+    points_ahead, stay_in_pool, switch_volume,
 };
 pub use mirror::{
     Cutting, MirrorChange, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return,

@@ -266,7 +266,8 @@ impl Cluster {
         let desk = Desk::new(&mut self.metadata, now);
         let wish = MigrateWish {
             volume: &name,
-            pool: &pool,
+            pool: Some(&pool),
+            at_rest: admin::AtRest::AsItIs,
             limit_bytes_per_s: None,
             keys: self.setup.sealed.as_ref().map(|sealed| sealed as &dyn admin::DataKeys),
             now: clock(now),

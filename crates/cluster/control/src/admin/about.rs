@@ -51,7 +51,7 @@ pub fn protect_volume(meta: &dyn Transact, name: &str, protected: bool) -> Resul
 pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>) -> Result<About> {
     if import.is_some() {
         none_copies(meta, volume)?;
-        none_moves(volume)?;
+        none_moves(meta, volume)?;
         none_closed(volume)?;
     }
     change(meta, &volume.name, Some(volume.id), |about| {

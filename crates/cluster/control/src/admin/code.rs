@@ -95,7 +95,7 @@ codes! {
     ReadOnlyExport "read-only-export" "Take the export away first: `amita nbd unexport`.",
     /// The volume is being made a copy of another one, and is not whole.
     Copying "copying" "Wait for the end of the job that the message names, or take it back (`amita job cancel`).",
-    /// A volume moves to another pool.
+    /// A volume moves to another pool, or is written anew in its own.
     Moving "moving" "Wait for the end of the job that the message names, or take it back (`amita job cancel`).",
     /// The volume is closed to hosts, for a mirror.
     Closed "closed" "Promote this end (`amita mirror promote`), or work with a clone of a point: the message names the mirror.",

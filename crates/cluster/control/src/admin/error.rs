@@ -210,12 +210,14 @@ pub enum AdminError {
         /// The job's id.
         job: String,
     },
-    /// A volume that moves to another pool, or whose move is not tidied up.
+    /// A volume that moves to another pool, or is written anew, or for which that is not tidied up.
     #[error(
-        "volume {volume} is being moved to another pool; `amita job show {job}` says how far that is, `amita job cancel {job}` takes it back"
+        "volume {volume} {what}; `amita job show {job}` says how far that is, `amita job cancel {job}` takes it back"
     )]
     Moving {
         volume: String,
+        /// What is done with it.
+        what: &'static str,
         /// The job's id.
         job: String,
     },

@@ -36,6 +36,8 @@ pub enum JobKind {
     Move,
     /// A store is brought up to date.
     Recovery,
+    /// A volume is written anew in its pool: by a new data key, encrypted from then on, or no more.
+    Rekey,
     /// All copies of a volume are looked at.
     Scrub,
     /// A volume is made smaller.
@@ -54,6 +56,7 @@ impl JobKind {
             JobKind::Migrate => "migrate",
             JobKind::Move => "move",
             JobKind::Recovery => "recovery",
+            JobKind::Rekey => "rekey",
             JobKind::Scrub => "scrub",
             JobKind::Shrink => "shrink",
         }
@@ -173,6 +176,7 @@ impl Job {
     pub fn cancelled_by(&self) -> Result<Action> {
         match &self.record {
             Record::Copy(_) if self.kind == JobKind::Migrate => Ok(Action::VolumeMigrate),
+            Record::Copy(_) if self.kind == JobKind::Rekey => Ok(Action::VolumeRekey),
             Record::Copy(_) => Ok(Action::VolumeCopy),
             Record::Flatten => Ok(Action::VolumeFlatten),
             Record::Scrub => Ok(Action::VolumeScrub),
@@ -216,6 +220,7 @@ pub fn cancel_job(meta: &dyn Transact, job: &Job) -> Result<()> {
                 what: "taken back",
                 why: match job.kind {
                     JobKind::Migrate => format!("volume {} has moved by now; a move back is a move", job.object),
+                    JobKind::Rekey => format!("volume {} is written anew by now", job.object),
                     _ => format!(
                         "volume {0} is a copy by now; `amita volume delete {0}` deletes it",
                         job.object

@@ -7,7 +7,7 @@ use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get, list};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
 use amita_metadata::{Call, Compare, MAX_OPS, Op, Transact};
-use amita_types::map::{self, ENCRYPTION_SINCE, KMIP_SINCE, KeyName, KeyNumber, KeyRing, Volume};
+use amita_types::map::{self, ENCRYPTION_SINCE, KMIP_SINCE, KeyName, KeyNumber, KeyRing, Trashed, Volume};
 use amita_types::{ClusterId, Generation, VolumeId};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -322,6 +322,34 @@ pub fn volume_keys(meta: &dyn Transact, name: &str) -> Result<Vec<KeyStatus>> {
     Ok(ring.eras().iter().enumerate().map(status).collect())
 }
 
+/// The volumes that are read by one of these data keys, by name: a volume, clones of its snapshots, flat ones as well, and what it comes from itself. A
+/// key lives for as long as any of them is read by it.
+///
+/// # Errors
+/// The metadata is away.
+pub fn volumes_read_by(meta: &dyn Transact, ring: &KeyRing) -> Result<Vec<String>> {
+    let keys: BTreeSet<KeyName> = ring.eras().iter().map(|era| era.key).collect();
+    let all: Vec<Volume> = list(meta, &map::volume_key(""))?;
+    // What a volume was is read by the keys of that one, or is about to go.
+    let volumes = all.iter().filter(|volume| !volume.is_former());
+    let readers = volumes.filter(|volume| !keys_of(std::iter::once(*volume)).is_disjoint(&keys));
+    let called = |volume: &Volume| match volume.is_deleted() {
+        false => Ok(volume.name.clone()),
+        true => {
+            let kept = get::<Trashed>(meta, &map::trash_key(volume.id))?;
+            let name = kept.map_or_else(|| format!("number {}", volume.id), |(kept, _)| kept.name);
+            Ok(format!("{name} (deleted)"))
+        }
+    };
+    readers.map(called).collect()
+}
+
+/// By which they are read.
+fn keys_of<'a>(volumes: impl Iterator<Item = &'a Volume>) -> BTreeSet<KeyName> {
+    let rings = volumes.filter_map(|volume| volume.keys.as_ref());
+    rings.flat_map(|ring| ring.eras().iter().map(|era| era.key)).collect()
+}
+
 fn read_key(bytes: &[u8]) -> std::result::Result<WrappedKey, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "its record is no text".to_owned())?;
     WrappedKey::parse(text).map_err(|why| why.to_string())
@@ -615,9 +643,7 @@ pub(super) fn last_of(meta: &dyn Transact, volume: &Volume) -> Result<Vec<String
         return Ok(Vec::new());
     };
     let all: Vec<Volume> = list(meta, &map::volume_key(""))?;
-    let others = all.iter().filter(|other| other.id != volume.id);
-    let rings = others.filter_map(|other| other.keys.as_ref());
-    let needed: BTreeSet<KeyName> = rings.flat_map(|ring| ring.eras().iter().map(|era| era.key)).collect();
+    let needed = keys_of(all.iter().filter(|other| other.id != volume.id));
     let keys = ring.eras().iter().map(|era| era.key);
     Ok(keys.filter(|key| !needed.contains(key)).map(map::secret_key).collect())
 }

@@ -1,9 +1,13 @@
-//! Volumes that move to another pool (decision 080, M1 to M8): what operators ask for, and what whoever is at a move notes.
+//! Volumes that move to another pool, or are written anew in their own (decision 080, M1 to M8): what operators ask for, and what whoever is at a
+//! move notes.
 //!
 //! A move is a copy of all snapshots, and of what is newer, into a volume of the other pool that has no name yet; and then the switch
 //! ([`switch`]), one transaction by which that volume is the one that the name stands for. The record is a copy's
 //! ([`Copying::moving`]), its target is held against all use as a copy's is (P5), and whoever is at it holds the same key. The volume's own record says that
 //! it moves ([`Lineage::moving`](map::Lineage::moving)): what would not fit with that is refused by it, and compares it.
+//!
+//! The target has data keys of its own. So a move within a pool is how all of a volume, its snapshots included, gets a new data key, is encrypted, or
+//! is so no more. It is the same volume, which is there twice for a time: quotas count it once ([`is_second`]).
 
 mod points;
 mod switch;
@@ -15,10 +19,12 @@ pub use switch::{Switched, may_switch, switch_volume};
 use super::copy::{COPY_LABEL, LEAST_LIMIT, none_copies, points as points_of};
 use super::keys::{DataKeys, maker};
 use super::mirror::{mirror_of, none_closed};
+use super::quota::Wanted;
 use super::snapshot::{has_room, of_chain};
 use super::subsystem::{put, unchanged};
 use super::volume::{find_volume, make_target};
-use super::{AdminError, RACES, Result, cluster, copy_of, copy_source, get, note_copy};
+use super::{AdminError, JobKind, RACES, Result, cluster, copy_of, copy_source, get, note_copy};
+use crate::access::Action;
 use amita_metadata::{Call, Transact};
 use amita_types::map::{self, About, CopyPlace, Copying, Moving, Pool, SNAPSHOTS_SINCE, Snapshot, Volume};
 use amita_types::{SnapshotId, VolumeId};
@@ -29,14 +35,59 @@ use std::time::Duration;
 pub struct MigrateWish<'a> {
     /// The volume's name.
     pub volume: &'a str,
-    /// The pool that is to hold it.
-    pub pool: &'a str,
+    /// The pool that is to hold it; none: its own, in which it is written anew.
+    pub pool: Option<&'a str>,
+    /// What it is to be then.
+    pub at_rest: AtRest,
     /// At most so many bytes a second are read.
     pub limit_bytes_per_s: Option<u64>,
-    /// What makes the key of an encrypted volume's data there.
+    /// What makes the data key of what is to be encrypted.
     pub keys: Option<&'a dyn DataKeys>,
     /// Since 1970.
     pub now: Duration,
+}
+
+/// What a volume that moves is to be at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtRest {
+    /// Encrypted if it is: by a data key of its own.
+    #[default]
+    AsItIs,
+    /// Encrypted, whatever it is.
+    Encrypted,
+    /// In the clear, whatever it is.
+    Plain,
+}
+
+impl From<Option<bool>> for AtRest {
+    /// Is it said, and to be encrypted?
+    fn from(encrypted: Option<bool>) -> AtRest {
+        match encrypted {
+            None => AtRest::AsItIs,
+            Some(true) => AtRest::Encrypted,
+            Some(false) => AtRest::Plain,
+        }
+    }
+}
+
+impl AtRest {
+    fn is_encrypted(self, source: &Volume) -> bool {
+        match self {
+            AtRest::AsItIs => source.keys.is_some(),
+            AtRest::Encrypted => true,
+            AtRest::Plain => false,
+        }
+    }
+}
+
+/// As what it stands in the audit log. What is encrypted is never had in the clear by whoever may only move it.
+#[must_use]
+pub fn migrate_action(pool: Option<&str>, at_rest: AtRest) -> Action {
+    match (at_rest, pool) {
+        (AtRest::Plain, _) => Action::VolumeDecrypt,
+        (_, None) => Action::VolumeRekey,
+        (_, Some(_)) => Action::VolumeMigrate,
+    }
 }
 
 /// Where a pass has brought no more than this, the next one is a last one: what hosts write during a pass of that size is less.
@@ -71,22 +122,55 @@ pub(super) fn bad(volume: &str, why: impl Into<String>) -> AdminError {
 /// The id of the job of a copy, or of a move.
 #[must_use]
 pub fn copy_job_id(copying: &Copying) -> String {
-    let kind = if copying.moving.is_some() { "migrate" } else { "copy" };
-    format!("{kind}-{}", copying.volume)
+    format!("{}-{}", copy_job_kind(copying).name(), copying.volume)
 }
 
-/// Fails where the volume moves to another pool: what is about to be done would not fit with that.
+/// What is done.
+pub(super) fn copy_job_kind(copying: &Copying) -> JobKind {
+    match copying.moving {
+        None => JobKind::Copy,
+        Some(Moving { same_pool: false, .. }) => JobKind::Migrate,
+        Some(Moving { same_pool: true, .. }) => JobKind::Rekey,
+    }
+}
+
+/// Is the volume what another one of its pool is to be by another data key? Then it is there twice for a time, and is asked for once.
+pub(super) fn is_second(meta: &dyn Transact, volume: &Volume) -> Result<bool> {
+    let record = match map::is_moving_name(&volume.name) {
+        true => copy_of(meta, volume.id)?,
+        false => None,
+    };
+    Ok(record.is_some_and(|record| copy_job_kind(&record) == JobKind::Rekey))
+}
+
+fn refused(volume: &Volume, record: &Copying) -> AdminError {
+    AdminError::Moving {
+        volume: volume.name.clone(),
+        what: match copy_job_kind(record) {
+            JobKind::Rekey => "is being written anew",
+            _ => "is being moved to another pool",
+        },
+        job: copy_job_id(record),
+    }
+}
+
+/// Fails where the volume moves: what is about to be done would not fit with that.
 ///
 /// # Errors
-/// It moves.
-pub fn none_moves(volume: &Volume) -> Result<()> {
-    match volume.lineage.moving {
-        None => Ok(()),
-        Some(target) => Err(AdminError::Moving {
+/// It moves; the metadata is away.
+pub fn none_moves(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    let Some(target) = volume.lineage.moving else {
+        return Ok(());
+    };
+    Err(match copy_of(meta, target)? {
+        Some(record) => refused(volume, &record),
+        // It was taken back, and what the volume says is left over, or it came to its end this moment.
+        None => AdminError::Moving {
             volume: volume.name.clone(),
-            job: format!("migrate-{target}"),
-        }),
-    }
+            what: "was being moved this moment",
+            job: format!("{}-{target}", JobKind::Migrate.name()),
+        },
+    })
 }
 
 /// Fails also where it has moved, and what is left of that is being tidied up: the names of its snapshots are written anew.
@@ -94,13 +178,10 @@ pub fn none_moves(volume: &Volume) -> Result<()> {
 /// # Errors
 /// It moves, or has moved this moment; the metadata is away.
 pub fn none_moves_still(meta: &dyn Transact, volume: &Volume) -> Result<()> {
-    none_moves(volume)?;
+    none_moves(meta, volume)?;
     match copy_of(meta, volume.id)?.filter(|record| record.moving.is_some()) {
         None => Ok(()),
-        Some(record) => Err(AdminError::Moving {
-            volume: volume.name.clone(),
-            job: copy_job_id(&record),
-        }),
+        Some(record) => Err(refused(volume, &record)),
     }
 }
 
@@ -111,7 +192,7 @@ pub(super) fn end_is_allowed(meta: &dyn Transact, volume: &Volume) -> Result<()>
         // The record goes last: where it is gone, what the volume says is left over.
         Some(target) => match copy_of(meta, target)? {
             None => Ok(()),
-            Some(_) => none_moves(volume),
+            Some(record) => Err(refused(volume, &record)),
         },
     }
 }
@@ -119,10 +200,73 @@ pub(super) fn end_is_allowed(meta: &dyn Transact, volume: &Volume) -> Result<()>
 /// Makes the volume that it is to be there, and says that it moves: a node moves it.
 ///
 /// # Errors
-/// No such volume or pool, or it is in that pool, or that has smaller chunks; it is to be a copy and is none yet, moves already, or is mirrored; an image is copied into it, or it is made
+/// No such volume or pool, or it is in that pool, or that has smaller chunks; it is to be written anew in its pool as the plain volume that it is; it is
+/// to be a copy and is none yet, moves already, or is mirrored; an image is copied into it, or it is made
 /// smaller; a snapshot of it is a namespace or a LUN; it became smaller between its snapshots; a limit that cannot be; more than the quotas
 /// have left; a cluster whose version does not know snapshots; no key can be made; the metadata is suspected, away or refuses.
 pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Copying> {
+    let name = wish.volume;
+    can_be(meta, wish)?;
+    for _ in 0..RACES {
+        let (source, revision) = find_volume(meta, name)?;
+        let pool = wish.pool.unwrap_or(&source.pool);
+        may_move(meta, &source, wish)?;
+        let total_bytes = sizes(meta, &source)?;
+        let keys = keys_for(wish, &source)?;
+        let record = |target: VolumeId| begun(&source, target, total_bytes, wish);
+        let about = About {
+            created_at: Some(wish.now.as_secs()),
+            ..About::of(VolumeId(0))
+        };
+        // It says which it becomes from when that is there on: whoever does something else with it has read, and compares, what it was.
+        let with = |target: &Volume| {
+            let mut moving = source.clone();
+            moving.lineage.moving = Some(target.id);
+            Call {
+                compares: vec![unchanged(&map::volume_key(name), revision)],
+                then: vec![
+                    put(map::copying_key(target.id), &record(target.id)),
+                    put(map::volume_key(name), &moving),
+                ],
+                otherwise: Vec::new(),
+            }
+        };
+        let counted = match wish.pool {
+            Some(_) => Wanted::volume(source.size_bytes, 0),
+            None => Wanted::default(),
+        };
+        if let Some(target) = make_target(meta, (pool, counted), source.size_bytes, &about, keys, &with)? {
+            return Ok(record(target.id));
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(name),
+    })
+}
+
+/// Could it be begun now? The volume.
+///
+/// # Errors
+/// As [`migrate_volume`], but for what is only known when the target is made: quotas, and whether its key can be.
+pub fn may_migrate(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Volume> {
+    can_be(meta, wish)?;
+    let (source, _) = find_volume(meta, wish.volume)?;
+    may_move(meta, &source, wish)?;
+    sizes(meta, &source)?;
+    keys_for(wish, &source)?;
+    Ok(source)
+}
+
+/// What makes its key; none: it needs none.
+fn keys_for<'a>(wish: &MigrateWish<'a>, source: &Volume) -> Result<Option<&'a dyn DataKeys>> {
+    match wish.at_rest.is_encrypted(source) {
+        true => maker(wish.keys).map(Some).map_err(|why| why.of(wish.volume)),
+        false => Ok(None),
+    }
+}
+
+/// Can it be wished, whatever the volume?
+fn can_be(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<()> {
     let name = wish.volume;
     if let Some(limit) = wish.limit_bytes_per_s.filter(|limit| *limit < LEAST_LIMIT) {
         return Err(bad(
@@ -142,42 +286,10 @@ pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Cop
             ),
         ));
     }
-    for _ in 0..RACES {
-        let (source, revision) = find_volume(meta, name)?;
-        may_move(meta, &source, wish.pool)?;
-        let total_bytes = sizes(meta, &source)?;
-        let record = |target: VolumeId| begun(&source, target, total_bytes, wish);
-        let about = About {
-            created_at: Some(wish.now.as_secs()),
-            ..About::of(VolumeId(0))
-        };
-        let keys = match source.keys.is_some() {
-            true => Some(maker(wish.keys).map_err(|why| why.of(name))?),
-            false => None,
-        };
-        // It says which it becomes from when that is there on: whoever does something else with it has read, and compares, what it was.
-        let with = |target: &Volume| {
-            let mut moving = source.clone();
-            moving.lineage.moving = Some(target.id);
-            Call {
-                compares: vec![unchanged(&map::volume_key(name), revision)],
-                then: vec![
-                    put(map::copying_key(target.id), &record(target.id)),
-                    put(map::volume_key(name), &moving),
-                ],
-                otherwise: Vec::new(),
-            }
-        };
-        if let Some(target) = make_target(meta, wish.pool, source.size_bytes, &about, keys, &with)? {
-            return Ok(record(target.id));
-        }
-    }
-    Err(AdminError::TooManyRaces {
-        key: map::volume_key(name),
-    })
+    Ok(())
 }
 
-fn may_move(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
+fn may_move(meta: &dyn Transact, source: &Volume, wish: &MigrateWish<'_>) -> Result<()> {
     let name = &source.name;
     none_copies(meta, source)?;
     none_moves_still(meta, source)?;
@@ -188,9 +300,34 @@ fn may_move(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
             mirror: mirror.name,
         });
     }
-    if source.pool == pool {
-        return Err(bad(name, format!("it is in pool {pool} already")));
+    match wish.pool {
+        None => is_anew(source, wish.at_rest)?,
+        Some(pool) if pool == source.pool => {
+            let why = format!(
+                "it is in pool {pool} already (`amita volume rekey {name}` writes it anew there, by a new data key)"
+            );
+            return Err(bad(name, why));
+        }
+        Some(pool) => has_large_chunks(meta, source, pool)?,
     }
+    fits(meta, source)?;
+    has_room(meta, source, "")
+}
+
+/// Would it be another one, if it were written anew?
+fn is_anew(source: &Volume, at_rest: AtRest) -> Result<()> {
+    match (&source.keys, at_rest) {
+        (None, AtRest::AsItIs) => Err(bad(
+            &source.name,
+            "it is not encrypted, and has no data key: `--encrypted` encrypts it",
+        )),
+        (None, AtRest::Plain) => Err(bad(&source.name, "it is not encrypted")),
+        (Some(_), _) | (None, AtRest::Encrypted) => Ok(()),
+    }
+}
+
+fn has_large_chunks(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
+    let name = &source.name;
     let chunk_bytes = |pool: &str| -> Result<Option<u32>> {
         Ok(get::<Pool>(meta, &map::pool_key(pool))?.map(|(pool, _)| pool.chunk_bytes))
     };
@@ -206,8 +343,7 @@ fn may_move(meta: &dyn Transact, source: &Volume, pool: &str) -> Result<()> {
             ),
         ));
     }
-    fits(meta, source)?;
-    has_room(meta, source, "")
+    Ok(())
 }
 
 /// What speaks against a move for as long as it is so; none: nothing does.
@@ -272,6 +408,7 @@ fn begun(source: &Volume, target: VolumeId, total_bytes: u64, wish: &MigrateWish
             data: source.id,
             taken: 1,
             late: 0,
+            same_pool: wish.pool.is_none(),
         }),
         place: CopyPlace {
             total_bytes,
@@ -361,6 +498,7 @@ mod tests {
             data: VolumeId(1),
             taken,
             late,
+            same_pool: false,
         }
     }
 

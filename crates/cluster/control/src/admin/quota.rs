@@ -223,7 +223,8 @@ pub(super) fn charge_by(meta: &dyn Transact, pool: &str, wanted: Wanted, tally: 
     })
 }
 
-/// What is asked for in a pool. Deleted volumes that are kept do not count, nor do deleted snapshots that clones hold.
+/// What is asked for in a pool. Deleted volumes that are kept do not count, nor do deleted snapshots that clones hold. A volume that is written anew in
+/// the pool counts once.
 ///
 /// # Errors
 /// No such pool; the metadata is away.
@@ -237,10 +238,14 @@ fn asked_of(meta: &dyn Transact, pool: &Pool, with_snapshots: bool) -> Result<As
     let mut own = BTreeMap::new();
     // One that nobody can read is of no pool that anybody knows, and no reason to refuse all others; `amita status` tells of it.
     let volumes = reply.values(0).iter().filter_map(|found| found.json::<Volume>().ok());
-    for volume in volumes.filter(|volume| volume.pool == pool.name && !map::is_hidden(&volume.name)) {
+    let volumes: Vec<Volume> = volumes
+        .filter(|volume| volume.pool == pool.name && !map::is_hidden(&volume.name))
+        .collect();
+    let seconds: BTreeSet<VolumeId> = volumes.iter().filter_map(|volume| volume.lineage.moving).collect();
+    for volume in volumes.iter().filter(|volume| !seconds.contains(&volume.id)) {
         asked.provisioned_bytes = asked.provisioned_bytes.saturating_add(volume.size_bytes);
         asked.volumes += 1;
-        own.extend(lineages(&volume));
+        own.extend(lineages(volume));
     }
     if with_snapshots {
         asked.snapshots = count_snapshots(meta, &own)?.asked;

@@ -32,7 +32,7 @@ pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Resu
     let name = &volume.name;
     check_size(name, size_bytes)?;
     none_copies(meta, volume)?;
-    none_moves(volume)?;
+    none_moves(meta, volume)?;
     none_closed(volume)?;
     if size_bytes >= volume.size_bytes {
         let has = volume.size_bytes;

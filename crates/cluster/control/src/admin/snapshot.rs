@@ -2,6 +2,7 @@
 
 use super::copy::none_copies;
 use super::lun::not_a_lun;
+use super::migrate::is_second;
 use super::mirror::{none_closed, none_closed_to, unmirrored};
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
@@ -243,7 +244,11 @@ fn put_wish(
         otherwise: Vec::new(),
     };
     call.compares.extend(compares(held));
-    let charge = charge_by(meta, &volume.pool, ONE, tally)?;
+    let wanted = match is_second(meta, volume)? {
+        true => Wanted::default(),
+        false => ONE,
+    };
+    let charge = charge_by(meta, &volume.pool, wanted, tally)?;
     let counted = charge.counted;
     charge.into_call(&mut call);
     let reply = meta.txn(&call)?;

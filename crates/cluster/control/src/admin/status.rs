@@ -194,6 +194,9 @@ pub struct VolumeStatus {
     pub import: Option<Import>,
     /// It is encrypted at rest.
     pub encrypted: bool,
+    /// Since when there is the oldest data key that it is read by, in seconds since 1970, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_key_since: Option<u64>,
     /// Why a node could not open it for want of keys, in the last half minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locked: Option<String>,

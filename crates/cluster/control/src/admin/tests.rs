@@ -17,6 +17,7 @@ mod nvme;
 mod pool;
 mod precondition;
 mod quota;
+mod rekey;
 mod revert;
 mod set;
 mod shrink;

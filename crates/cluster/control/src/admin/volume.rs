@@ -79,7 +79,15 @@ pub fn make_volume(
     size_bytes: u64,
     about: Option<&map::About>,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, None, &|_| Call::default())
+    make(
+        meta,
+        name,
+        (pool, Wanted::volume(size_bytes, 0)),
+        size_bytes,
+        about,
+        None,
+        &|_| Call::default(),
+    )
 }
 
 /// The same, encrypted from its first write on, with a key that these make.
@@ -94,7 +102,15 @@ pub fn make_encrypted_volume(
     about: Option<&map::About>,
     keys: &dyn DataKeys,
 ) -> Result<Volume> {
-    make(meta, name, pool, size_bytes, about, Some(keys), &|_| Call::default())
+    make(
+        meta,
+        name,
+        (pool, Wanted::volume(size_bytes, 0)),
+        size_bytes,
+        about,
+        Some(keys),
+        &|_| Call::default(),
+    )
 }
 
 /// The same, encrypted where these are given, and with it what `more` says, in one transaction.
@@ -107,22 +123,24 @@ pub(super) fn make_volume_and(
     keys: Option<&dyn DataKeys>,
     more: &dyn Fn(&mut Volume) -> Vec<Op>,
 ) -> Result<Volume> {
+    let pool = (pool, Wanted::volume(size_bytes, 0));
     make(meta, name, pool, size_bytes, about, keys, &|volume| Call {
         then: more(volume),
         ..Call::default()
     })
 }
 
-/// Makes the target of a move, whose name says its number, and with it what `with` says; none: what that compares has changed.
+/// Makes the target of a move, whose name says its number, and with it what `with` says; none: what that compares has changed. So much of the pool
+/// is asked for by it.
 pub(super) fn make_target(
     meta: &dyn Transact,
-    pool: &str,
+    (pool, wanted): (&str, Wanted),
     size_bytes: u64,
     about: &map::About,
     keys: Option<&dyn DataKeys>,
     with: &dyn Fn(&Volume) -> Call,
 ) -> Result<Option<Volume>> {
-    match make(meta, TARGET, pool, size_bytes, Some(about), keys, &|volume| {
+    match make(meta, TARGET, (pool, wanted), size_bytes, Some(about), keys, &|volume| {
         with(volume)
     }) {
         Ok(made) => Ok(Some(made)),
@@ -143,6 +161,7 @@ pub(super) fn make_volume_held(
     held: &[Compare],
     more: &dyn Fn(&mut Volume) -> Vec<Op>,
 ) -> Result<Volume> {
+    let pool = (pool, Wanted::volume(size_bytes, 0));
     make(meta, name, pool, size_bytes, about, keys, &|volume| Call {
         compares: held.to_vec(),
         then: more(volume),
@@ -156,7 +175,7 @@ const TARGET: &str = "~";
 fn make(
     meta: &dyn Transact,
     name: &str,
-    pool: &str,
+    (pool, wanted): (&str, Wanted),
     size_bytes: u64,
     about: Option<&map::About>,
     keys: Option<&dyn DataKeys>,
@@ -238,7 +257,7 @@ fn make(
         if let Some(key) = new_key {
             key.into_call(&mut call);
         }
-        charge(meta, pool, Wanted::volume(size_bytes, 0))?.into_call(&mut call);
+        charge(meta, pool, wanted)?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(volume);
         }

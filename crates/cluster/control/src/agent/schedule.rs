@@ -129,14 +129,14 @@ impl Looks {
         match self.former.sweep(client) {
             Ok(swept) => {
                 for (data, of) in swept.gone {
-                    let of = of.map_or_else(|| "a volume that is gone".to_owned(), |name| format!("volume {name}"));
+                    let of = of.map_or_else(|| "a volume".to_owned(), |name| format!("volume {name}"));
                     sink(Notice::Info(format!(
-                        "what {of} was before it was reverted (number {data}) is gone: nothing needs it"
+                        "what {of} was before it was reverted, moved or written anew (number {data}) is gone: nothing needs it"
                     )));
                 }
                 for (data, why) in swept.failed {
                     let what = format!(
-                        "what a volume was before it was reverted (number {data}) cannot go, and its space does not come back"
+                        "what a volume was before it was reverted, moved or written anew (number {data}) cannot go, and its space does not come back"
                     );
                     self.warn(sink, &what, &why);
                 }

@@ -83,6 +83,7 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
         protected: false,
         import: None,
         encrypted: false,
+        data_key_since: None,
         locked: None,
         shrink: None,
         flatten: None,

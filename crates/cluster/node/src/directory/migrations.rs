@@ -1,6 +1,6 @@
-//! Volumes that move to another pool: while their owner holds, and when they have moved.
+//! Volumes that move, to another pool or to other data keys: while their owner holds, and when they have moved.
 //!
-//! Who has opened a volume here goes on with it by what it is in the other pool: this node owns that by its record already, and opens it at
+//! Who has opened a volume here goes on with it by what it is then: this node owns that by its record already, and opens it at
 //! once, for as many users as there were.
 
 use super::{Directory, Effect, State, Waiting};
@@ -10,7 +10,10 @@ use amita_sequencer::Consent;
 use amita_types::VolumeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is on its way to another pool.
+/// Why what a volume was is closed.
+const HAS_MOVED: &str = "it has moved, to another pool or to another data key";
+
+/// What is on its way.
 #[derive(Default)]
 pub(super) struct Migrations {
     /// What is open here, and begins nothing of hosts.
@@ -93,7 +96,7 @@ impl Directory {
         let Some((name, generation, users)) = open else {
             self.join(new, waiting);
             // On its way here, or from here: that comes to nothing.
-            return self.close_if_open(now, old, "it has moved to another pool", view);
+            return self.close_if_open(now, old, HAS_MOVED, view);
         };
         self.volumes.remove(&name);
         self.upkeep.claims.lost(old, generation);
@@ -101,7 +104,7 @@ impl Directory {
         self.effects.push_back(Effect::DropShards {
             volume: old,
             generation,
-            why: "it has moved to another pool".to_owned(),
+            why: HAS_MOVED.to_owned(),
             handed_over: true,
         });
         self.join(new, users + waiting);

@@ -17,6 +17,9 @@ pub struct About {
     /// When it was made, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<u64>,
+    /// When the data key was made by which all of it was written anew, in seconds since 1970; none: it has the one that it was made with, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyed_at: Option<u64>,
     /// What the operator says of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -80,6 +83,7 @@ impl About {
         About {
             volume,
             created_at: None,
+            keyed_at: None,
             labels: BTreeMap::new(),
             protected: false,
             import: None,

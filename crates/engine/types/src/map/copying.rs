@@ -52,7 +52,7 @@ pub struct Copying {
     pub place: CopyPlace,
 }
 
-/// A volume that moves to another pool. When it has moved, the record is [`whole`](Copying::whole).
+/// A volume that moves to another pool, or is written anew in its own. When it has moved, the record is [`whole`](Copying::whole).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moving {
     /// The data that the volume has before it has moved, by number.
@@ -63,6 +63,9 @@ pub struct Moving {
     /// Last passes that were not made in time: its owner let go.
     #[serde(default)]
     pub late: u32,
+    /// It stays in its pool, and is written anew there: by another data key, or encrypted from then on, or in the clear.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub same_pool: bool,
 }
 
 /// How far a copy is.

@@ -1,6 +1,6 @@
 //! What whoever makes a copy does with the target's records: its size, and its snapshots.
 
-use super::super::migrate::count_on;
+use super::super::migrate::{copy_job_id, count_on, is_second};
 use super::super::quota::{Wanted, charge};
 use super::super::snapshot::{delete_snapshot_that, is_sealed, of_chain, taken};
 use super::super::subsystem::{put, unchanged};
@@ -99,8 +99,10 @@ pub fn fit_copy(meta: &dyn Transact, copying: &Copying, claim: u64, size_bytes: 
                 name: copying.name.clone(),
                 why: format!(
                     "it has {} bytes, and the next snapshot of {} that it is to be has {size_bytes}: its source was made smaller, and a copy \
-                     cannot follow that; take it back (`amita job cancel copy-{}`), and make another one without --snapshots",
-                    old.size_bytes, copying.of, copying.volume
+                     cannot follow that; take it back (`amita job cancel {}`), and make another one without --snapshots",
+                    old.size_bytes,
+                    copying.of,
+                    copy_job_id(copying)
                 ),
             });
         }
@@ -113,8 +115,12 @@ pub fn fit_copy(meta: &dyn Transact, copying: &Copying, claim: u64, size_bytes: 
             then: vec![put(key.clone(), &new)],
             otherwise: vec![Op::Get { key: copier.clone() }],
         };
+        let provisioned_bytes = match is_second(meta, &old)? {
+            true => 0,
+            false => size_bytes.saturating_sub(old.size_bytes),
+        };
         let wanted = Wanted {
-            provisioned_bytes: size_bytes.saturating_sub(old.size_bytes),
+            provisioned_bytes,
             ..Wanted::default()
         };
         charge(meta, &old.pool, wanted)?.into_call(&mut call);

@@ -1,5 +1,6 @@
 //! What the records say is under way.
 
+use super::super::migrate::copy_job_kind;
 use super::super::{RecoveryStatus, Result, StoreStatus, VolumeStatus, status};
 use super::{Job, JobAction, JobKind, JobState, JobUnit, Record};
 use amita_metadata::{Call, Transact};
@@ -107,9 +108,11 @@ pub fn copy_job(record: &Copying, now: Duration) -> Job {
 
 fn copying(record: &Copying, now: u64) -> Job {
     let place = &record.place;
-    let (kind, name) = match record.moving {
-        Some(_) => (JobKind::Migrate, &record.of),
-        None => (JobKind::Copy, &record.name),
+    let kind = copy_job_kind(record);
+    let name = if record.moving.is_some() {
+        &record.of
+    } else {
+        &record.name
     };
     let job = job(kind, record.volume, name, Record::Copy(record.volume));
     let state = match record.ails {
@@ -128,6 +131,9 @@ fn copying(record: &Copying, now: u64) -> Job {
     let removes = match (record.cancelled, record.whole) {
         (false, false) => return pausable(job, state, record.paused.as_ref()),
         (true, _) => "it is taken back, and what there is of it is being removed",
+        (false, true) if kind == JobKind::Rekey => {
+            "the volume is written anew, and what is left of that is being tidied up"
+        }
         (false, true) if record.moving.is_some() => "the volume has moved, and what is left of that is being tidied up",
         (false, true) => "it is whole, and the snapshot that was taken for it is being removed",
     };

@@ -5,7 +5,7 @@ use super::super::snapshot::{Find, delete_of, delete_snapshot_that, is_sealed, o
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::{find_kept, find_volume};
 use super::super::{AdminError, Left, RACES, Result, copy_source, end_copy, get};
-use super::{is_point, source_of};
+use super::{copy_job_id, is_point, source_of};
 use crate::admin::copy::COPY_LABEL;
 use amita_metadata::{Call, Op, Transact};
 use amita_types::SnapshotId;
@@ -160,7 +160,7 @@ pub fn forget_move_snapshots(meta: &dyn Transact, copying: &Copying, keep: &[Sna
     Ok(())
 }
 
-/// The volume has moved: the names of its snapshots stand for what is in the new pool, those that stood for anything else go, and so does the
+/// The volume has moved: the names of its snapshots stand for what it is now, those that stood for anything else go, and so does the
 /// record of the move. `false`: the claim is lost.
 ///
 /// # Errors
@@ -314,8 +314,8 @@ pub(in crate::admin) fn count_on(
         let (mut target, revision) = find_volume(meta, &copying.name)?;
         if !is_free(meta, &target, number)? {
             let why = format!(
-                "its number, {number}, is used up in the other pool by a snapshot that came to nothing when a node died: take the move back (`amita job cancel migrate-{}`), and begin it anew",
-                copying.volume
+                "its number, {number}, is used up where it is to be by a snapshot that came to nothing when a node died: take the move back (`amita job cancel {}`), and begin it anew",
+                copy_job_id(copying)
             );
             return Err(super::bad(&copying.of, why));
         }

@@ -1,8 +1,8 @@
-//! The switch (M1): the name stands for what is in the other pool from one transaction on.
+//! The switch (M1): the name stands for the target, in the other pool or written anew in the same one, from one transaction on.
 //!
 //! It is made while the volume's owner holds: that began before it took the last snapshot, and only a transaction that takes
 //! [`Lineage::held`](map::Lineage::held) back ends it (M2 to M4). Both write the volume's record, and compare it: so either the owner lets go, and
-//! there is no switch, or the switch is made, and what the owner holds goes to the other pool unanswered. Whoever raises the volume's generation
+//! there is no switch, or the switch is made, and what the owner holds goes to the target unanswered. Whoever raises the volume's generation
 //! takes it back as well.
 //!
 //! # Order
@@ -26,14 +26,14 @@ use super::{fits, source_of};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::SnapshotId;
 use amita_types::map::{
-    self, Copying, IscsiTarget, Lineage, Raised, SetState, Snapshot, SnapshotSet, SnapshotState, SnapshotWish,
+    self, About, Copying, IscsiTarget, Lineage, Raised, SetState, Snapshot, SnapshotSet, SnapshotState, SnapshotWish,
     Subsystem, Volume,
 };
 
 /// What became of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Switched {
-    /// The volume is in the other pool.
+    /// The volume is the target.
     Made,
     /// Its owner does not hold any more, or another one has it: another last pass is needed.
     LetGo,
@@ -262,7 +262,10 @@ fn left_behind(old: &Volume) -> Volume {
 
 /// What is known of the volume, and to whom it is served, goes by its new number. What is to go afterwards is returned.
 fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) -> Result<Vec<Op>> {
-    let mut needless = carry(meta, call, old.id, new.id, |about| about)?;
+    // When it was made: its key was made with it.
+    let made_at = get::<About>(meta, &map::about_key(new.id))?.and_then(|(about, _)| about.created_at);
+    let keyed_at = made_at.filter(|_| new.keys.is_some());
+    let mut needless = carry(meta, call, old.id, new.id, |about| About { keyed_at, ..about })?;
     // As it is: what hosts have registered, and who holds it, is the same by the other number.
     let key = map::reservation_key(old.id);
     let reply = meta.txn(&Call::get(key.clone()))?;
@@ -289,13 +292,14 @@ fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) 
     needless.push(Op::Delete {
         key: map::flatten_key(old.id),
     });
-    for volume in [new, old] {
+    // No promotion goes through that has not heard of it (S6). One key is written once: that of one pool tells of both.
+    let others = (old.pool != new.pool).then_some(old);
+    for volume in std::iter::once(new).chain(others) {
         let pool = find_pool(meta, &volume.pool)?;
         let raised = Raised {
             volume: volume.id,
             generation: volume.generation,
         };
-        // No promotion goes through that has not heard of it (S6).
         call.then.push(put(map::raised_key(pool.id), &raised));
     }
     Ok(needless)
@@ -344,7 +348,9 @@ pub(super) fn no_snapshot_is_used(meta: &dyn Transact, volume: &Volume) -> Resul
     let refuse = |what: String| {
         Err(super::bad(
             &volume.name,
-            format!("a snapshot of it is {what}, and hosts know that by what it is in this pool: take it out first"),
+            format!(
+                "a snapshot of it is {what}, and hosts know that by the number of its data, which will be another one: take it out first"
+            ),
         ))
     };
     for subsystem in all_subsystems(meta)?.readable {

@@ -162,7 +162,7 @@ pub(super) fn volumes_of(
     let exports: Vec<Export> = reader.list(&map::exports_prefix(), any)?;
     let mut exported: BTreeMap<VolumeId, Export> = exports.into_iter().map(|export| (export.volume, export)).collect();
     let abouts: Vec<About> = reader.list(&map::about_prefix(), About::check)?;
-    let mut abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
+    let abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
     let flattens: Vec<Flatten> = reader.list(&map::flattens_prefix(), any)?;
     let mut flattens: BTreeMap<VolumeId, Flatten> = flattens.into_iter().map(|found| (found.volume, found)).collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
@@ -177,7 +177,8 @@ pub(super) fn volumes_of(
         .into_iter()
         .filter(|volume| !map::is_hidden(&volume.name))
         .map(|volume| {
-            let about = abouts.remove(&volume.id).unwrap_or_else(|| About::of(volume.id));
+            let data_key_since = oldest_key(&volume, &abouts);
+            let about = abouts.get(&volume.id).cloned().unwrap_or_else(|| About::of(volume.id));
             VolumeStatus {
                 stable_id: volume.host(),
                 owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
@@ -188,6 +189,7 @@ pub(super) fn volumes_of(
                 protected: about.protected,
                 import: about.import,
                 encrypted: volume.keys.is_some(),
+                data_key_since,
                 locked: locked(volume.id),
                 shrink: about.shrink,
                 flatten: flattens.remove(&volume.id),
@@ -198,6 +200,15 @@ pub(super) fn volumes_of(
         })
         .collect();
     Ok((volumes, deleted_volumes))
+}
+
+/// Since when there is the oldest data key that the volume is read by. What it was itself is known by what is known of it; of what a clone came from
+/// nobody knows it when that is gone, or is another image by now.
+fn oldest_key(volume: &Volume, abouts: &BTreeMap<VolumeId, About>) -> Option<u64> {
+    let oldest = volume.keys.as_ref()?.eras().first()?.key.image;
+    let of = if volume.has_data(oldest) { volume.id } else { oldest };
+    let about = abouts.get(&of)?;
+    about.keyed_at.or(about.created_at)
 }
 
 /// What each clone comes from, as VOLUME@SNAPSHOT; and how many clones volumes have, by the numbers by which hosts know them.

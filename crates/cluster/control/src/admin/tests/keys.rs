@@ -15,7 +15,7 @@ use std::time::Duration;
 mod servers;
 
 #[derive(Debug, Default)]
-struct Maker(AtomicU8);
+pub(super) struct Maker(AtomicU8);
 
 fn file() -> SealedFile {
     SealedFile::new(vec![Zeroizing::new([7; 32])]).unwrap()
@@ -93,7 +93,7 @@ fn clone(meta: &dyn Transact, of: (&str, &str), name: &str) -> Result<Volume> {
 }
 
 /// The images whose keys are there; each opens as what it says that it is.
-fn secrets(meta: &dyn Transact) -> Vec<u64> {
+pub(super) fn secrets(meta: &dyn Transact) -> Vec<u64> {
     let reply = meta.txn(&Call::prefix(format!("{}secrets/", map::PREFIX))).unwrap();
     let found = reply.values(0).iter().map(|found| {
         let record = WrappedKey::parse(std::str::from_utf8(&found.value).unwrap()).unwrap();

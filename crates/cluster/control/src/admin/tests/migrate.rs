@@ -9,10 +9,10 @@ use amita_types::{ClusterId, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
-const NOW: Duration = Duration::from_secs(100);
-const SOURCE: VolumeId = VolumeId(1);
-const TARGET: VolumeId = VolumeId(2);
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const NOW: Duration = Duration::from_secs(100);
+pub(super) const SOURCE: VolumeId = VolumeId(1);
+pub(super) const TARGET: VolumeId = VolumeId(2);
 
 fn two_pools() -> Mutex<State> {
     let meta = cluster_of(3);
@@ -27,13 +27,13 @@ fn two_pools() -> Mutex<State> {
     meta
 }
 
-fn write(meta: &dyn Transact, volume: &Volume) {
+pub(super) fn write(meta: &dyn Transact, volume: &Volume) {
     meta.txn(&Call::put(map::volume_key(&volume.name), json(volume)))
         .unwrap();
 }
 
 /// Somebody opens it.
-fn own(meta: &dyn Transact, name: &str) -> Volume {
+pub(super) fn own(meta: &dyn Transact, name: &str) -> Volume {
     let mut now = volume(meta, name).unwrap();
     now.generation = now.generation.next().unwrap();
     now.owner = Some(amita_types::NodeId(1));
@@ -43,7 +43,7 @@ fn own(meta: &dyn Transact, name: &str) -> Volume {
 }
 
 /// Its owner has taken what is wished, or this; `held`: and holds.
-fn snap(meta: &dyn Transact, of: &str, name: &str, held: bool) -> Snapshot {
+pub(super) fn snap(meta: &dyn Transact, of: &str, name: &str, held: bool) -> Snapshot {
     let mut found = volume(meta, of).unwrap();
     let number = SnapshotId(found.lineage.number.0 + 1);
     (found.lineage.number, found.lineage.sealed, found.lineage.held) = (number, number, held);
@@ -80,19 +80,20 @@ fn snap(meta: &dyn Transact, of: &str, name: &str, held: bool) -> Snapshot {
 fn wish(volume: &str) -> MigrateWish<'_> {
     MigrateWish {
         volume,
-        pool: "other",
+        pool: Some("other"),
+        at_rest: AtRest::AsItIs,
         limit_bytes_per_s: None,
         keys: None,
         now: NOW,
     }
 }
 
-fn record(meta: &dyn Transact) -> Copying {
+pub(super) fn record(meta: &dyn Transact) -> Copying {
     copy_of(meta, TARGET).unwrap().unwrap()
 }
 
 /// Somebody is at it; the claim.
-fn claim(meta: &dyn Transact) -> u64 {
+pub(super) fn claim(meta: &dyn Transact) -> u64 {
     let key = map::copier_key(TARGET);
     meta.txn(&Call::put(key, b"\"n1\"".to_vec())).unwrap().revision
 }
@@ -103,7 +104,7 @@ fn place(meta: &dyn Transact, claim: u64, by: &dyn Fn(&mut CopyPlace)) {
 }
 
 /// As a runner does it: a pass to each snapshot up to the next one that is taken for the move.
-fn pass(meta: &dyn Transact, claim: u64) -> SnapshotId {
+pub(super) fn pass(meta: &dyn Transact, claim: u64) -> SnapshotId {
     assert_eq!(take_copy_snapshot(meta, &record(meta), claim, NOW).unwrap(), None);
     let taken = snap(meta, "db", &record(meta).snapshot, false);
     take_copy_snapshot(meta, &record(meta), claim, NOW).unwrap().unwrap();
@@ -124,7 +125,7 @@ fn passes(meta: &dyn Transact, claim: u64) {
 }
 
 /// The last snapshot, behind which the owner holds; its pass is done.
-fn last(meta: &dyn Transact, claim: u64) -> SnapshotId {
+pub(super) fn last(meta: &dyn Transact, claim: u64) -> SnapshotId {
     assert_eq!(dress_move(meta, &record(meta), claim).unwrap(), Dressed::Done);
     next_move_pass(meta, TARGET, claim, false).unwrap().unwrap();
     let hold = Duration::from_millis(30);
@@ -140,7 +141,7 @@ fn last_of(meta: &dyn Transact, claim: u64) -> SnapshotId {
     last(meta, claim)
 }
 
-fn switch(meta: &dyn Transact, claim: u64, last: SnapshotId) -> Switched {
+pub(super) fn switch(meta: &dyn Transact, claim: u64, last: SnapshotId) -> Switched {
     switch_volume(meta, &record(meta), claim, last).unwrap()
 }
 
@@ -242,7 +243,10 @@ fn a_volume_does_not_move_to_smaller_chunks() {
     };
     create_pool(&meta, &small).unwrap();
     let to = |volume, pool| {
-        let wish = MigrateWish { pool, ..wish(volume) };
+        let wish = MigrateWish {
+            pool: Some(pool),
+            ..wish(volume)
+        };
         migrate_volume(&meta, &wish)
     };
     let refused = to("db", "small");
@@ -272,7 +276,7 @@ fn record_or(meta: &dyn Transact, made: &Copying) -> Copying {
 fn what_would_not_fit_is_refused_meanwhile() {
     let (meta, claim, _) = before_switch();
     let is_refused = |result: Result<()>| match result {
-        Err(AdminError::Moving { volume, job }) => assert_eq!((&*volume, &*job), ("db", "migrate-2")),
+        Err(AdminError::Moving { volume, job, .. }) => assert_eq!((&*volume, &*job), ("db", "migrate-2")),
         other => panic!("{other:?}"),
     };
     is_refused(migrate_volume(&meta, &wish("db")).map(drop));
