@@ -44,6 +44,8 @@ pub enum JobKind {
     Move,
     /// A store is brought up to date.
     Recovery,
+    /// A volume is written anew in its pool: by a new data key, encrypted from then on, or no more.
+    Rekey,
     /// All copies of a volume are looked at.
     Scrub,
     /// A volume is made smaller.
@@ -149,6 +151,7 @@ impl From<admin::JobKind> for JobKind {
             admin::JobKind::Migrate => JobKind::Migrate,
             admin::JobKind::Move => JobKind::Move,
             admin::JobKind::Recovery => JobKind::Recovery,
+            admin::JobKind::Rekey => JobKind::Rekey,
             admin::JobKind::Scrub => JobKind::Scrub,
             admin::JobKind::Shrink => JobKind::Shrink,
         }

@@ -52,6 +52,8 @@ pub struct Volume {
     pub owner: Option<String>,
     /// It is encrypted at rest.
     pub encrypted: bool,
+    /// Since when there is the oldest data key that it is read by, in seconds since 1970; null: it is not encrypted, or nobody knows.
+    pub data_key_since: Option<u64>,
     /// Why a node could not open it for want of its keys, in the last half minute; null: none has said so.
     pub locked: Option<String>,
     /// It is served by NBD.
@@ -78,6 +80,7 @@ impl From<admin::VolumeStatus> for Volume {
             clones: found.clones as u64,
             owner: found.owner_name.filter(|_| found.owner_alive),
             encrypted: found.encrypted,
+            data_key_since: found.data_key_since,
             locked: found.locked,
             exported: found.export.is_some(),
             importing: found.import.is_some(),

@@ -323,6 +323,8 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             "migrateVolume",
             case("/volumes/db/migrate", json!({ "pool": "main" }), 422),
         ),
+        // It is not encrypted.
+        ("rekeyVolume", case("/volumes/db/rekey", json!({}), 422)),
         ("showFlattening", get("/volumes/copy/flatten")),
         ("flattenVolume", case("/volumes/copy/flatten", Value::Null, 202)),
         ("cancelFlattening", get("/volumes/copy/flatten")),
