@@ -128,6 +128,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("volume clone", Way::Node(Change, &["volume_keys"])),
     ("volume copy", Way::Node(Change, &["volume_keys"])),
     ("volume migrate", Way::Node(Change, &["volume_keys"])),
+    ("volume rekey", Way::Node(Change, &["volume_keys"])),
     ("volume flatten", Way::Node(Change, &[])),
     ("volume list", Way::Node(Look, &[])),
     ("volume attach", Way::Node(Change, &[])),

@@ -80,6 +80,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             print(*json, &job, || match job.kind {
                 JobKind::Copy => format!("Job {id} is taken back: a node removes volume {}.\n", job.object),
                 JobKind::Migrate => format!("Job {id} is taken back: volume {} stays where it is.\n", job.object),
+                JobKind::Rekey => format!("Job {id} is taken back: volume {} stays as it is.\n", job.object),
                 _ => format!("Job {id} is taken back. What is done stays.\n"),
             })
         }

@@ -16,6 +16,7 @@ mod label;
 pub mod limit;
 mod migrate;
 mod moves;
+mod rekey;
 mod reservation;
 mod resize;
 mod revert;
@@ -48,6 +49,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LOOK: Duration = Duration::from_millis(200);
 /// For how long a list waits until the stores have counted what its volumes hold.
 const LIST_PATIENCE: Duration = Duration::from_secs(5);
+/// What whoever makes a volume encrypted has to know of links.
+const SECRET_LINKS: &str = "Its data goes from gateway to gateway by secret links alone (`amita serve --links secret`): where nodes have others, hosts \
+                            use it by the one that owns it.";
 
 /// What to do with volumes.
 #[derive(Debug, clap::Subcommand)]
@@ -71,6 +75,13 @@ pub enum Command {
     /// move`, and see the same disk. Until then it is where it was, and `amita job cancel` takes the move back. What was cloned from its
     /// snapshots stays in the old pool.
     Migrate(migrate::Arguments),
+    /// Write a volume anew in its pool by a new data key, while hosts go on using it; or encrypt one that is not, or no more one that is
+    ///
+    /// All of it, its snapshots included. Nodes do it, also when one of them dies; hosts wait for a moment at the end, and see the same disk. Until
+    /// then it is what it was, the pool holds both, and `amita job cancel` takes it back. The data key of before is erased at the end, unless
+    /// volumes are read by it that were cloned from its snapshots (docs/operating/encryption.md). To wrap data keys again, which writes no
+    /// block: `amita volume key rewrap`.
+    Rekey(rekey::Arguments),
     /// Have a clone need what it was made from no more: then that may be deleted
     ///
     /// No data is copied, and hosts go on using it; blocks stay shared until they are written. Its gateway opens each chunk once. Whoever
@@ -245,12 +256,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                     false => String::new(),
                 };
                 let (how, links) = match volume.keys {
-                    Some(_) => (
-                        ", encrypted",
-                        "Its data goes from gateway to gateway by secret links alone (`amita serve --links secret`): where nodes have others, \
-                         hosts use it by the one that owns it.\n",
-                    ),
-                    None => ("", ""),
+                    Some(_) => (", encrypted", format!("{SECRET_LINKS}\n")),
+                    None => ("", String::new()),
                 };
                 format!(
                     "Volume {} has {} in pool {}{how}.\n{links}{much}",
@@ -263,6 +270,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Clone(arguments) => clone::run(arguments, endpoints, &metadata),
         Command::Copy(arguments) => copy::run(arguments, endpoints, &metadata),
         Command::Migrate(arguments) => migrate::run(arguments, endpoints, &metadata),
+        Command::Rekey(arguments) => rekey::run(arguments, endpoints, &metadata),
         Command::Flatten(arguments) => flatten::run(arguments, &metadata),
         Command::List {
             deleted: true, json, ..

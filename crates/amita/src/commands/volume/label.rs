@@ -4,7 +4,7 @@ use crate::admin::{Admin, Described};
 use crate::commands::nbd::for_whom;
 use crate::space::{self, Counted};
 use amita_control::access::Action;
-use amita_control::admin::{self, NamespaceStatus, Status, VolumeStatus};
+use amita_control::admin::{self, Job, JobKind, NamespaceStatus, Status, VolumeStatus};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::print;
@@ -80,6 +80,9 @@ struct Shown {
     #[serde(flatten)]
     volume: VolumeStatus,
     namespaces: Vec<NamespaceStatus>,
+    /// The job by which it is moved, or written anew.
+    #[serde(skip)]
+    job: Option<Job>,
     #[serde(flatten)]
     space: Space,
 }
@@ -137,9 +140,14 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Admin) -> Result<()> {
     let mut namespaces = admin::namespaces(&metadata.reader()).described()?.readable;
     namespaces.retain(|found| volume.volume.has_data(found.namespace.volume));
     let space = Space::of(&volume.volume, &counted(metadata, &status, &volume.volume)?);
+    let moving = match volume.volume.lineage.moving {
+        Some(target) => admin::copy_of(&metadata.reader(), target).described()?,
+        None => None,
+    };
     let shown = Shown {
         volume: volume.clone(),
         namespaces,
+        job: moving.map(|moving| admin::copy_job(&moving, Duration::ZERO)),
         space,
     };
     print(arguments.json, &shown, || text(&shown))
@@ -157,6 +165,7 @@ fn text(shown: &Shown) -> String {
         protected,
         import,
         encrypted,
+        data_key_since,
         locked,
         shrink,
         flatten,
@@ -185,19 +194,22 @@ fn text(shown: &Shown) -> String {
             match *stable_id {
                 host if host == volume.id => volume.id.to_string(),
                 host => format!(
-                    "{} (it was reverted, or moved to another pool: hosts and certificates know it as {host})",
+                    "{} (it was reverted, moved to another pool, or written anew: hosts and certificates know it as {host})",
                     volume.id
                 ),
             },
         ),
         (
             "pool",
-            match volume.lineage.moving {
+            match &shown.job {
                 None => volume.pool.clone(),
-                Some(target) => format!(
-                    "{} (it is being moved to another one: `amita job show migrate-{target}`)",
-                    volume.pool
-                ),
+                Some(job) => {
+                    let what = match job.kind {
+                        JobKind::Rekey => "written anew there",
+                        _ => "moved to another one",
+                    };
+                    format!("{} (it is being {what}: `amita job show {}`)", volume.pool, job.id)
+                }
             },
         ),
         (
@@ -224,7 +236,19 @@ fn text(shown: &Shown) -> String {
         ),
         ("namespace", namespaces.join(", ")),
         ("labels", self::shown(labels)),
-        ("encrypted", if *encrypted { "yes" } else { "" }.to_owned()),
+        (
+            "encrypted",
+            match (encrypted, data_key_since) {
+                (false, _) => String::new(),
+                (true, None) => "yes".to_owned(),
+                (true, Some(since)) => {
+                    format!(
+                        "yes, by a data key that is there since {}",
+                        crate::logging::timestamp(*since, 0)
+                    )
+                }
+            },
+        ),
         (
             "locked",
             locked

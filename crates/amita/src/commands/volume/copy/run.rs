@@ -28,8 +28,8 @@ const MOST: usize = 2;
 const RETRY: Duration = Duration::from_secs(5);
 /// What is encrypted is left so long to nodes that have volume keys by one that has none. Then it tries, and it is told what lacks.
 const KEYLESS: Duration = Duration::from_secs(30);
-/// So many records are read by one call.
-const AT_ONCE: usize = 96;
+/// Of so many copies the volumes are read by one call, two of each.
+const AT_ONCE: usize = 48;
 /// How often it is looked without a word of a change.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
@@ -155,8 +155,8 @@ impl Node {
         })
     }
 
-    /// Which of these are encrypted, where this node was given no volume keys. What is encrypted has encrypted copies; and what is only to be
-    /// tidied up needs no key.
+    /// Which of these need keys, where this node was given none: what is to be encrypted, and what moves and is so now. What is encrypted has encrypted
+    /// copies; and what is only to be tidied up needs no key.
     fn keyless(&self, free: &[(Copying, u64)]) -> Result<BTreeSet<VolumeId>, Error> {
         let mut keyless = BTreeSet::new();
         if self.config.volume_keys.is_some() {
@@ -165,16 +165,21 @@ impl Node {
         let copied = free.iter().map(|(copying, _)| copying);
         let copied: Vec<&Copying> = copied.filter(|copying| !copying.cancelled && !copying.whole).collect();
         for some in copied.chunks(AT_ONCE) {
-            let targets = some.iter().map(|copying| Op::Get {
-                key: map::volume_key(&copying.name),
-            });
+            // One that moves keeps its name until it has.
+            let names = some.iter().flat_map(|copying| [&copying.name, &copying.of]);
             let reply = self.client.txn(&Call {
-                then: targets.collect(),
+                then: names
+                    .map(|name| Op::Get {
+                        key: map::volume_key(name),
+                    })
+                    .collect(),
                 ..Call::default()
             })?;
             for (at, copying) in some.iter().enumerate() {
-                let target: Option<Volume> = reply.value(at).and_then(|found| found.json().ok());
-                if target.is_some_and(|target| target.id == copying.volume && target.keys.is_some()) {
+                let volume = |at: usize| reply.value(at).and_then(|found| found.json::<Volume>().ok());
+                let target = volume(2 * at).filter(|target| target.id == copying.volume);
+                let source = volume(2 * at + 1).filter(|source| source.lineage.moving == Some(copying.volume));
+                if target.into_iter().chain(source).any(|volume| volume.keys.is_some()) {
                     keyless.insert(copying.volume);
                 }
             }

@@ -1,0 +1,84 @@
+//! What is told of a volume that is written anew.
+
+use super::*;
+use amita_types::map::{KeyName, KeyNumber, KeyRing, Lineage};
+use amita_types::{Generation, VolumeId};
+
+fn volume(is_encrypted: bool) -> Volume {
+    let key = KeyName {
+        volume: VolumeId(1),
+        image: VolumeId(1),
+        number: KeyNumber(1),
+    };
+    Volume {
+        id: VolumeId(1),
+        name: "db".to_owned(),
+        pool: "main".to_owned(),
+        size_bytes: 1 << 30,
+        generation: Generation(1),
+        owner: None,
+        lineage: Lineage::default(),
+        parents: Vec::new(),
+        former: Vec::new(),
+        keys: is_encrypted.then(|| KeyRing::new(key)),
+        limits: None,
+        closed: None,
+    }
+}
+
+fn shown(encrypted: bool, others: &[&str]) -> Shown<'static> {
+    Shown {
+        volume: "db",
+        encrypted,
+        job: Some("rekey-2".to_owned()),
+        rekeyed: true,
+        need: Need {
+            needed_bytes: Some(3 << 20),
+            room_bytes: 2 << 20,
+            unknown: None,
+        },
+        former_keys_read_by: others.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn it_is_said_what_becomes_of_the_key_of_before() {
+    let said = text(&shown(true, &[]), &volume(true));
+    assert!(
+        said.contains("by a new data key") && said.contains("is erased"),
+        "{said}"
+    );
+    let said = text(&shown(true, &["test", "dev (deleted)"]), &volume(true));
+    assert!(
+        said.contains("stays") && said.contains("flattening") && said.contains("test, dev (deleted)."),
+        "{said}"
+    );
+    let said = text(&shown(true, &[]), &volume(false));
+    assert!(
+        said.contains("may lie on disks") && said.contains("secret links"),
+        "{said}"
+    );
+    let said = text(&shown(false, &[]), &volume(true));
+    assert!(said.contains("in the clear") && !said.contains("links"), "{said}");
+}
+
+#[test]
+fn what_is_not_known_is_not_taken_for_too_much() {
+    let mut need = shown(true, &[]).need;
+    assert!(!need.fits() && need.text().contains("3 MiB"), "{}", need.text());
+    (need.needed_bytes, need.unknown) = (None, Some("a store does not answer".to_owned()));
+    assert!(
+        need.fits() && need.text().contains("not known (a store"),
+        "{}",
+        need.text()
+    );
+    let said = text(
+        &Shown {
+            job: None,
+            rekeyed: false,
+            ..shown(true, &[])
+        },
+        &volume(true),
+    );
+    assert!(said.contains("would be written anew"), "{said}");
+}
