@@ -1,5 +1,8 @@
-//! Encrypted volumes: what lies on disks and in the metadata, and what becomes of a volume whose keys are not there.
+//! Encrypted volumes: what lies on disks and in the metadata, what becomes of a volume whose keys are not there, and other data keys for one that is used.
 
+use crate::migrations::Diary;
+use crate::passes::is_under_way;
+use crate::reverts::compare;
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, VOLUME, WRITES_WAIT, World};
 use crate::world::{binary, config, eventually, scratch};
 use amita_harness::cluster::{Cluster, Links, Metadata};
@@ -307,4 +310,112 @@ fn what_is_encrypted_lies_nowhere_in_the_clear_and_waits_for_its_keys() {
     let expected = [A_NODE_IS_GONE, A_NODE_RETURNS, WRITES_WAIT].concat();
     let expected = [&expected[..], &["waits for its keys", "--volume-keys"]].concat();
     sealed.world.end(&expected);
+}
+
+/// The images whose keys a volume is read by.
+fn images(sealed: &Sealed, volume: &str) -> Vec<u64> {
+    let keys = sealed.world.json(&["volume", "key", "list", volume]);
+    let keys = keys.as_array().expect("a list").iter();
+    keys.map(|key| key["image"].as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn a_volume_gets_another_data_key_while_it_is_used() {
+    const BYTES: usize = 64 << 20;
+    let sealed = Sealed::new();
+    let world = &sealed.world;
+    sealed.with_keys(&[
+        "volume",
+        "create",
+        SECRET,
+        "--pool",
+        "demo",
+        "--size",
+        "64M",
+        "--encrypted",
+    ]);
+    world.cluster.offer_by_nbd(SECRET).expect("it is exported");
+    let (open, first, second) = (text(VOLUME), text(SECRET), text(CLONE));
+    let at = |texts: &[u8]| {
+        let mut content = vec![0; BYTES];
+        for place in PLACES {
+            content[place as usize..][..PIECE].copy_from_slice(texts);
+        }
+        content
+    };
+    sealed.write(0, VOLUME, &open);
+    sealed.write(0, SECRET, &first);
+    world.amita_done(&["volume", "snapshot", "create", SECRET, "s1"]);
+    sealed.write(0, SECRET, &second);
+    let (snapshot, mut now) = (at(&first), at(&second));
+    let (before, image) = (sealed.wrapped_keys(), images(&sealed, SECRET));
+    assert_eq!((before.len(), image.len()), (1, 1));
+    let shown = world.json(&["volume", "show", SECRET]);
+    let diary = Diary::begin(world, SECRET);
+    diary.goes_on();
+
+    let planned = sealed.with_keys(&["volume", "rekey", SECRET, "--dry-run"]);
+    assert_eq!(planned["rekeyed"], false, "{planned}");
+    assert!(
+        planned["needed_bytes"].as_u64().is_some_and(|bytes| bytes > 0),
+        "{planned}"
+    );
+    assert_eq!(
+        planned["former_keys_read_by"].as_array().map(Vec::len),
+        Some(0),
+        "{planned}"
+    );
+    assert!(!is_under_way(world, "rekey"), "it was only asked for what it needs");
+    let done = sealed.with_keys(&["volume", "rekey", SECRET]);
+    assert_eq!(
+        (&done["rekeyed"], &done["encrypted"]),
+        (&true.into(), &true.into()),
+        "{done}"
+    );
+    diary.goes_on();
+    diary.end(&mut now);
+    compare(world, 0, SECRET, &now);
+    compare(world, 0, &format!("{SECRET}@s1"), &snapshot);
+    let rekeyed = images(&sealed, SECRET);
+    assert!(rekeyed.len() == 1 && rekeyed != image, "{rekeyed:?}");
+    eventually("the data key of before is erased", || {
+        let now = sealed.wrapped_keys();
+        now.len() == 1 && now != before
+    });
+    let after = world.json(&["volume", "show", SECRET]);
+    for same in ["stable_id", "pool", "created_at"] {
+        assert_eq!(after[same], shown[same], "{same}");
+    }
+    assert!(
+        after["data_key_since"].as_u64() >= shown["data_key_since"].as_u64(),
+        "{after}"
+    );
+    assert!(!is_under_way(world, "rekey"));
+    assert!(
+        sealed.is_held(&open),
+        "what is not encrypted is found where it is looked for"
+    );
+    assert!(
+        !sealed.is_held(&first) && !sealed.is_held(&second),
+        "what is encrypted lies on a disk"
+    );
+
+    // In the clear, which is to be said, and encrypted again. What was in the clear may lie on disks for a time.
+    let done = sealed.with_keys(&["volume", "rekey", SECRET, "--plain"]);
+    assert_eq!(
+        (&done["rekeyed"], &done["encrypted"]),
+        (&true.into(), &false.into()),
+        "{done}"
+    );
+    assert!(images(&sealed, SECRET).is_empty());
+    eventually("there is no data key any more", || sealed.wrapped_keys().is_empty());
+    compare(world, 0, SECRET, &now);
+    assert!(sealed.is_held(&second), "it is in the clear");
+    let refused = world.amita(&["volume", "rekey", SECRET]);
+    assert!(refused.text.contains("--encrypted"), "{}", refused.text);
+    sealed.with_keys(&["volume", "rekey", SECRET, "--encrypted"]);
+    assert_eq!(images(&sealed, SECRET).len(), 1);
+    compare(world, 0, SECRET, &now);
+    compare(world, 0, &format!("{SECRET}@s1"), &snapshot);
+    sealed.world.end(&[]);
 }

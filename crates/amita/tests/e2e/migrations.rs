@@ -26,15 +26,15 @@ fn is_moving(world: &World) -> bool {
 }
 
 /// Somebody who writes, reads what was written just before, and is told of no error.
-struct Diary {
+pub struct Diary {
     entry: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<()>,
 }
 
 impl Diary {
-    fn begin(world: &World) -> Diary {
-        let mut client = open(world, 0, VOLUME);
+    pub fn begin(world: &World, volume: &str) -> Diary {
+        let mut client = open(world, 0, volume);
         let (entry, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, told) = (Arc::clone(&entry), Arc::clone(&ends));
         let thread = std::thread::spawn(move || {
@@ -54,13 +54,13 @@ impl Diary {
         Diary { entry, ends, thread }
     }
 
-    fn goes_on(&self) {
+    pub fn goes_on(&self) {
         let before = self.entry.load(Ordering::SeqCst);
         eventually("it goes on", || self.entry.load(Ordering::SeqCst) > before + 2);
     }
 
     /// What its pages hold at the end.
-    fn end(self, content: &mut [u8]) {
+    pub fn end(self, content: &mut [u8]) {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().expect("it was told of no error");
         let last = self.entry.load(Ordering::SeqCst);
@@ -110,7 +110,7 @@ fn a_volume_moves_while_it_is_used() {
     let before = pool(&world);
     let mut all = with_snapshots(&world);
     let stable = world.json(&["volume", "show", VOLUME])["stable_id"].clone();
-    let diary = Diary::begin(&world);
+    let diary = Diary::begin(&world, VOLUME);
     diary.goes_on();
     world.amita_done(&["volume", "migrate", VOLUME, "--pool", "other"]);
     diary.goes_on();
@@ -184,7 +184,7 @@ fn nothing_is_left_of_a_move_that_is_taken_back() {
     other_pool(&world);
     let before = pool(&world);
     let mut all = with_snapshots(&world);
-    let diary = Diary::begin(&world);
+    let diary = Diary::begin(&world, VOLUME);
     let (job, target) = begun(&world, "64K");
     let refused = world.amita(&["volume", "rename", VOLUME, "elsewhere"]);
     assert!(
