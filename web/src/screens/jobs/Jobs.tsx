@@ -29,6 +29,7 @@ const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
 const MAY: Readonly<Record<string, string>> = {
   copy: "volume.copy",
   migrate: "volume.migrate",
+  rekey: "volume.rekey",
   drain: "disk.drain",
   flatten: "volume.flatten",
   move: "volume.move",
@@ -44,6 +45,7 @@ function commandOf({ id, kind, object }: NonNullable<JobRow["cancels"]>): string
 const CANCEL_WORDS: Readonly<Partial<Record<JobKind, Word>>> = {
   copy: "job.cancel.copy",
   migrate: "job.cancel.migrate",
+  rekey: "job.cancel.rekey",
 };
 
 function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {

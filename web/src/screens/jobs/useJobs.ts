@@ -16,6 +16,7 @@ export const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
   move: "job.move",
   policy: "job.policy",
   recovery: "job.recovery",
+  rekey: "job.rekey",
   scrub: "job.scrub",
   shrink: "job.shrink",
 };
