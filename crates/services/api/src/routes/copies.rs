@@ -85,7 +85,8 @@ async fn copy(
 pub struct Migration {
     /// The pool that is to hold it.
     pub pool: String,
-    /// Is it encrypted there? Without it if it is now; `false` takes an administrator. The node that is asked has to have the cluster's volume keys for what is to be encrypted.
+    /// Is it encrypted there? Without it if it is now; `false` takes an administrator. The node that is asked has to have the cluster's volume keys for
+    /// what is to be encrypted.
     pub encrypted: Option<bool>,
     /// At most so many bytes a second are read; without it as many as can be. 65536 are the fewest.
     pub limit_bytes_per_second: Option<u64>,
@@ -120,8 +121,8 @@ async fn migrate(
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rekeying {
-    /// Is it encrypted from then on? Without it if it is now, which it has to be then; `false` takes an administrator. The node that is asked has to have the cluster's volume keys for
-    /// what is to be encrypted.
+    /// Is it encrypted from then on? Without it if it is now, which it has to be then; `false` takes an administrator. The node that is asked has to have
+    /// the cluster's volume keys for what is to be encrypted.
     pub encrypted: Option<bool>,
     /// At most so many bytes a second are read; without it as many as can be. 65536 are the fewest.
     pub limit_bytes_per_second: Option<u64>,
