@@ -80,7 +80,12 @@ impl Adopted {
 enum Step {
     Reading,
     Writing(Planned),
-    Adopting { state: State, missing: BTreeSet<usize> },
+    Adopting {
+        state: State,
+        /// Of its record.
+        revision: u64,
+        missing: BTreeSet<usize>,
+    },
 }
 
 /// What a command makes of the record.
@@ -262,7 +267,11 @@ impl Reservations {
             state: Some(Arc::new(state.clone())),
         };
         let missing = (0..self.cores).collect();
-        entry.step = Some(Step::Adopting { state, missing });
+        entry.step = Some(Step::Adopting {
+            state,
+            revision,
+            missing,
+        });
         self.effects.push_back(Effect::Adopt(volume, adopted));
     }
 
@@ -327,13 +336,21 @@ impl Reservations {
     }
 
     /// A core goes by the state, and nothing is under way there that it forbids.
-    pub fn adopted(&mut self, volume: VolumeId, core: usize) {
+    pub fn adopted(&mut self, volume: VolumeId, revision: u64, core: usize) {
         let Some(entry) = self.volumes.get_mut(&volume) else {
             return;
         };
-        let Some(Step::Adopting { state, missing }) = &mut entry.step else {
+        let Some(Step::Adopting {
+            state,
+            revision: present,
+            missing,
+        }) = &mut entry.step
+        else {
             return;
         };
+        if *present != revision {
+            return;
+        }
         missing.remove(&core);
         if missing.is_empty() {
             let state = state.clone();

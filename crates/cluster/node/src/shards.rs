@@ -111,7 +111,7 @@ pub struct Shards {
     /// The newest generation of each volume whose sequencer was to be dropped.
     dropped: FxHashMap<VolumeId, Generation>,
     /// Volumes whose reservation was changed a moment ago.
-    adopting: Vec<VolumeId>,
+    adopting: Vec<(VolumeId, u64)>,
     /// What the sequencers want, and nobody has looked at yet.
     effects: Vec<ShardEffect>,
     /// The traces of this core.
@@ -371,17 +371,17 @@ impl Shards {
     /// The volume's owner has changed its reservation: once nothing under way offends against it, [`Shards::take_adopted`]
     /// says so.
     pub fn adopt(&mut self, volume: VolumeId, adopted: Adopted) {
+        self.adopting.push((volume, adopted.revision));
         self.reserve(volume, adopted);
-        self.adopting.push(volume);
     }
 
-    /// Volumes whose reservation was changed, and nothing under way here offends against it any more; each once.
-    pub fn take_adopted(&mut self) -> Vec<VolumeId> {
+    /// Volumes whose reservation was changed, and nothing under way here offends against it any more; each change once, by its record's revision.
+    pub fn take_adopted(&mut self) -> Vec<(VolumeId, u64)> {
         if self.adopting.is_empty() {
             return Vec::new();
         }
         let adopting = std::mem::take(&mut self.adopting);
-        let (offended, adopted) = adopting.into_iter().partition(|volume| self.offends(*volume));
+        let (offended, adopted) = adopting.into_iter().partition(|(volume, _)| self.offends(*volume));
         self.adopting = offended;
         adopted
     }

@@ -114,8 +114,9 @@ impl Context {
     /// Tells core 0 of reservations that nothing under way here offends against any more.
     pub(super) fn say_adopted(&mut self) {
         let core = self.config.core;
-        for volume in self.shards.take_adopted() {
-            self.mail.send(0, ReservationMessage::Adopted { volume, core });
+        for (volume, revision) in self.shards.take_adopted() {
+            let adopted = ReservationMessage::Adopted { volume, revision, core };
+            self.mail.send(0, adopted);
         }
     }
 

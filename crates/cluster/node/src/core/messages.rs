@@ -226,8 +226,8 @@ impl Core {
             } => reserve::ask(&mut self.cx, &mut self.reservations, origin, volume, *command),
             ReservationMessage::Reserved { origin, result } => self.on_reserved(driver, origin, *result),
             ReservationMessage::Adopt { volume, adopted } => self.cx.shards.adopt(volume, adopted),
-            ReservationMessage::Adopted { volume, core } => {
-                self.reservations.adopted(volume, core);
+            ReservationMessage::Adopted { volume, revision, core } => {
+                self.reservations.adopted(volume, revision, core);
                 reserve::carry_out(&mut self.cx, &mut self.reservations);
             }
         }

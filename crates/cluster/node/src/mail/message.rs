@@ -293,7 +293,12 @@ pub enum ReservationMessage {
         adopted: crate::reservations::Adopted,
     },
     /// To core 0: it is, and nothing is under way that it forbids.
-    Adopted { volume: VolumeId, core: usize },
+    Adopted {
+        volume: VolumeId,
+        /// Of what was adopted.
+        revision: u64,
+        core: usize,
+    },
 }
 
 impl From<ReservationMessage> for CoreMessage {

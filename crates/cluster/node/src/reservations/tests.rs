@@ -34,6 +34,8 @@ struct Rig {
     metadata: Metadata,
     reservations: Reservations,
     adopted: usize,
+    /// Of the record that cores were told of last.
+    revision: u64,
     ended: Vec<(u64, Result<State, Refusal>)>,
     calls: Vec<(CallId, Call)>,
 }
@@ -46,6 +48,7 @@ impl Rig {
             metadata,
             reservations: Reservations::new(NodeId(1), 2, 0x55 << 20),
             adopted: 0,
+            revision: 0,
             ended: Vec::new(),
             calls: Vec::new(),
         }
@@ -74,7 +77,10 @@ impl Rig {
         while let Some(effect) = self.reservations.next_effect() {
             match effect {
                 Effect::Call(call, request) => self.calls.push((call, request)),
-                Effect::Adopt(..) => self.adopted += 1,
+                Effect::Adopt(_, adopted) => {
+                    self.adopted += 1;
+                    self.revision = adopted.revision;
+                }
                 Effect::Ended(origin, result) => self.ended.push((origin.tag, result)),
             }
         }
@@ -95,7 +101,7 @@ impl Rig {
 
     fn adopt(&mut self) {
         for core in 0..2 {
-            self.reservations.adopted(VOLUME, core);
+            self.reservations.adopted(VOLUME, self.revision, core);
             self.collect();
         }
     }
@@ -120,10 +126,10 @@ fn a_change_ends_when_every_core_goes_by_it() {
         (1, 0),
         "written, and not adopted everywhere"
     );
-    rig.reservations.adopted(VOLUME, 0);
+    rig.reservations.adopted(VOLUME, rig.revision, 0);
     rig.collect();
     assert!(rig.ended.is_empty());
-    rig.reservations.adopted(VOLUME, 1);
+    rig.reservations.adopted(VOLUME, rig.revision, 1);
     rig.collect();
     assert!(matches!(&rig.ended[..], [(1, Ok(state))] if state.registrants.len() == 1));
 }
@@ -424,4 +430,27 @@ fn a_command_is_not_carried_out_on_what_the_volume_was() {
         &rig.ended[before..]
     );
     assert!(rig.metadata.get(&map::reservation_key(VOLUME)).is_none());
+}
+
+/// The volume was lost while a change was adopted, and is open again: a core's word of that change says nothing of the next one.
+#[test]
+fn a_late_word_of_what_was_adopted_before_a_loss_does_not_count() {
+    let mut rig = held();
+    rig.ask(4, 11, preempt());
+    rig.run();
+    let before = rig.revision;
+    rig.reservations.lost(VOLUME, Generation(3));
+    rig.collect();
+    assert_eq!(rig.ended, [(4, Err(Refusal::Unknown))]);
+    rig.ended.clear();
+    rig.ask(5, 12, register(7));
+    rig.run();
+    assert!(rig.revision > before);
+    for core in 0..2 {
+        rig.reservations.adopted(VOLUME, before, core);
+    }
+    rig.collect();
+    assert!(rig.ended.is_empty(), "no core goes by it yet: {:?}", rig.ended);
+    rig.adopt();
+    assert!(matches!(rig.ended[..], [(5, Ok(_))]), "{:?}", rig.ended);
 }
