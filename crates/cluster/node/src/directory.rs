@@ -8,6 +8,7 @@ mod closings;
 mod migrations;
 mod moves;
 mod openers;
+mod openings;
 
 use crate::claims::Claims;
 use crate::faults::{Fault, Faults};
@@ -26,7 +27,10 @@ use amita_sequencer::{CallId, Consent, NO_KEYS, OpenError, Opened, Opener, Opene
 use amita_types::condition::Failing;
 use amita_types::map::{self, Closed, ScrubReport, WholeMember, is_hidden};
 use amita_types::{Generation, GroupIndex, MirrorId, NodeId, SnapshotId, VolumeId};
+pub use closings::ClosingId;
 use openers::{MAX_OPENERS, Openers};
+pub use openings::OpeningId;
+use openings::{Openings, Users};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The numbers in the ids of calls that are not an opener's.
@@ -101,7 +105,8 @@ pub enum Effect {
     /// Nobody is counted as using it any more: front ends that have it open are told, those too whose open ended just before.
     Lost {
         volume: VolumeId,
-        generation: Generation,
+        /// Its sequencers end, of that generation; `None`: it was not open.
+        generation: Option<Generation>,
         why: String,
         /// By which numbers they knew it when it was lost.
         known: Vec<VolumeId>,
@@ -109,6 +114,8 @@ pub enum Effect {
     /// Every core ends its sequencer of it, whatever its generation, and says so.
     EndShards {
         volume: VolumeId,
+        /// Which closing it is: they say it again.
+        closing: ClosingId,
         why: String,
         /// By which numbers front ends knew it then.
         known: Vec<VolumeId>,
@@ -130,7 +137,7 @@ pub enum Effect {
     /// A front end's open has ended.
     Opened {
         origin: Origin,
-        result: Result<frontend::VolumeInfo, frontend::OpenError>,
+        result: Result<(OpeningId, frontend::VolumeInfo), frontend::OpenError>,
     },
     /// An answer to another gateway.
     Reply { core: usize, link: Link, message: Message },
@@ -181,11 +188,11 @@ enum State {
         until: Time,
         closed: Option<Box<Closed>>,
     },
-    /// Open, with so many users.
+    /// Open, with these users.
     Open {
         info: frontend::VolumeInfo,
         generation: Generation,
-        users: u64,
+        users: Users,
         /// What closes it to hosts: of this generation.
         closed: Option<Box<Closed>>,
     },
@@ -221,6 +228,7 @@ pub struct Directory {
     moves: moves::Moves,
     closings: closings::Closings,
     migrations: migrations::Migrations,
+    openings: Openings,
     /// Calls to the metadata, counted.
     calls: u64,
     /// Volumes were opened or given up since this was last asked.
@@ -256,6 +264,7 @@ impl Directory {
             moves: moves::Moves::default(),
             closings: closings::Closings::default(),
             migrations: migrations::Migrations::default(),
+            openings: Openings::default(),
             calls: 0,
             changed: false,
             unopened: Vec::new(),
@@ -272,9 +281,10 @@ impl Directory {
             Some(State::Open {
                 info, users, closed, ..
             }) => {
-                let refused = refusal(name, closed.as_deref(), runs);
-                *users += u64::from(refused.is_none());
-                let result = refused.map_or_else(|| Ok(info.clone()), Err);
+                let result = match refusal(name, closed.as_deref(), runs) {
+                    None => Ok((self.openings.add_to(users), info.clone())),
+                    Some(why) => Err(why),
+                };
                 self.effects.push_back(Effect::Opened { origin, result });
             }
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.fronts.push(origin),
@@ -454,18 +464,6 @@ impl Directory {
         self.upkeep.scrubs.looked(now, of, core, place, report);
     }
 
-    /// A user less.
-    pub fn close(&mut self, volume: VolumeId) {
-        let open = self.volumes.values_mut().find_map(|state| match state {
-            State::Open { info, users, .. } if info.id == volume => Some(users),
-            _ => None,
-        });
-        match open {
-            Some(users) => *users = users.saturating_sub(1),
-            None => self.migrations.leave(volume),
-        }
-    }
-
     /// The end of a metadata call of an opener.
     pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
         if self.upkeep.claims.ended(now, call, &result) || self.upkeep.scrubs.answered(call, &result) {
@@ -586,16 +584,19 @@ impl Directory {
         };
         let closed = opened.volume.closed.take();
         let refused = refusal(name, closed.as_deref(), self.config.mirror);
-        let users = match refused {
-            None => waiting.fronts.len() as u64 + self.migrations.users_of(volume),
-            Some(_) => 0,
+        let mut users = match refused {
+            None => self.migrations.take_users(volume),
+            Some(_) => Users::new(),
         };
         for (core, volume) in waiting.cores.drain(..) {
             let way = VolumeRoute::Here;
             self.effects.push_back(Effect::VolumeRoute { core, volume, way });
         }
         for origin in waiting.fronts.drain(..) {
-            let result = refused.clone().map_or_else(|| Ok(info.clone()), Err);
+            let result = match &refused {
+                None => Ok((self.openings.add_to(&mut users), info.clone())),
+                Some(why) => Err(why.clone()),
+            };
             self.effects.push_back(Effect::Opened { origin, result });
         }
         self.upkeep.look = true;
@@ -606,12 +607,17 @@ impl Directory {
             users,
             closed,
         };
+        if refused.is_some() {
+            self.lose_carried(volume, "it is closed to hosts");
+        }
     }
 
     /// A sequencer has found that the volume is no longer ours. Was it, as far as was known here? Then nobody is counted as using it any more.
     pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) -> bool {
         self.upkeep.claims.lost(volume, generation);
-        self.migrations.hold(volume, false);
+        if self.open_generation(volume).is_none_or(|ours| ours <= generation) {
+            self.migrations.hold(volume, false);
+        }
         let name = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info, generation: ours, ..
@@ -627,7 +633,8 @@ impl Directory {
         let Some(name) = name else { return false };
         self.upkeep.orphans.lost(now);
         self.moves.note_taken(now, volume);
-        self.migrations.users_of(volume);
+        // They are told with all others.
+        self.migrations.take_users(volume);
         let removed = self.volumes.remove(&name);
         if let Some(State::Leaving { asker, .. }) = removed {
             self.reply(asker, ReleaseOutcome::NotOwner);
@@ -652,7 +659,7 @@ impl Directory {
     /// Has everybody told who has the volume open that it was lost, by the numbers by which they know it now: behind what they have yet to hear of its
     /// opening.
     pub fn tell_of_loss(&mut self, volume: VolumeId, generation: Generation, why: &str, known: Vec<VolumeId>) {
-        let why = why.to_owned();
+        let (why, generation) = (why.to_owned(), Some(generation));
         self.effects.push_back(Effect::Lost {
             volume,
             generation,
@@ -682,6 +689,7 @@ impl Directory {
         self.end_late_leaves(now);
         self.carry_out_moves(now, view);
         self.carry_out_closings(now, view);
+        self.open_what_has_moved(now);
         let looks = std::mem::take(&mut self.upkeep.look);
         for state in self.volumes.values().take_while(|_| looks) {
             let State::Open { info, generation, .. } = state else {
@@ -717,6 +725,7 @@ impl Directory {
             self.openers.deadline(),
             self.moves.deadline(),
             self.closings.deadline(),
+            self.migrations.deadline(),
             self.volumes
                 .values()
                 .filter_map(|state| match state {
@@ -806,6 +815,7 @@ impl Directory {
 
     /// A volume could not be opened: whoever waits for it is told.
     fn on_unopened(&mut self, name: String, why: &OpenError, waiting: Waiting) {
+        self.lose_carried_to(&name, why);
         // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
         let is_none = matches!(
             why,

@@ -20,8 +20,6 @@ pub struct Usage {
     pub open: Option<(Source, bool)>,
     /// Since when it is known that the volume is another one than this node knows of.
     pub unseen: Option<Time>,
-    /// What it had open when it was told that this is lost: since then it is not counted as using it.
-    pub lost: Option<VolumeId>,
 }
 
 /// How a client may use a volume.

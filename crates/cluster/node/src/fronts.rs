@@ -8,6 +8,7 @@ mod watch;
 pub use hosts::ACCEPTS;
 pub use strangers::{MAX_STRANGERS, MAX_STRANGERS_OF_SOURCE};
 
+use crate::directory::OpeningId;
 use crate::exports::Usage;
 use crate::faults::{Fault, Faults};
 use crate::token;
@@ -77,8 +78,8 @@ pub enum FrontRequest {
         only: Vec<String>,
         who: Who,
     },
-    /// Use it no longer.
-    Close { volume: VolumeId },
+    /// What it had opened is not used any longer.
+    Close { opening: OpeningId },
     /// A piece of I/O.
     Submit {
         front: FrontId,
@@ -130,6 +131,33 @@ pub struct FrontRequests {
     pub queue: VecDeque<FrontRequest>,
     /// Fronts that have said whose I/O theirs is.
     hosts: FxHashMap<FrontId, HostKey>,
+    /// What fronts have open and count as users of, by the number that each knows the volume by.
+    opened: FxHashMap<FrontId, Vec<(VolumeId, OpeningId)>>,
+}
+
+impl FrontRequests {
+    /// A front has a volume open from now on, and counts as using it.
+    pub fn opened(&mut self, front: FrontId, volume: VolumeId, opening: OpeningId) {
+        self.opened.entry(front).or_default().push((volume, opening));
+    }
+
+    /// One of its openings of the volume, which it has no more.
+    fn take_opening(&mut self, front: FrontId, volume: VolumeId) -> Option<OpeningId> {
+        let of_front = self.opened.get_mut(&front)?;
+        let at = of_front.iter().position(|(opened, _)| *opened == volume)?;
+        let (_, opening) = of_front.swap_remove(at);
+        if of_front.is_empty() {
+            self.opened.remove(&front);
+        }
+        Some(opening)
+    }
+
+    /// The front is gone: it uses nothing any more.
+    fn close_all(&mut self, front: FrontId) {
+        for (_, opening) in self.opened.remove(&front).into_iter().flatten() {
+            self.queue.push_back(FrontRequest::Close { opening });
+        }
+    }
 }
 
 impl StorageService for FrontRequests {
@@ -157,11 +185,11 @@ impl StorageService for FrontRequests {
             who: who.clone(),
         });
     }
-    fn close(&mut self, _: FrontId, source: amita_frontend::Source) {
-        // A snapshot keeps no volume open.
-        if source.is_head() {
-            let volume = source.volume;
-            self.queue.push_back(FrontRequest::Close { volume });
+    fn close(&mut self, front: FrontId, source: amita_frontend::Source) {
+        // A snapshot keeps no volume open, and what was lost is not counted any more.
+        let opening = source.is_head().then(|| self.take_opening(front, source.volume));
+        if let Some(opening) = opening.flatten() {
+            self.queue.push_back(FrontRequest::Close { opening });
         }
     }
     fn submit(&mut self, front: FrontId, tag: u64, source: amita_frontend::Source, op: Op, payload: Slice) {
@@ -661,17 +689,13 @@ impl Fronts {
         true
     }
 
-    /// Tells every session that it is served here no longer: those that have the volume itself open heed it, and close it no more.
+    /// Tells every session that it is served here no longer: those that have the volume itself open heed it, and count no more as using it.
     pub fn lost(&mut self, driver: &mut dyn Driver, volume: VolumeId, why: &str) {
         let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
             let (source, why) = (amita_frontend::Source::from(volume), why.to_owned());
-            if let Some(Some(usage)) = self.usage(FrontId(id))
-                && usage.open.is_some_and(|(open, _)| open == source)
-            {
-                usage.lost = Some(volume);
-            }
+            while self.requests.take_opening(FrontId(id), volume).is_some() {}
             self.event(driver, FrontId(id), Event::Lost { source, why });
         }
     }
@@ -737,16 +761,8 @@ impl Fronts {
             }
         }
         self.deadlines.forget(&mut session.due, id);
-        let asked = self.requests.queue.len();
         session.front.closed(&mut self.requests);
-        if let Some(lost) = session.usage.as_ref().and_then(|usage| usage.lost) {
-            // Counted is by now who has opened it since.
-            let last = self.requests.queue.split_off(asked);
-            let is_close =
-                |request: &FrontRequest| matches!(request, FrontRequest::Close { volume } if *volume == lost);
-            let others = last.into_iter().filter(|request| !is_close(request));
-            self.requests.queue.extend(others);
-        }
+        self.requests.close_all(FrontId(id));
         self.left.push(FrontId(id));
         let is_identified = self.requests.hosts.remove(&FrontId(id)).is_some();
         self.ended += u64::from(is_identified);

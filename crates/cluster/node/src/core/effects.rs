@@ -62,8 +62,14 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
             why: why.clone(),
             known: known.clone(),
         }),
-        Effect::EndShards { volume, why, known } => cx.mail.broadcast(|| Volume::EndShard {
+        Effect::EndShards {
             volume,
+            closing,
+            why,
+            known,
+        } => cx.mail.broadcast(|| Volume::EndShard {
+            volume,
+            closing,
             why: why.clone(),
             known: known.clone(),
         }),

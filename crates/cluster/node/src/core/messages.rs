@@ -2,7 +2,7 @@
 
 use super::locks::LOCKS;
 use super::{Core, effects, flattens, forward, hosts, limits, named, records, reserve, route, snapshots, wishes};
-use crate::directory::Requester;
+use crate::directory::{OpeningId, Requester};
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
 use crate::mail::{CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, VolumeMessage};
@@ -107,19 +107,25 @@ impl Core {
                 why,
                 known,
             } => {
-                if self.cx.shards.generation(volume) == Some(generation) {
+                if let Some(generation) = generation.filter(|ended| self.cx.shards.generation(volume) == Some(*ended)) {
                     // What is under way ends first.
                     self.drop_shard(driver, volume, generation, &why, false);
                 }
                 self.tell_of_loss(driver, known, &why);
             }
-            Volume::EndShard { volume, why, known } => {
+            Volume::EndShard {
+                volume,
+                closing,
+                why,
+                known,
+            } => {
                 if let Some(generation) = self.cx.shards.generation(volume) {
                     self.drop_shard(driver, volume, generation, &why, false);
                 }
                 self.tell_of_loss(driver, known, &why);
                 let core = self.cx.config.core;
-                self.cx.mail.send(0, DirectoryMessage::ShardEnded { volume, core });
+                let ended = DirectoryMessage::ShardEnded { volume, closing, core };
+                self.cx.mail.send(0, ended);
             }
             Volume::VolumeRoute { volume, way } => self.forwarding.sought(&mut self.cx, now, volume, way),
             Volume::Leave {
@@ -149,11 +155,10 @@ impl Core {
         use DirectoryMessage as Directory;
         match message {
             Directory::Open { origin, name } => self.directory.open(now, origin, &name),
-            // Who has it open may know it by the number that it had before it moved.
-            Directory::Close { volume } => self.directory.close(self.cx.view.present(volume)),
+            Directory::Close { opening } => self.directory.close(opening),
             Directory::ShardMade { volume, generation } => self.directory.shard_made(volume, generation),
-            Directory::ShardEnded { volume, core } => {
-                self.directory.shard_ended(volume, core);
+            Directory::ShardEnded { volume, closing, core } => {
+                self.directory.shard_ended(volume, closing, core);
                 self.directory.carry_out_closings(now, &self.cx.view);
             }
             Directory::Seek {
@@ -308,19 +313,22 @@ impl Core {
         &mut self,
         driver: &mut dyn Driver,
         origin: &Origin,
-        result: Result<frontend::VolumeInfo, frontend::OpenError>,
+        result: Result<(OpeningId, frontend::VolumeInfo), frontend::OpenError>,
     ) {
-        let opened = result.as_ref().ok().map(|info| info.id);
-        let tag = origin.tag;
-        let Some(result) = named::opened(self, origin, driver.now(), result) else {
-            return;
-        };
-        let told = self
-            .fronts
-            .event(driver, origin.front, frontend::Event::Opened { tag, result });
-        // The host went away while its volume was being opened: it uses nothing.
-        if let Some(volume) = opened.filter(|_| !told) {
-            self.cx.mail.send(0, DirectoryMessage::Close { volume });
+        let opening = result.as_ref().ok().map(|(opening, _)| *opening);
+        let result = named::opened(self, origin, driver.now(), result.map(|(_, info)| info));
+        match (opening, &result) {
+            (Some(opening), Some(Ok(info))) if self.fronts.has(origin.front) => {
+                self.fronts.requests.opened(origin.front, info.id, opening);
+            }
+            // The host went away while its volume was being opened, or may not have it: it uses nothing.
+            (Some(opening), _) => self.cx.mail.send(0, DirectoryMessage::Close { opening }),
+            (None, _) => {}
+        }
+        if let Some(result) = result {
+            let tag = origin.tag;
+            self.fronts
+                .event(driver, origin.front, frontend::Event::Opened { tag, result });
         }
     }
 

@@ -244,14 +244,14 @@ pub(super) fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
             who,
             open: None,
             unseen,
-            lost: None,
         });
         core.cx.mail.send(0, DirectoryMessage::Open { origin, name });
     }
     None
 }
 
-/// A volume that a client has asked for is open, or not: what the client is told; none: it goes on waiting.
+/// A volume that a client has asked for is open, or not: what the client is told; none: it goes on waiting. It has the volume open where it is told so, and
+/// not else.
 pub(super) fn opened(
     core: &mut Core,
     origin: &Origin,
@@ -268,7 +268,6 @@ pub(super) fn opened(
     if core.cx.view.volume_of(info.id).is_none() {
         // It was reverted this moment, or made anew: whose right there is to it is on its way.
         let who = usage.who.clone();
-        core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
         let unseen = *usage.unseen.get_or_insert(now);
         if now >= unseen.plus(LONGEST_WAIT) {
             return Some(Err(OpenError::Unavailable(LATE.to_owned())));
@@ -295,14 +294,10 @@ fn judged(core: &mut Core, front: FrontId, mut info: VolumeInfo) -> Result<Volum
     match judge(&core.cx.view, info.id, &usage.who) {
         Some(Grant { read_only }) => {
             usage.open = Some((info.source(), read_only));
-            usage.lost = None;
             info.read_only |= read_only;
             Ok(info)
         }
-        None => {
-            core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
-            Err(OpenError::NotFound)
-        }
+        None => Err(OpenError::NotFound),
     }
 }
 

@@ -190,10 +190,7 @@ impl Core {
                 let origin = self.cx.origin(now, front, tag);
                 named::ask(self, now, origin, name, who, Some(only));
             }
-            FrontRequest::Close { volume } => {
-                let volume = self.cx.view.present(volume);
-                self.cx.mail.send(0, DirectoryMessage::Close { volume });
-            }
+            FrontRequest::Close { opening } => self.cx.mail.send(0, DirectoryMessage::Close { opening }),
             FrontRequest::Submit {
                 front,
                 tag,

@@ -8,6 +8,7 @@ mod observe;
 mod peers;
 
 use super::*;
+use crate::directory::OpeningId;
 use crate::faults::{Fault, Faults};
 use crate::forwarder::Work;
 use crate::mail::{Origin, VolumeMessage, VolumeRoute};
@@ -154,7 +155,7 @@ impl Rig {
     fn lose(&mut self, volume: VolumeId, generation: u32) {
         let lost = VolumeMessage::Lost {
             volume,
-            generation: Generation(generation),
+            generation: Some(Generation(generation)),
             why: "another gateway has it".to_owned(),
             known: self.core.cx.view.known_by(volume),
         };
@@ -722,7 +723,7 @@ mod named {
                 generation: Generation(0),
                 snapshot: amita_types::SnapshotId::HEAD,
             };
-            let result = Ok(info);
+            let result = Ok((OpeningId(1), info));
             let message = VolumeMessage::Opened { origin, result };
             self.core.on_mail(&mut self.driver, message.into());
             self.pass();

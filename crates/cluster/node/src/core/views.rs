@@ -121,7 +121,6 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, 
             who: who.clone(),
             open,
             unseen: None,
-            lost: None,
         });
         let asked = Asked {
             origin,

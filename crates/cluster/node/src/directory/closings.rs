@@ -23,11 +23,16 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// opened at one time.
 const MOST_GONE: usize = 4096;
 
+/// One closing of a volume, counted: a core's word of an earlier one says nothing of what was opened since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosingId(pub u64);
+
 /// What is being closed.
 #[derive(Default)]
 pub(super) struct Closings {
-    /// The cores that have not said yet that they have ended their sequencers.
-    ending: BTreeMap<VolumeId, BTreeSet<usize>>,
+    /// The cores that have not said yet that they have ended their sequencers, by this closing, the last one of the volume.
+    ending: BTreeMap<VolumeId, (ClosingId, BTreeSet<usize>)>,
+    count: u64,
     /// Wishes that were answered, and when that is tried again.
     answered: BTreeMap<VolumeId, Time>,
     /// Volumes that were deleted of late.
@@ -52,7 +57,8 @@ impl Directory {
             self.closings.gone.pop_front();
         }
         self.closings.gone.push_back(volume);
-        self.migrations.forget(volume);
+        self.migrations.hold(volume, false);
+        self.lose_carried(volume, "it was deleted");
         self.close_if_open(now, volume, "it was deleted", view);
     }
 
@@ -62,6 +68,7 @@ impl Directory {
         if self.closings.is_gone(volume) {
             self.closings.gone.retain(|gone| *gone != volume);
         }
+        self.lose_renamed(volume, name);
         let other = self
             .volumes
             .iter()
@@ -71,9 +78,11 @@ impl Directory {
         }
     }
 
-    /// A core has ended its sequencer of a volume.
-    pub fn shard_ended(&mut self, volume: VolumeId, core: usize) {
-        if let Some(cores) = self.closings.ending.get_mut(&volume) {
+    /// A core has ended its sequencer of a volume, as it was told to by this closing.
+    pub fn shard_ended(&mut self, volume: VolumeId, closing: ClosingId, core: usize) {
+        if let Some((last, cores)) = self.closings.ending.get_mut(&volume)
+            && *last == closing
+        {
             cores.remove(&core);
             if cores.is_empty() {
                 self.closings.ending.remove(&volume);
@@ -87,10 +96,18 @@ impl Directory {
         };
         self.lost(now, volume, generation);
         self.changed = true;
-        self.closings.ending.insert(volume, (0..self.cores).collect());
+        self.closings.count += 1;
+        let closing = ClosingId(self.closings.count);
+        let cores = (0..self.cores).collect();
+        self.closings.ending.insert(volume, (closing, cores));
         // Nobody is counted any more. Should it move before they are told, who uses it now would not know it by this number then.
         let (why, known) = (why.to_owned(), view.known_by(volume));
-        self.effects.push_back(Effect::EndShards { volume, why, known });
+        self.effects.push_back(Effect::EndShards {
+            volume,
+            closing,
+            why,
+            known,
+        });
     }
 
     fn generation_of(&self, volume: VolumeId) -> Option<Generation> {
@@ -122,9 +139,11 @@ impl Directory {
 
     fn carry_out_closing(&mut self, now: Time, volume: VolumeId, (wish, revision): (Closing, u64), view: &View) {
         let clients = self.volumes.values().find_map(|state| match state {
-            State::Open { info, users, .. } if info.id == volume => Some(*users),
+            State::Open { info, users, .. } if info.id == volume => Some(users.len() as u64),
             _ => None,
         });
+        let carried = self.migrations.users(volume);
+        let clients = clients.or((carried > 0 && !wish.force).then_some(carried));
         let key = map::closing_key(volume);
         let answer = match clients {
             Some(clients) if clients > 0 && !wish.force => {

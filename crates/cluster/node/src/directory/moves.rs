@@ -92,7 +92,7 @@ impl Directory {
                 generation: ours,
                 users,
                 ..
-            } if info.id == volume => Some((name.clone(), *ours, *users)),
+            } if info.id == volume => Some((name.clone(), *ours, users.len())),
             _ => None,
         });
         // Who is patient asks again; it is told once.
@@ -197,23 +197,23 @@ impl Directory {
     /// refusal for the end.
     fn is_about_to_serve(&self, volume: VolumeId, view: &View) -> bool {
         let state = self.name_of(volume, view).and_then(|name| self.volumes.get(&name));
-        match state {
-            Some(State::Opening { waiting } | State::Making { waiting, .. }) => {
-                waiting.is_anybody() || self.migrations.has_users(volume)
-            }
+        let is_awaited = match state {
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.is_anybody(),
             _ => false,
-        }
+        };
+        is_awaited || self.migrations.users(volume) > 0
     }
 
     /// Is this what a volume moves to that somebody uses here? Whoever asks has read of the switch first, and those who use it go on with it.
     fn moves_to(&self, volume: VolumeId, view: &View) -> bool {
-        let mut states = self.volumes.values();
-        states.any(|state| match state {
-            State::Open { info, users: 1.., .. } => {
-                let record = view.volume_of(info.id);
-                record.is_some_and(|record| record.lineage.moving == Some(volume))
-            }
-            _ => false,
+        let open = self.volumes.values().filter_map(|state| match state {
+            State::Open { info, users, .. } if !users.is_empty() => Some(info.id),
+            _ => None,
+        });
+        let mut used = open.chain(self.migrations.used());
+        used.any(|used| {
+            let record = view.volume_of(used);
+            record.is_some_and(|record| record.lineage.moving == Some(volume))
         })
     }
 
@@ -300,7 +300,7 @@ impl Directory {
                 continue;
             };
             self.effects.push_back(Effect::Stay { volume: info.id });
-            let users = 0;
+            let users = self.migrations.take_users(info.id);
             self.volumes.insert(
                 name,
                 State::Open {

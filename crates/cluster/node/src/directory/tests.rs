@@ -1,6 +1,7 @@
 mod locked;
+mod openings;
 
-use super::{Directory, Effect, Requester, State, Waiting};
+use super::{Directory, Effect, OpeningId, Requester, State, Waiting};
 use crate::control::Record;
 use crate::faults::{Fault, Faults};
 use crate::mail::{Origin, VolumeRoute};
@@ -28,6 +29,10 @@ struct Rig {
     stays: usize,
     dropped: usize,
     replies: Vec<ReleaseOutcome>,
+    /// By which front ends close what they have opened.
+    openings: Vec<OpeningId>,
+    /// By which numbers they know what they were told is lost.
+    lost: Vec<Vec<VolumeId>>,
     origin: Origin,
     pool: map::Pool,
     /// As it was after the first opening.
@@ -102,12 +107,15 @@ impl Rig {
             stays: 0,
             dropped: 0,
             replies: Vec::new(),
+            openings: Vec::new(),
+            lost: Vec::new(),
         };
         rig.directory.open(rig.now, origin, "v");
         rig.run(&mut metadata);
         assert!(rig.directory.is_open(VOLUME));
         // Whoever has opened it goes again: a volume that nobody uses is handed over.
-        rig.directory.close(VOLUME);
+        let opening = rig.openings.pop().expect("it was opened");
+        rig.directory.close(opening);
         rig.metadata = metadata;
         rig
     }
@@ -132,7 +140,8 @@ impl Rig {
                     message: Message::Released { outcome, .. },
                     ..
                 } => self.replies.push(outcome),
-                Effect::Opened { result, .. } => drop(result.expect("nothing is in its way")),
+                Effect::Opened { result, .. } => self.openings.push(result.expect("nothing is in its way").0),
+                Effect::Lost { known, .. } => self.lost.push(known),
                 other => panic!("{other:?}"),
             }
         }
@@ -769,24 +778,34 @@ fn moved() -> (Rig, Metadata) {
     let mut rig = Rig::new();
     rig.directory.open(rig.now, rig.origin, "v");
     rig.settle();
+    let metadata = has_moved(&mut rig);
+    (rig, metadata)
+}
+
+/// The volume that is open moves.
+fn has_moved(rig: &mut Rig) -> Metadata {
     let mut metadata = rig.metadata.clone();
     let before: map::Volume = metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
     let moved = map::Volume { id: MOVED, ..before };
     let call = Call::put(map::volume_key("v"), serde_json::to_vec(&moved).unwrap());
     metadata.txn(&call).unwrap();
     rig.directory.switched(rig.now, VOLUME, MOVED, &View::default());
-    (rig, metadata)
+    metadata
 }
 
-fn asks_for(rig: &mut Rig, volume: VolumeId, view: &View) -> Vec<ReleaseOutcome> {
-    let asker = Requester {
+/// Another gateway.
+fn asker() -> Requester {
+    Requester {
         node: NodeId(2),
         core: 0,
         link: Link(1),
         tag: 1,
-    };
+    }
+}
+
+fn asks_for(rig: &mut Rig, volume: VolumeId, view: &View) -> Vec<ReleaseOutcome> {
     rig.directory
-        .release(rig.now, asker, volume, rig.generation, false, view);
+        .release(rig.now, asker(), volume, rig.generation, false, view);
     rig.settle();
     std::mem::take(&mut rig.replies)
 }
@@ -794,10 +813,11 @@ fn asks_for(rig: &mut Rig, volume: VolumeId, view: &View) -> Vec<ReleaseOutcome>
 #[test]
 fn who_goes_while_what_it_has_moved_to_is_opened_uses_it_no_more() {
     let (mut rig, mut metadata) = moved();
-    rig.directory.close(MOVED);
+    let opening = rig.openings[0];
+    rig.directory.close(opening);
     rig.run(&mut metadata);
     assert!(rig.directory.is_open(MOVED));
-    assert!(!rig.directory.migrations.has_users(MOVED));
+    assert_eq!(rig.directory.migrations.users(MOVED), 0);
     let answer = asks_for(&mut rig, MOVED, &View::default());
     assert!(!matches!(answer[..], [ReleaseOutcome::Busy { .. }]), "{answer:?}");
 }
@@ -809,14 +829,14 @@ fn who_is_told_of_a_loss_is_counted_no_more_and_who_is_counted_is_told_of_none()
     let (mut rig, mut metadata) = moved();
     let before = rig.generation;
     assert!(!rig.directory.lost(rig.now, VOLUME, before));
-    assert!(rig.directory.migrations.has_users(MOVED));
+    assert_eq!(rig.directory.migrations.users(MOVED), 1);
     rig.run(&mut metadata);
     let generation = rig.directory.open_generation(MOVED).unwrap();
     let answer = asks_for(&mut rig, MOVED, &View::default());
     assert!(!matches!(answer[..], [ReleaseOutcome::Released]), "{answer:?}");
     assert!(rig.directory.lost(rig.now, MOVED, generation));
     assert!(!rig.directory.lost(rig.now, MOVED, generation), "once");
-    assert!(!rig.directory.migrations.has_users(MOVED));
+    assert_eq!(rig.directory.migrations.users(MOVED), 0);
 }
 
 #[test]
@@ -828,7 +848,7 @@ fn who_uses_a_volume_that_moves_twice_before_it_is_open_is_counted() {
     let call = Call::put(map::volume_key("v"), serde_json::to_vec(&again).unwrap());
     metadata.txn(&call).unwrap();
     rig.directory.switched(rig.now, MOVED, AGAIN, &View::default());
-    assert!(!rig.directory.migrations.has_users(MOVED));
+    assert_eq!(rig.directory.migrations.users(MOVED), 0);
     rig.run(&mut metadata);
     assert!(rig.directory.is_open(AGAIN));
     let asker = Requester {
@@ -902,12 +922,7 @@ fn a_volume_that_has_moved_is_opened_here_for_as_many_as_had_it() {
     rig.directory.open(rig.now, rig.origin, "v");
     rig.settle();
     rig.directory.hold(VOLUME, true);
-    let mut metadata = rig.metadata.clone();
-    let before: map::Volume = metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
-    let moved = map::Volume { id: MOVED, ..before };
-    let call = Call::put(map::volume_key("v"), serde_json::to_vec(&moved).unwrap());
-    metadata.txn(&call).unwrap();
-    rig.directory.switched(rig.now, VOLUME, MOVED, &View::default());
+    let mut metadata = has_moved(&mut rig);
     rig.run(&mut metadata);
     assert_eq!(rig.dropped, 1);
     assert!(rig.directory.is_open(MOVED) && !rig.directory.is_open(VOLUME));
@@ -961,7 +976,8 @@ fn a_closed_volume_that_is_open_here_is_for_no_host() {
             }
             told
         };
-        let is_refused = |told: Option<Result<amita_frontend::VolumeInfo, amita_frontend::OpenError>>| match told {
+        type Told = Option<Result<(OpeningId, amita_frontend::VolumeInfo), amita_frontend::OpenError>>;
+        let is_refused = |told: Told| match told {
             Some(Ok(_)) => false,
             Some(Err(amita_frontend::OpenError::Refused(why))) => {
                 assert!(why.contains("mirror \"dr\""), "{why}");
@@ -983,9 +999,7 @@ fn a_closed_volume_that_is_open_here_is_for_no_host() {
         assert!(rig.directory.is_open(VOLUME));
         rig.directory.open(rig.now, rig.origin, "v");
         assert!(is_refused(asks(&mut rig)));
-        assert!(!matches!(
-            rig.directory.volumes.get("v"),
-            Some(State::Open { users: 1.., .. })
-        ));
+        let open = rig.directory.volumes.get("v");
+        assert!(matches!(open, Some(State::Open { users, .. }) if users.is_empty()));
     }
 }

@@ -1,5 +1,6 @@
 //! What the cores of a node say to each other, by what it is about.
 
+use crate::directory::{ClosingId, OpeningId};
 use amita_fabric::{Link, Message};
 use amita_frontend as frontend;
 use amita_reactor::Slice;
@@ -102,8 +103,8 @@ pub enum VolumeMessage {
     Opened {
         /// Who had asked.
         origin: Origin,
-        /// The volume, or why not.
-        result: Result<frontend::VolumeInfo, frontend::OpenError>,
+        /// The volume, and by which number the front end closes it; or why not.
+        result: Result<(OpeningId, frontend::VolumeInfo), frontend::OpenError>,
     },
     /// From the directory: make a sequencer for this core's chunks.
     MakeShard { opened: Box<Opened> },
@@ -119,8 +120,8 @@ pub enum VolumeMessage {
     /// From the directory, to all cores: it counts nobody as using the volume any more; front ends that do are told why.
     Lost {
         volume: VolumeId,
-        /// The generation that ended; a newer shard stays.
-        generation: Generation,
+        /// The generation that ended; a newer shard stays. `None`: it was not open here, and no shard ends.
+        generation: Option<Generation>,
         why: String,
         /// The numbers by which front ends knew it when it was lost.
         known: Vec<VolumeId>,
@@ -128,6 +129,8 @@ pub enum VolumeMessage {
     /// To all cores: the volume is deleted, or about to be.
     EndShard {
         volume: VolumeId,
+        /// To be said again by `ShardEnded`.
+        closing: ClosingId,
         why: String,
         /// The numbers by which front ends knew it then.
         known: Vec<VolumeId>,
@@ -179,8 +182,8 @@ pub enum DirectoryMessage {
         /// The volume's name.
         name: String,
     },
-    /// One front end less uses the volume.
-    Close { volume: VolumeId },
+    /// A front end uses no more what it has opened: whatever has become of that meanwhile.
+    Close { opening: OpeningId },
     /// A core has made its sequencer (`MakeShard`).
     ShardMade {
         volume: VolumeId,
@@ -188,7 +191,12 @@ pub enum DirectoryMessage {
         generation: Generation,
     },
     /// A core's sequencer of the volume is there no more.
-    ShardEnded { volume: VolumeId, core: usize },
+    ShardEnded {
+        volume: VolumeId,
+        /// As `EndShard` said.
+        closing: ClosingId,
+        core: usize,
+    },
     /// Where is the owner of a volume that hosts have I/O for? It is opened here if it has none.
     Seek {
         /// The core that asks.

@@ -1,7 +1,7 @@
 use super::*;
+use crate::directory::OpeningId;
 use amita_reactor::Waker;
 use amita_reactor::mailbox::channel;
-use amita_types::VolumeId;
 
 /// The mail of core 0 of a node, and the other cores' ends towards it.
 fn mail(cores: usize, capacity: usize) -> (Mail, Vec<Sender<CoreMessage>>) {
@@ -16,13 +16,13 @@ fn mail(cores: usize, capacity: usize) -> (Mail, Vec<Sender<CoreMessage>>) {
 }
 
 fn close(number: u64) -> CoreMessage {
-    let volume = VolumeId(number);
-    DirectoryMessage::Close { volume }.into()
+    let opening = OpeningId(number);
+    DirectoryMessage::Close { opening }.into()
 }
 
 fn number(message: CoreMessage) -> u64 {
     match message {
-        CoreMessage::Directory(DirectoryMessage::Close { volume }) => volume.0,
+        CoreMessage::Directory(DirectoryMessage::Close { opening }) => opening.0,
         other => panic!("{other:?}"),
     }
 }

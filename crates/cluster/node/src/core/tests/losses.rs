@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::control::{FromCore, Record};
+use crate::directory::{Effect, Requester};
+use crate::fronts::FrontRequest;
 use crate::mail::DirectoryMessage;
+use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Transact};
 use std::sync::Mutex;
@@ -34,10 +37,32 @@ impl Rig {
             }
         }
     }
+
+    /// Is another gateway that asks for the volume told that somebody uses it here?
+    fn is_in_use(&mut self) -> bool {
+        let asker = Requester {
+            node: NodeId(2),
+            core: 0,
+            link: Link(1),
+            tag: 1,
+        };
+        let directory = &mut self.core.directory;
+        let generation = directory.open_generation(VOLUME).expect("it is open");
+        let now = self.driver.now();
+        directory.release(now, asker, VOLUME, generation, false, &self.core.cx.view);
+        match directory.next() {
+            Some(Effect::Reply {
+                message: Message::Released { outcome, .. },
+                ..
+            }) => matches!(outcome, ReleaseOutcome::Busy { clients: 1.. }),
+            Some(Effect::Leave { .. }) => false,
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// A session has opened the volume by its name.
-fn open() -> (Rig, Generation) {
+fn open() -> (Rig, Generation, Mutex<State>) {
     let mut rig = Rig::new();
     let was = opened(Generation(3));
     let volume = map::Volume {
@@ -58,7 +83,7 @@ fn open() -> (Rig, Generation) {
     rig.asks_for_it(rig.front);
     rig.run(&metadata);
     let generation = rig.core.directory.open_generation(VOLUME).expect("it is open");
-    (rig, generation)
+    (rig, generation, metadata)
 }
 
 fn record(revision: u64, volume: &map::Volume) -> Record {
@@ -73,7 +98,7 @@ fn record(revision: u64, volume: &map::Volume) -> Record {
 /// It was renamed, by which it is closed here, and has moved behind that; both are heard of at once.
 #[test]
 fn who_used_a_volume_that_is_lost_is_told_by_the_number_that_he_knew_it_by_then() {
-    let (mut rig, generation) = open();
+    let (mut rig, generation, _) = open();
     let renamed = map::Volume {
         name: "w".to_owned(),
         ..opened(generation).volume
@@ -107,7 +132,7 @@ fn who_used_a_volume_that_is_lost_is_told_by_the_number_that_he_knew_it_by_then(
 /// more, and has to be told, behind that it has it.
 #[test]
 fn who_has_just_opened_a_volume_is_told_of_its_loss_behind_that() {
-    let (mut rig, generation) = open();
+    let (mut rig, generation, _) = open();
     let late = Rc::new(RefCell::new(Vec::new()));
     let front = rig.core.fronts.attach(|_| Box::new(Session(late.clone())));
     rig.asks_for_it(front);
@@ -128,4 +153,24 @@ fn who_has_just_opened_a_volume_is_told_of_its_loss_behind_that() {
         "{heard:?}"
     );
     assert!(rig.was_told_of_the_loss(), "and who had it before is told as well");
+}
+
+/// A session has gone, and its core has said so; before the directory hears of it the volume is lost, and another session has opened it anew.
+#[test]
+fn the_end_of_a_session_of_before_a_loss_is_not_that_of_one_since() {
+    let (mut rig, generation, metadata) = open();
+    rig.core.fronts.detach(&mut rig.driver, rig.front);
+    let Some(FrontRequest::Close { opening }) = rig.core.fronts.requests.queue.pop_back() else {
+        panic!("it closes what it has opened");
+    };
+    rig.lose(VOLUME, generation.0);
+    let front = rig.core.fronts.attach(|_| Box::new(Session::default()));
+    rig.asks_for_it(front);
+    rig.run(&metadata);
+    let late = DirectoryMessage::Close { opening };
+    rig.core.on_mail(&mut rig.driver, late.into());
+    assert!(rig.is_in_use());
+    rig.core.fronts.detach(&mut rig.driver, front);
+    rig.pass();
+    assert!(!rig.is_in_use());
 }
