@@ -8,9 +8,8 @@ use amita_metadata::{Client, Error};
 use amita_node::serve::ServeConfig;
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
 use amita_terminal::interrupt;
-use amita_types::MirrorEpoch;
-use amita_types::map::{Mirror, MirrorRole};
-use std::time::{Duration, Instant};
+use amita_types::map::{Mirror, MirrorRole, Seen};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The other end's answer is waited for so long; then this end is served, as one that is cut off.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -98,18 +97,26 @@ fn ask(client: &Client, mirror: &Mirror, key: &SealKey, until: Instant) -> Resul
             Err(Failure::new(format!("it does not answer within {} s", PATIENCE.as_secs())).kind(Kind::Unreachable))
         }
     });
-    let heard = link.look()?.standing.epoch;
-    if heard <= mirror.standing.epoch {
+    let heard = link.look()?;
+    if heard.standing.epoch <= mirror.standing.epoch {
         return Ok(Asked::Stays);
     }
-    close(client, &mirror.name, heard).described()?;
+    let seen = Seen {
+        standing: heard.standing,
+        at: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs(),
+        clock: heard.clock,
+    };
+    close(client, &mirror.name, &seen).described()?;
     Ok(Asked::Deposed)
 }
 
 /// It is deposed, by this node or by another one, and closed. A metadata that is away is waited for: without it nothing is served.
-fn close(client: &Client, name: &str, heard: MirrorEpoch) -> std::result::Result<(), AdminError> {
+fn close(client: &Client, name: &str, seen: &Seen) -> std::result::Result<(), AdminError> {
     loop {
-        let deposed = admin::depose_mirror(client, name, heard);
+        let deposed = admin::depose_seen(client, name, seen);
         let closed = match deposed {
             Err(AdminError::Metadata(why)) => Err(AdminError::Metadata(why)),
             // Another node has done it, or an operator has decided.

@@ -22,7 +22,7 @@ pub use record::{mirror, mirror_of, mirrors, note_mirror};
 pub use remove::{delete_mirrored, leave_mirror, remove_mirror};
 pub(super) use role::goes_back;
 pub use role::{
-    begin_pass, begin_return, decline_demotion, demote_mirror, demote_unused, depose_mirror, follow_mirror,
-    force_mirror, pause_mirror, promote_mirror, ready_mirror, returned, see_mirror, take_back_mirror,
+    begin_pass, begin_return, decline_demotion, demote_mirror, demote_unused, depose_mirror, depose_seen,
+    follow_mirror, force_mirror, pause_mirror, promote_mirror, ready_mirror, returned, see_mirror, take_back_mirror,
 };
 pub use set::{MirrorChange, set_mirror};

@@ -186,6 +186,23 @@ pub fn depose_mirror(meta: &dyn Transact, name: &str, heard: MirrorEpoch) -> Res
     change_free(meta, name, &|record| record.depose(heard)).map(|(record, ())| record)
 }
 
+/// The same by one look that nobody with a claim has made. It is noted with it where nothing of that epoch was seen before: so no earlier look is noted
+/// behind a later one, and what the ends have in common is known to whoever resyncs.
+///
+/// # Errors
+/// As [`depose_mirror`]; what it shows cannot be.
+pub fn depose_seen(meta: &dyn Transact, name: &str, seen: &Seen) -> Result<Mirror> {
+    let heard = seen.standing.epoch;
+    let deposed = change_free(meta, name, &|record| {
+        let before = record.seen.as_ref().map(|seen| seen.standing.epoch);
+        if before.is_none_or(|before| before < heard) {
+            record.see(seen.clone())?;
+        }
+        record.depose(heard)
+    });
+    deposed.map(|(record, ())| record)
+}
+
 /// It goes over to the other end's epoch (T14). None: the claim is lost.
 ///
 /// # Errors

@@ -275,6 +275,41 @@ impl Transact for Racing<'_> {
     }
 }
 
+/// A node that starts has looked by itself: what both ends have is known with that, and a look of before takes the place of no later one.
+#[test]
+fn who_is_deposed_by_a_look_goes_back_by_it() {
+    let meta = near();
+    let first = cut(&meta, 0, 0);
+    let seen = |points: Vec<Point>| Seen {
+        standing: Standing {
+            role: MirrorRole::Primary,
+            epoch: MirrorEpoch(1),
+            points,
+            ..Standing::default()
+        },
+        at: 1,
+        clock: 1,
+    };
+    let looked = seen(vec![first.clone()]);
+    assert_eq!(
+        depose_seen(&meta, "dr", &looked).unwrap().standing.role,
+        MirrorRole::Deposed
+    );
+    assert_eq!(record(&meta).seen, Some(looked));
+    assert!(matches!(
+        why(depose_seen(&meta, "dr", &seen(Vec::new()))),
+        Refused::Role { .. }
+    ));
+    assert_eq!(begin_return(&meta, "dr").unwrap(), Some(first.name));
+    // A runner has noted what it saw of that epoch, and is about to depose it.
+    let meta = near();
+    let first = cut(&meta, 0, 0);
+    let later = seen(vec![first.clone()]).standing;
+    saw(&meta, later.clone());
+    depose_seen(&meta, "dr", &seen(Vec::new())).unwrap();
+    assert_eq!(record(&meta).seen.expect("it was seen").standing, later);
+}
+
 /// A primary that hears of a later epoch closes, keeps what it has, and goes back by an operator's word (T11, T12, T15).
 #[test]
 fn a_deposed_end_waits_and_goes_back_to_the_common_point() {
