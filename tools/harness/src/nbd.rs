@@ -244,7 +244,9 @@ impl Client {
     /// When the connection breaks, the server says nothing for longer than the client's patience, or what it says is no
     /// answer to anything.
     pub fn answer(&mut self) -> io::Result<Answered> {
-        let (magic, error, handle) = (self.u32()?, self.u32()?, self.u64()?);
+        // Magic, error and handle, by one call of the system.
+        let head = u128::from_be_bytes(self.bytes()?);
+        let (magic, error, handle) = ((head >> 96) as u32, (head >> 64) as u32, head as u64);
         let bytes = self.under_way.remove(&handle);
         let (REPLY_MAGIC, Some(bytes)) = (magic, bytes) else {
             return Err(refused(format!(
