@@ -19,6 +19,7 @@ pub mod links;
 pub mod load;
 pub mod machine;
 pub mod measure;
+pub mod moving;
 pub mod nvme;
 mod parts;
 pub mod path;
@@ -170,6 +171,8 @@ pub enum Part {
     Links,
     /// What it costs that a volume is encrypted at rest, limited, and both over encrypted links
     Care,
+    /// What is left to a host while its volume moves to another pool or is copied, and how long it waits at the switch
+    Moving,
     /// How fast backups and restores are, and what CPU they take; restic and borg beside them, where these are installed
     Backup,
     /// What is left of the rate while a stranger does his worst at every port

@@ -6,7 +6,7 @@
 
 pub mod added;
 pub mod gateways;
-mod paths;
+pub mod paths;
 pub mod trip;
 
 use crate::case::Mix;

@@ -11,8 +11,8 @@ use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::{
-    Arguments, Part, backup, care, curve, hostile, idle, iscsi, links, micros, nvme, path, pause, peers, raw, rebuild,
-    row, scaling, snapshots, units,
+    Arguments, Part, backup, care, curve, hostile, idle, iscsi, links, micros, moving, nvme, path, pause, peers, raw,
+    rebuild, row, scaling, snapshots, units,
 };
 use amita_harness::scratch::Scratch;
 use amita_terminal::error::Result;
@@ -101,6 +101,13 @@ fn small_testbed(arguments: &Arguments, product: &Product) -> Result<Testbed> {
     let room = store_bytes(bytes) * NODES as u64;
     let scratch = Scratch::make("bench", None, arguments.store_dir.as_deref(), room)?;
     Testbed::start(scratch, &Backing::default(), bytes, 1, product)
+}
+
+/// On files of so many bytes, with a volume of so many.
+fn roomy_testbed(arguments: &Arguments, store_bytes: u64, volume_bytes: u64, product: &Product) -> Result<Testbed> {
+    let room = store_bytes * NODES as u64;
+    let scratch = Scratch::make("bench", None, arguments.store_dir.as_deref(), room)?;
+    Testbed::with_room(scratch, store_bytes, volume_bytes, product)
 }
 
 impl Bench<'_> {
@@ -244,12 +251,16 @@ impl Bench<'_> {
 
     fn snapshots(&mut self, units: units::Units) -> Result<()> {
         let mut measuring = self.uncounted(units);
-        let folder = self.arguments.store_dir.as_deref();
         let start = |product: &Product, room: snapshots::Room| {
-            let scratch = Scratch::make("bench", None, folder, room.store_bytes * NODES as u64)?;
-            Testbed::with_room(scratch, room.store_bytes, room.volume_bytes, product)
+            roomy_testbed(self.arguments, room.store_bytes, room.volume_bytes, product)
         };
         snapshots::measure(&mut self.steps, &mut measuring, &self.product, start, &mut self.figures)
+    }
+
+    fn moving(&mut self) -> Result<()> {
+        let size = self.arguments.size;
+        let start = || roomy_testbed(self.arguments, moving::store_bytes(size), size, &self.product);
+        moving::measure(&mut self.steps, size, start, &mut self.figures)
     }
 
     /// With the run's patience; neither system calls nor allocations are counted.
@@ -319,6 +330,9 @@ impl Bench<'_> {
         }
         if self.wants(Part::Care) {
             self.care(units)?;
+        }
+        if self.wants(Part::Moving) {
+            self.moving()?;
         }
         if self.wants(Part::Hostile) {
             self.hostile(units)?;

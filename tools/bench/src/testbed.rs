@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Nodes with a copy each.
 pub const NODES: usize = 3;
 /// The pool of the volumes that are made here.
-const POOL: &str = "bench";
+pub const POOL: &str = "bench";
 /// How long the cluster may take until it knows a store.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -180,16 +180,20 @@ impl Testbed {
     }
 
     fn make_volumes(&mut self, count: u32, bytes: u64, product: &Product) -> Result<()> {
-        self.make_pool()?;
+        self.make_pool(POOL)?;
         for number in 0..count {
             self.make_volume(&format!("bench-{number}"), bytes, product)?;
         }
         Ok(())
     }
 
-    fn make_pool(&self) -> Result<()> {
+    /// Makes a pool with three copies.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn make_pool(&self, name: &str) -> Result<()> {
         let copies = NODES.to_string();
-        let arguments = ["pool", "create", POOL, "--copies", &copies, "--min-copies", "2"];
+        let arguments = ["pool", "create", name, "--copies", &copies, "--min-copies", "2"];
         self.cluster.amita(arguments)?.success().map(drop)
     }
 

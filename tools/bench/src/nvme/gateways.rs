@@ -66,6 +66,28 @@ fn await_node(observer: &Observer, name: &str) -> Result<NodeId> {
     found.map_or_else(|| observer.node(name), Ok)
 }
 
+/// Waits until a gateway serves the namespace: it learns of a new one by watching, some time after it was made.
+///
+/// # Errors
+/// When it does not.
+pub fn await_namespace(settings: &Settings) -> Result<()> {
+    let mut last = String::new();
+    let found = interrupt::poll(PATIENCE, Duration::from_millis(20), || {
+        let seen = Controller::connect(settings, &host()).and_then(|mut controller| {
+            controller.enable()?;
+            controller.namespaces()
+        });
+        match seen {
+            Ok(seen) if seen.contains(&NSID) => return Ok(Some(())),
+            Ok(seen) => last = format!("it has the namespaces {seen:?}"),
+            Err(error) => last = error.to_string(),
+        }
+        Ok(None)
+    })?;
+    let (address, nqn) = (settings.address, &settings.nqn);
+    found.ok_or_else(|| Failure::new(format!("{address} does not serve {nqn} by NVMe: {last}")))
+}
+
 /// Makes a volume LUN 0 of a target, beside the namespace that it is; the target's name.
 fn offer_lun(meta: &Client, volume: &str) -> Result<String> {
     let target = TargetSpec {
@@ -138,8 +160,8 @@ impl Gateways {
             nodes,
             owners,
         };
-        gateways.await_namespace(FIRST)?;
-        gateways.await_namespace(SECOND)?;
+        await_namespace(&gateways.settings(FIRST))?;
+        await_namespace(&gateways.settings(SECOND))?;
         if gateways.iqn.is_some() {
             let (portal, iqn) = gateways.portal(FIRST)?;
             crate::iscsi::await_portal(portal, &iqn)?;
@@ -149,29 +171,6 @@ impl Gateways {
         gateways.testbed.place(Placement::OneCore)?;
         gateways.library.keep_on(&core)?;
         Ok(gateways)
-    }
-
-    /// A gateway learns of a new namespace by watching, some time after it was made.
-    fn await_namespace(&self, gateway: usize) -> Result<()> {
-        let mut last = String::new();
-        let found = interrupt::poll(PATIENCE, Duration::from_millis(20), || {
-            let seen = Controller::connect(&self.settings(gateway), &host()).and_then(|mut controller| {
-                controller.enable()?;
-                controller.namespaces()
-            });
-            match seen {
-                Ok(seen) if seen.contains(&NSID) => return Ok(Some(())),
-                Ok(seen) => last = format!("it has the namespaces {seen:?}"),
-                Err(error) => last = error.to_string(),
-            }
-            Ok(None)
-        })?;
-        found.ok_or_else(|| {
-            Failure::new(format!(
-                "{} does not serve {} by NVMe: {last}",
-                GATEWAYS[gateway], self.nqn
-            ))
-        })
     }
 
     fn fill(&self) -> Result<()> {

@@ -30,9 +30,9 @@ pub struct Pause {
     pub retries: u32,
 }
 
-/// What a host does when a write has not worked.
+/// What a host does when a command has not worked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+pub enum Then {
     /// Repeats it by another path, which is connected already.
     Elsewhere,
     /// Repeats it by the same path.
@@ -42,7 +42,8 @@ enum Then {
 }
 
 /// As Linux' multipath does: what is about the path goes elsewhere, what may be repeated is.
-fn then(status: Status) -> Then {
+#[must_use]
+pub fn then(status: Status) -> Then {
     if status.kind == OF_THE_PATH {
         Then::Elsewhere
     } else if status.final_ {
@@ -65,19 +66,23 @@ struct Written {
 }
 
 /// A controller with one queue. It goes when its connection breaks.
-struct Path {
-    queue: Queue,
+pub struct Path {
+    pub queue: Queue,
     _controller: Controller,
 }
 
 impl Path {
-    fn connect(settings: &Settings, host: &Host) -> std::result::Result<Path, Error> {
+    /// Connects, with a queue of so many entries.
+    ///
+    /// # Errors
+    /// When the target cannot be reached or breaks the protocol.
+    pub fn connect(settings: &Settings, host: &Host, entries: u16) -> std::result::Result<Path, Error> {
         let mut controller = Controller::connect(settings, host)?;
         controller.enable()?;
         controller
             .call(&commands::queues(1))?
             .good("Set Features, Number of Queues")?;
-        let queue = controller.io_queue(1, ENTRIES)?;
+        let queue = controller.io_queue(1, entries)?;
         Ok(Path {
             queue,
             _controller: controller,
@@ -93,7 +98,7 @@ impl Writer {
     pub fn start(settings: Vec<Settings>, nsid: u32) -> Result<Writer> {
         let host = Host::named("nqn.2026-11.io.amita:bench-paths");
         let connected = settings.iter().map(|one| {
-            let path = Path::connect(one, &host);
+            let path = Path::connect(one, &host, ENTRIES);
             path.map_err(|error| Failure::new(format!("the host cannot connect to {}: {error}", one.address)))
         });
         let paths = connected.map(|path| path.map(Some)).collect::<Result<Vec<_>>>()?;
@@ -141,7 +146,8 @@ impl Drop for Writer {
 }
 
 /// The longest gap that ended after `since`, and what 999 of 1000 before stayed below.
-fn gaps(acks: &[Instant], since: Instant) -> (Option<Duration>, Duration) {
+#[must_use]
+pub fn gaps(acks: &[Instant], since: Instant) -> (Option<Duration>, Duration) {
     let pairs = acks.windows(2).map(|pair| (pair[1], pair[1] - pair[0]));
     let (before, after): (Vec<_>, Vec<_>) = pairs.partition(|(ended, _)| *ended < since);
     let longest = after.into_iter().map(|(_, gap)| gap).max();
