@@ -20,6 +20,7 @@ pub mod load;
 pub mod machine;
 pub mod measure;
 pub mod moving;
+pub mod neighbours;
 pub mod nvme;
 mod parts;
 pub mod path;
@@ -173,6 +174,8 @@ pub enum Part {
     Care,
     /// What is left to a host while its volume moves to another pool or is copied, and how long it waits at the switch
     Moving,
+    /// What a neighbour at full load costs a limited volume, with limits of its own and without
+    Neighbours,
     /// How fast backups and restores are, and what CPU they take; restic and borg beside them, where these are installed
     Backup,
     /// What is left of the rate while a stranger does his worst at every port

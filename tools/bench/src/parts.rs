@@ -11,8 +11,8 @@ use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::{
-    Arguments, Part, backup, care, curve, hostile, idle, iscsi, links, micros, moving, nvme, path, pause, peers, raw,
-    rebuild, row, scaling, snapshots, units,
+    Arguments, Part, backup, care, curve, hostile, idle, iscsi, links, micros, moving, neighbours, nvme, path, pause,
+    peers, raw, rebuild, row, scaling, snapshots, units,
 };
 use amita_harness::scratch::Scratch;
 use amita_terminal::error::Result;
@@ -97,10 +97,15 @@ fn testbed(arguments: &Arguments, backing: &Backing, volumes: u32, product: &Pro
 
 /// On files, whatever the rest is measured on: what is compared there is what stands above the stores.
 fn small_testbed(arguments: &Arguments, product: &Product) -> Result<Testbed> {
+    small_testbed_of(arguments, 1, product)
+}
+
+/// With so many volumes.
+fn small_testbed_of(arguments: &Arguments, volumes: u32, product: &Product) -> Result<Testbed> {
     let bytes = SMALL_BYTES + BEHIND;
     let room = store_bytes(bytes) * NODES as u64;
     let scratch = Scratch::make("bench", None, arguments.store_dir.as_deref(), room)?;
-    Testbed::start(scratch, &Backing::default(), bytes, 1, product)
+    Testbed::start(scratch, &Backing::default(), bytes, volumes, product)
 }
 
 /// On files of so many bytes, with a volume of so many.
@@ -263,6 +268,11 @@ impl Bench<'_> {
         moving::measure(&mut self.steps, size, start, &mut self.figures)
     }
 
+    fn neighbours(&mut self) -> Result<()> {
+        let start = || small_testbed_of(self.arguments, 2, &self.product);
+        neighbours::measure(&mut self.steps, 2 * SMALL_BYTES, start, &mut self.figures)
+    }
+
     /// With the run's patience; neither system calls nor allocations are counted.
     fn uncounted(&self, units: units::Units) -> Measure {
         let patience = Patience {
@@ -333,6 +343,9 @@ impl Bench<'_> {
         }
         if self.wants(Part::Moving) {
             self.moving()?;
+        }
+        if self.wants(Part::Neighbours) {
+            self.neighbours()?;
         }
         if self.wants(Part::Hostile) {
             self.hostile(units)?;
