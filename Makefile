@@ -25,7 +25,7 @@ test: ## Format, lints, licences, the simulator's fixed seeds, unit tests, end-t
 	@scripts/test
 
 bench: ## The figures that the design promises, measured here, as a table and in target/bench/latest.json
-	@scripts/prepare build demo
+	@scripts/prepare build demo bench
 	@scripts/build-release bench
 	@target/release/amita-bench $(ARGS)
 	@CARGO_TARGET_DIR=target scripts/release-cargo bench --locked -p amita-store --bench store -- \
