@@ -295,7 +295,8 @@ fn who_is_deposed_by_a_look_goes_back_by_it() {
         depose_seen(&meta, "dr", &looked).unwrap().standing.role,
         MirrorRole::Deposed
     );
-    assert_eq!(record(&meta).seen, Some(looked));
+    let noted = record(&meta).seen.expect("it was seen").standing;
+    assert_eq!((noted.epoch, noted.points[0].name), (MirrorEpoch(1), first.name));
     assert!(matches!(
         why(depose_seen(&meta, "dr", &seen(Vec::new()))),
         Refused::Role { .. }
@@ -304,10 +305,9 @@ fn who_is_deposed_by_a_look_goes_back_by_it() {
     // A runner has noted what it saw of that epoch, and is about to depose it.
     let meta = near();
     let first = cut(&meta, 0, 0);
-    let later = seen(vec![first.clone()]).standing;
-    saw(&meta, later.clone());
+    saw(&meta, seen(vec![first]).standing);
     depose_seen(&meta, "dr", &seen(Vec::new())).unwrap();
-    assert_eq!(record(&meta).seen.expect("it was seen").standing, later);
+    assert_eq!(record(&meta).seen.expect("it was seen").standing.points.len(), 1);
 }
 
 /// A primary that hears of a later epoch closes, keeps what it has, and goes back by an operator's word (T11, T12, T15).
