@@ -28,7 +28,7 @@ use crate::nvme::gateways::await_namespace;
 use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{self, POOL, Stores, Testbed};
-use amita_control::admin::{self, CopyWish, MigrateWish};
+use amita_control::admin::{self, AtRest, CopyWish, MigrateWish};
 use amita_harness::cpu::Meter;
 use amita_metadata::Client;
 use amita_nvme_host::Settings;
@@ -364,7 +364,8 @@ impl Bed {
                 meta,
                 &MigrateWish {
                     volume,
-                    pool,
+                    pool: Some(pool),
+                    at_rest: AtRest::AsItIs,
                     limit_bytes_per_s: None,
                     keys: None,
                     now,
