@@ -1,5 +1,6 @@
 // What the mock answers: the recorded world where it has something, else a body that the specification allows.
 import { accessChange, accessList, accessOne } from "./access-answers";
+import { careChange, careList, careOne } from "./care-answers";
 import { figuresOf } from "./figures";
 import { iscsiChange, iscsiList, iscsiOne } from "./iscsi-answers";
 import { answerOf } from "./specification";
@@ -62,7 +63,7 @@ function listOf(world: World, found: Match, query: URLSearchParams): Items | und
     ],
     "/api/v1/volumes/{name}/snapshots": world.snapshots[found.values.name ?? ""] ?? [],
   };
-  return lists[found.path] ?? iscsiList(world, found) ?? accessList(world, found, query);
+  return lists[found.path] ?? iscsiList(world, found) ?? careList(world, found) ?? accessList(world, found, query);
 }
 
 function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
@@ -92,8 +93,11 @@ function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
     case "/api/v1/deleted-volumes/{id}":
       return world.deleted.find((one) => String(one.id) === values.id) ?? null;
     default: {
-      const one = iscsiOne(world, found, query);
-      return one === undefined ? accessOne(world, found, query) : one;
+      for (const find of [iscsiOne, careOne, accessOne]) {
+        const one = find(world, found, query);
+        if (one !== undefined) return one;
+      }
+      return undefined;
     }
   }
 }
@@ -169,6 +173,7 @@ export function answer(world: World, method: string, found: Match, query: URLSea
   const given = (body ?? {}) as Record<string, unknown>;
   return (
     iscsiChange(world, method, found, given) ??
+    careChange(world, method, found, given) ??
     accessChange(world, method, found, query, given) ??
     change(world, method, found, given)
   );

@@ -2,6 +2,8 @@
 // The types are those of the specification: where it changes, this does not compile.
 import { makeAccess } from "./access";
 import type { Access } from "./access";
+import { makeCare, MIRROR_FACTS } from "./care";
+import type { Care } from "./care";
 import type { components } from "../src/api/schema";
 import { HOSTILE } from "./hostile";
 import { makeIscsi } from "./iscsi";
@@ -15,7 +17,7 @@ const TIB = 2 ** 40;
 /** 2026-11-20, in seconds. */
 const THEN = 1_795_132_800;
 
-export interface World extends Access, Inspected, Iscsi {
+export interface World extends Access, Care, Inspected, Iscsi {
   health: Schemas["Health"];
   nodes: Schemas["Node"][];
   stores: Schemas["Store"][];
@@ -168,6 +170,7 @@ export function makeWorld(): World {
   const stores = range(800, (index) => store(nodes, index));
   return {
     ...makeAccess(),
+    ...makeCare(),
     ...makeInspected(),
     ...makeIscsi(),
     health: {
@@ -196,6 +199,7 @@ export function makeWorld(): World {
           advice: "Drain it: amita disk drain 00000014.",
         },
         { name: "moving", severity: "info", objects: ["fast"], text: "12 copies of groups move.", advice: "" },
+        ...MIRROR_FACTS,
       ],
     },
     nodes,
@@ -233,6 +237,7 @@ export function makeWorld(): World {
         ),
         ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),
         ...["create", "set", "prune", "delete"].map((act) => `snapshot-policy.${act}`),
+        ...["set", "demote", "promote", "force", "resync", "pause", "resume", "remove"].map((act) => `mirror.${act}`),
         ...["create", "set", "delete"].map((act) => `subsystem.${act}`),
         ...["add", "key", "allow", "deny", "remove"].flatMap((act) => [`host.${act}`, `initiator.${act}`]),
         ...["create", "set", "delete"].map((act) => `target.${act}`),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytesArgument, formatBytes, formatDuration, parseBytes, percent } from "../src/lib/format";
+import { bytesArgument, formatBytes, formatDuration, parseBytes, parseRate, percent } from "../src/lib/format";
 
 describe("bytes", () => {
   it.each([
@@ -25,6 +25,15 @@ describe("bytes", () => {
   it.each(["", "G", "-1G", "1.0001", "10X", "1e3", "99999P"])("%j is no size", (text) =>
     expect(parseBytes(text)).toBeUndefined(),
   );
+
+  it.each([
+    ["", null],
+    [" 64K ", 65_536],
+    ["65535", undefined],
+    ["fast", undefined],
+  ])("%j a second are %j", (text, rate) => expect(parseRate(text)).toBe(rate));
+
+  it("a second may be fewer where that is said", () => expect(parseRate("1", 1)).toBe(1));
 
   it("are given to the command line exactly", () => {
     expect(bytesArgument(10 * 1024 ** 3)).toBe("10G");

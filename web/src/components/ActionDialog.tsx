@@ -42,8 +42,8 @@ export interface ActionProps<V extends object, T> {
   readonly ready?: boolean;
   /** What it is meant for, where the call names it by `If-Match`: nothing can be done before that is known. */
   readonly seen?: Seen | undefined;
-  /** A name that has to be typed before anything is done. */
-  readonly typed?: string | undefined;
+  /** A name that has to be typed before anything is done, or whether one has to be by what was given. */
+  readonly typed?: string | undefined | ((values: V) => string | undefined);
   readonly done?: (answer: T) => ReactNode;
   /** What the dialog shows when it is done, until it is closed; without it, or where it is undefined, it closes by itself. */
   readonly shows?: (answer: T, given: V) => ReactNode;
@@ -172,6 +172,7 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
     seen?.accept();
     work.reset();
   };
+  const typed = typeof props.typed === "function" ? props.typed(values) : props.typed;
   const content = work.isSuccess ? props.shows?.(work.data.data, work.variables) : undefined;
   if (content !== undefined) return <Shown title={props.title} onClose={props.onClose} content={content} />;
   return (
@@ -196,7 +197,7 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
         onFinish={(given) => (isReady ? work.mutate({ ...props.initial, ...given }) : undefined)}
       >
         {props.fields}
-        {props.typed === undefined ? null : <Typed name={props.typed} />}
+        {typed === undefined ? null : <Typed name={typed} />}
       </Form>
       {seen === undefined || seen.error === null || isLate ? null : <Problem error={seen.error} />}
       {isLate ? <Meanwhile seen={seen} onGoOn={goOn} /> : null}

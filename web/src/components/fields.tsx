@@ -1,8 +1,9 @@
 // The fields that several dialogs have.
 import { Form, Input } from "antd";
 import { useSpeech } from "../i18n";
-import { formatBytes, parseBytes } from "../lib/format";
+import { formatBytes, LEAST_RATE, parseBytes, parseRate } from "../lib/format";
 import { parseLabels } from "../lib/labels";
+import { TextField } from "./inputs";
 
 /** A block: sizes are multiples of it. */
 const BLOCK_BYTES = 4096;
@@ -39,6 +40,13 @@ export function SizeField({ above = 0 }: { above?: number }) {
       <Input autoComplete="off" spellCheck={false} />
     </Form.Item>
   );
+}
+
+/** Bytes a second at most; empty: as many as can be. `least`: the fewest. */
+export function RateField({ label, least = LEAST_RATE }: { label: string; least?: number }) {
+  const { t } = useSpeech();
+  const fits = (text: string) => parseRate(text, least) !== undefined;
+  return <TextField name="rate" label={label} fits={fits} why={t("field.rate.wrong", { least: formatBytes(least) })} />;
 }
 
 export function LabelsField() {

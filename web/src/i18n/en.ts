@@ -6,6 +6,7 @@ import { hosts } from "./en/hosts";
 import { images } from "./en/images";
 import { inspection } from "./en/inspection";
 import { iscsi } from "./en/iscsi";
+import { mirrors } from "./en/mirrors";
 import { performance } from "./en/performance";
 import { schedules } from "./en/schedules";
 import { settings } from "./en/settings";
@@ -79,6 +80,7 @@ export const en = {
   "field.size.about": "As 10G or 1.5T (binary: 1K is 1024 bytes); a multiple of 4096 bytes.",
   "field.size.wrong": "That is no size: say 10G, or a multiple of 4096 bytes.",
   "field.size.larger": "It has to be larger than {size}, and a multiple of 4096 bytes.",
+  "field.rate.wrong": "Say a size of at least {least}, as 100M, or nothing.",
   "field.labels": "Labels",
   "field.labels.about": "One on each line: KEY=VALUE",
   "field.labels.wrong": "Each line is KEY=VALUE, and each key is there once.",
@@ -299,6 +301,7 @@ export const en = {
   ...hosts,
   ...iscsi,
   ...schedules,
+  ...mirrors,
   ...works,
   ...images,
   ...settings,

@@ -7,6 +7,7 @@ import { hosts } from "./zh/hosts";
 import { images } from "./zh/images";
 import { inspection } from "./zh/inspection";
 import { iscsi } from "./zh/iscsi";
+import { mirrors } from "./zh/mirrors";
 import { performance } from "./zh/performance";
 import { schedules } from "./zh/schedules";
 import { settings } from "./zh/settings";
@@ -78,6 +79,7 @@ export const zh: Dictionary = {
   "field.size.about": "如 10G 或 1.5T（二进制：1K 为 1024 字节）；须为 4096 字节的倍数。",
   "field.size.wrong": "容量无效：请写 10G 之类，或 4096 字节的倍数。",
   "field.size.larger": "须大于 {size}，且为 4096 字节的倍数。",
+  "field.rate.wrong": "请输入至少 {least} 的大小，如 100M，或留空。",
   "field.labels": "标签",
   "field.labels.about": "每行一个：KEY=VALUE",
   "field.labels.wrong": "每行须为 KEY=VALUE，且键不重复。",
@@ -292,6 +294,7 @@ export const zh: Dictionary = {
   ...hosts,
   ...iscsi,
   ...schedules,
+  ...mirrors,
   ...works,
   ...images,
   ...settings,

@@ -27,6 +27,16 @@ export function parseBytes(text: string): number | undefined {
   return Number.isSafeInteger(bytes) ? bytes : undefined;
 }
 
+/** The fewest bytes a second that copies, moves and mirrors are limited to. */
+export const LEAST_RATE = 65_536;
+
+/** A limit of bytes a second as a person writes it: null where nothing is, undefined where it is none, or less than the least. */
+export function parseRate(text: string, least = LEAST_RATE): number | null | undefined {
+  if (text.trim() === "") return null;
+  const rate = parseBytes(text);
+  return rate !== undefined && rate >= least ? rate : undefined;
+}
+
 /** Bytes as the command line takes them: `10G` where that is exact, else the number. */
 export function bytesArgument(bytes: number): string {
   let value = bytes;

@@ -116,6 +116,5 @@ export const works = {
   "copy.name": "Name of the copy",
   "copy.snapshots": "The older snapshots, too",
   "copy.rate": "Read at most so many bytes a second (100M; empty: as many as can be)",
-  "copy.rate.wrong": "Say a size of at least 64K, as 100M, or nothing.",
   "copy.begun": "It is begun; the page of jobs shows how far it is.",
 };

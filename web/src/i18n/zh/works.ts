@@ -115,6 +115,5 @@ export const works: Readonly<Record<keyof typeof english, string>> = {
   "copy.name": "副本的名称",
   "copy.snapshots": "同时复制较早的快照",
   "copy.rate": "每秒最多读取的字节数（如 100M；留空：不限）",
-  "copy.rate.wrong": "请输入至少 64K 的大小，如 100M，或留空。",
   "copy.begun": "已开始；任务页显示进度。",
 };

@@ -2,15 +2,12 @@
 import { call } from "../../api/call";
 import { useList } from "../../api/queries";
 import { ActionDialog } from "../../components/ActionDialog";
-import { NameField } from "../../components/fields";
-import { CheckField, NamesField, TextField } from "../../components/inputs";
+import { NameField, RateField } from "../../components/fields";
+import { CheckField, NamesField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
-import { bytesArgument, parseBytes } from "../../lib/format";
+import { bytesArgument, parseRate } from "../../lib/format";
 import type { Volume } from "./VolumeList";
-
-/** What the API takes at the least. */
-const LEAST_RATE = 65_536;
 
 interface Values {
   name: string;
@@ -20,12 +17,8 @@ interface Values {
   rate: string;
 }
 
-function isRate(text: string): boolean {
-  return text.trim() === "" || (parseBytes(text) ?? 0) >= LEAST_RATE;
-}
-
 function plan(source: Volume, { name, pool = "", snapshots, encrypted, rate }: Values) {
-  const limit = rate.trim() === "" ? undefined : parseBytes(rate);
+  const limit = parseRate(rate) ?? undefined;
   const body = {
     ...{ name, pool, snapshots, encrypted },
     ...(limit === undefined ? {} : { limit_bytes_per_second: limit }),
@@ -51,7 +44,7 @@ export function CopyVolume({ volume, onClose }: { volume: Volume; onClose: () =>
       <NamesField name="pool" label={t("volume.pool")} names={pools.items.map(({ name }) => name)} isNeeded />
       <CheckField name="snapshots" label={t("copy.snapshots")} />
       {volume.encrypted ? null : <CheckField name="encrypted" label={t("volume.encrypt")} />}
-      <TextField name="rate" label={t("copy.rate")} fits={isRate} why={t("copy.rate.wrong")} />
+      <RateField label={t("copy.rate")} />
     </>
   );
   return (

@@ -1,0 +1,124 @@
+// What people do with mirrors.
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
+import { startMock } from "./mock";
+import type { Mock } from "./mock";
+
+let browser: Browser;
+let mock: Mock;
+beforeAll(async () => void (browser = await startBrowser()));
+afterAll(() => browser.close());
+beforeEach(async () => void (mock = await startMock()));
+afterEach(() => mock.close());
+
+const dialog = (page: Page) => page.getByRole("dialog");
+const command = (page: Page) => dialog(page).locator("pre").first().innerText();
+const changes = () => mock.changes.map(({ method, path }) => `${method} ${path}`);
+
+async function confirm(page: Page, name: string): Promise<void> {
+  await dialog(page).getByRole("button", { name, exact: true }).click();
+  await dialog(page).waitFor({ state: "detached" });
+}
+
+/** A destructive action does nothing until the name is typed. */
+async function confirmByName(page: Page, verb: string, name: string): Promise<void> {
+  const before = mock.changes.length;
+  await dialog(page).getByRole("button", { name: verb, exact: true }).click();
+  await dialog(page).getByText("That is another name.").waitFor();
+  expect(mock.changes.length).toBe(before);
+  await dialog(page)
+    .getByLabel(/Type the name/)
+    .fill(name);
+  await confirm(page, verb);
+}
+
+describe("mirrors", () => {
+  it("a primary is changed, paused and resumed, and demoted by force with its name typed", async () => {
+    const visited = await visit(browser, mock, "mirrors");
+    const { page } = visited;
+    await page.getByRole("link", { name: "mirror-0000" }).click();
+    await page.getByRole("heading", { name: "Mirrors / mirror-0000" }).waitFor();
+    await page.getByRole("button", { name: "Change", exact: true }).click();
+    await dialog(page).getByLabel("Interval of points in seconds").fill("30");
+    await dialog(page)
+      .getByLabel(/Read and send at most/)
+      .fill("");
+    expect(await command(page)).toBe("amita mirror set mirror-0000 --interval 30s --limit-rate 0");
+    expect(await accessibility(page)).toEqual([]);
+    await confirm(page, "Change");
+    await page.getByRole("button", { name: "Pause", exact: true }).click();
+    await confirm(page, "Pause");
+    await page.getByRole("button", { name: "Resume", exact: true }).click();
+    await confirm(page, "Resume");
+    await page.getByRole("button", { name: "Demote", exact: true }).click();
+    expect(await command(page)).toBe("amita mirror demote mirror-0000 --no-wait");
+    expect(
+      await dialog(page)
+        .getByLabel(/Type the name/)
+        .count(),
+    ).toBe(0);
+    await dialog(page).getByLabel("Also while hosts use its volumes").check();
+    expect(await command(page)).toBe("amita mirror demote mirror-0000 --force --no-wait");
+    expect(await accessibility(page)).toEqual([]);
+    await picture(page, "dialog-demote-mirror");
+    await confirmByName(page, "Demote", "mirror-0000");
+    await page.getByText("being demoted").first().waitFor();
+    expect(changes()).toEqual([
+      "PATCH /api/v1/mirrors/mirror-0000",
+      "POST /api/v1/mirrors/mirror-0000/pause",
+      "POST /api/v1/mirrors/mirror-0000/resume",
+      "POST /api/v1/mirrors/mirror-0000/demote",
+    ]);
+    expect(mock.changes[0]?.body).toEqual({ interval_s: 30, limit_bytes_per_second: null });
+    expect(mock.changes[3]?.body).toEqual({ force: true });
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("a secondary is promoted by force: what is lost is said, and the name is sent", async () => {
+    const visited = await visit(browser, mock, "mirrors/mirror-0006");
+    const { page } = visited;
+    await page.getByText("amita mirror remove mirror-0006 --delete").waitFor();
+    await page.getByRole("button", { name: "Promote by force" }).click();
+    await dialog(page)
+      .getByText(/It is promoted at point 2-117, .* has acknowledged since is lost\./)
+      .waitFor();
+    expect(await accessibility(page)).toEqual([]);
+    await confirmByName(page, "Promote by force", "mirror-0006");
+    expect(mock.changes.map(({ body }) => body)).toEqual([{ force: true, confirm: "mirror-0006" }]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("a deposed end says where it would go back to, and goes back", async () => {
+    const visited = await visit(browser, mock, "mirrors/mirror-0002");
+    const { page } = visited;
+    await page.getByText("Mirror mirror-0002 was deposed here.").waitFor();
+    await page.getByRole("button", { name: "Where would it go back to?" }).click();
+    await dialog(page).getByRole("button", { name: "Where would it go back to?", exact: true }).click();
+    await dialog(page)
+      .getByText(/The newest point that both ends have is 2-116/)
+      .waitFor();
+    await dialog(page).getByRole("button", { name: "Close" }).last().click();
+    await page.getByRole("button", { name: "Resync", exact: true }).click();
+    expect(await command(page)).toBe("amita mirror resync mirror-0002 --no-wait");
+    await dialog(page).getByRole("button", { name: "Resync", exact: true }).click();
+    await dialog(page).getByText("It is begun").waitFor();
+    await dialog(page).getByRole("button", { name: "Close" }).last().click();
+    expect(mock.changes.map(({ body }) => body)).toEqual([{ dry_run: true }, { dry_run: false }]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("a primary is removed by its name", async () => {
+    const visited = await visit(browser, mock, "mirrors/mirror-0000");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Remove", exact: true }).click();
+    await confirmByName(page, "Remove", "mirror-0000");
+    await page.getByText("999 of 999").waitFor();
+    expect(changes()).toEqual(["DELETE /api/v1/mirrors/mirror-0000"]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
