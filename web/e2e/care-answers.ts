@@ -8,14 +8,26 @@ type Body = Record<string, unknown>;
 const NOT_FOUND: Answered = { status: 404, problem: "not-found", detail: "there is none of that name" };
 
 export function careList(world: World, { path }: Match): Items | undefined {
-  const lists: Record<string, Items> = { "/api/v1/mirrors": world.mirrors };
+  const lists: Record<string, Items> = {
+    "/api/v1/mirrors": world.mirrors,
+    "/api/v1/backup-policies": world.backupPolicies,
+    "/api/v1/backup-repositories": world.repositories,
+  };
   return lists[path];
 }
 
 /** One thing; null: there is none; undefined: nobody knows of it here. */
 export function careOne(world: World, { path, values }: Match): unknown {
-  if (path === "/api/v1/mirrors/{name}") return world.mirrors.find(({ name }) => name === values.name) ?? null;
-  return undefined;
+  switch (path) {
+    case "/api/v1/mirrors/{name}":
+      return world.mirrors.find(({ name }) => name === values.name) ?? null;
+    case "/api/v1/backup-policies/{name}":
+      return world.backupPolicies.find(({ name }) => name === values.name) ?? null;
+    case "/api/v1/backup-repositories/{name}":
+      return world.repositories.find(({ name }) => name === values.name) ?? null;
+    default:
+      return undefined;
+  }
 }
 
 function changeMirror(world: World, method: string, found: Match, body: Body): Answered {
@@ -45,7 +57,43 @@ function changeMirror(world: World, method: string, found: Match, body: Body): A
   }
 }
 
+function changePolicy(world: World, method: string, found: Match, body: Body): Answered {
+  const there = world.backupPolicies.find(({ name }) => name === found.values.name);
+  if (there === undefined) return NOT_FOUND;
+  if (method === "POST") {
+    there.runner = "node-001";
+    if (there.history != null) there.history.current = { ...there.history.last!, ended_at: null };
+    return { status: 202, body: there };
+  }
+  if (method === "DELETE") {
+    world.backupPolicies = world.backupPolicies.filter((one) => one !== there);
+    return answerOf(found.operation);
+  }
+  const { keep, ...rest } = body as { keep?: object };
+  Object.assign(there, rest);
+  Object.assign(there.keep, keep);
+  return { status: 200, body: there };
+}
+
+function changeRepository(world: World, method: string, found: Match, body: Body): Answered {
+  const there = world.repositories.find(({ name }) => name === found.values.name);
+  if (there === undefined) return NOT_FOUND;
+  if (method === "DELETE") {
+    world.repositories = world.repositories.filter((one) => one !== there);
+    return answerOf(found.operation);
+  }
+  Object.assign(there, body);
+  return { status: 200, body: there };
+}
+
 /** What is changed; undefined: it is none of this part. */
 export function careChange(world: World, method: string, found: Match, body: Body): Answered | undefined {
-  return found.path.startsWith("/api/v1/mirrors/{name}") ? changeMirror(world, method, found, body) : undefined;
+  const { path } = found;
+  if (path.startsWith("/api/v1/mirrors/{name}")) return changeMirror(world, method, found, body);
+  if (path.startsWith("/api/v1/backup-policies/{name}")) return changePolicy(world, method, found, body);
+  if (path.startsWith("/api/v1/backup-repositories/{name}")) return changeRepository(world, method, found, body);
+  if (path !== "/api/v1/backup-repositories") return undefined;
+  const made = { nodes: [], ...body } as unknown as World["repositories"][number];
+  world.repositories.push(made);
+  return { status: 201, body: made };
 }

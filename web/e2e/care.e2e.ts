@@ -1,4 +1,4 @@
-// What people do with mirrors.
+// What people do with mirrors and backups.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
@@ -118,6 +118,75 @@ describe("mirrors", () => {
     await confirmByName(page, "Remove", "mirror-0000");
     await page.getByText("999 of 999").waitFor();
     expect(changes()).toEqual(["DELETE /api/v1/mirrors/mirror-0000"]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("backups", () => {
+  it("a policy is changed, run now, paused and deleted", async () => {
+    const visited = await visit(browser, mock, "backups");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Create policy" }).click();
+    await dialog(page).getByLabel("Name", { exact: true }).fill("hourly");
+    await dialog(page).getByLabel("When").fill("@hourly");
+    expect(await command(page)).toBe(
+      "amita backup policy create hourly --to '' --schedule @hourly --zone UTC --keep-daily 14 --keep-monthly 12 " +
+        "--time-limit 86400",
+    );
+    expect(await accessibility(page)).toEqual([]);
+    await picture(page, "dialog-create-backup-policy");
+    await dialog(page).getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("link", { name: "backup-0000" }).click();
+    await page.getByRole("heading", { name: "Backup policies / backup-0000" }).waitFor();
+    await page.getByRole("button", { name: "Change", exact: true }).click();
+    await dialog(page).getByLabel("monthly", { exact: true }).fill("0");
+    expect(await command(page)).toBe("amita backup policy set backup-0000 --keep-monthly 0");
+    await confirm(page, "Change");
+    await page.getByRole("button", { name: "Run now" }).click();
+    expect(await command(page)).toBe("amita backup policy run backup-0000");
+    await confirm(page, "Run now");
+    await page.getByRole("heading", { name: "Run under way" }).waitFor();
+    await page.getByRole("button", { name: "Pause", exact: true }).click();
+    await confirm(page, "Pause");
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await confirmByName(page, "Delete", "backup-0000");
+    await page.getByText("255 of 255").waitFor();
+    expect(changes()).toEqual([
+      "PATCH /api/v1/backup-policies/backup-0000",
+      "POST /api/v1/backup-policies/backup-0000/runs",
+      "PATCH /api/v1/backup-policies/backup-0000",
+      "DELETE /api/v1/backup-policies/backup-0000",
+    ]);
+    expect(mock.changes[0]?.body).toEqual({ keep: { monthly: 0 } });
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("a repository is added, changed and forgotten", async () => {
+    const visited = await visit(browser, mock, "backups?tab=repositories&q=spare");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Add repository" }).click();
+    await dialog(page).getByLabel("Name", { exact: true }).fill("nfs");
+    await dialog(page).getByLabel("Address", { exact: true }).fill("/mnt/backup");
+    expect(await command(page)).toBe(
+      "amita backup repository add nfs --address /mnt/backup --key-file /etc/amita/backup.key",
+    );
+    expect(await accessibility(page)).toEqual([]);
+    await confirm(page, "Add repository");
+    await page.getByRole("button", { name: "Change", exact: true }).click();
+    await dialog(page)
+      .getByLabel(/At most so many bytes a second/)
+      .fill("20M");
+    await confirm(page, "Change");
+    await page.getByRole("button", { name: "Remove", exact: true }).click();
+    await confirmByName(page, "Remove", "spare");
+    expect(changes()).toEqual([
+      "POST /api/v1/backup-repositories",
+      "PATCH /api/v1/backup-repositories/spare",
+      "DELETE /api/v1/backup-repositories/spare",
+    ]);
+    expect(mock.changes[1]?.body).toEqual({ limit_bytes_per_second: 20 * 2 ** 20 });
     expectWell(visited, mock);
     await visited.close();
   });

@@ -1,4 +1,4 @@
-// The part of the recorded cluster that is about the care of data: mirrors.
+// The part of the recorded cluster that is about the care of data: mirrors and backups.
 import type { components } from "../src/api/schema";
 import { HOSTILE } from "./hostile";
 
@@ -11,6 +11,8 @@ const GIB = 2 ** 30;
 
 export interface Care {
   mirrors: Mirror[];
+  backupPolicies: Schemas["BackupPolicy"][];
+  repositories: Schemas["BackupRepository"][];
 }
 
 function range<T>(count: number, make: (index: number) => T): T[] {
@@ -92,6 +94,74 @@ export const MIRROR_FACTS: Schemas["Fact"][] = [
   },
 ];
 
+function run(index: number): Schemas["BackupRun"] {
+  const isBad = index === 1;
+  return {
+    ...{ due_at: THEN, began_at: THEN + 1, ended_at: null, again_at: null, node: "node-001", attempts: isBad ? 3 : 1 },
+    ...{ volumes: 2, points: 2, forgotten: 1, read_bytes: 3 * GIB, sent_bytes: GIB, failed: isBad ? 1 : 0 },
+    why: isBad ? [`Volume ${HOSTILE[0]} cannot be read.`] : [],
+    notes: isBad ? [`The clock of ${HOSTILE[1]} is ahead.`] : [],
+  };
+}
+
+function backupPolicy(index: number): Schemas["BackupPolicy"] {
+  return {
+    id: index + 1,
+    name: index === 1 ? HOSTILE[0]! : `backup-${four(index)}`,
+    target:
+      index % 2 === 0
+        ? { volume_ids: [1, 11], label: null, pool: null }
+        : { volume_ids: null, label: { key: "app", value: HOSTILE[0]! }, pool: null },
+    repository: index % 3 === 0 ? "off-site" : HOSTILE[0]!,
+    schedule: "30 2 * * *",
+    zone: "Europe/Berlin",
+    keep: { last: 0, hourly: 0, daily: 14, weekly: 0, monthly: 12, yearly: 0 },
+    together: index % 2 === 0,
+    limit_seconds: 86_400,
+    paused: index === 2,
+    runner: index === 3 ? "node-001" : null,
+    next_at: index === 2 ? null : THEN + 864_000 + index * 60,
+    late_seconds: index === 4 ? 7_300 : 0,
+    fault: index === 5 ? `The record cannot be read: ${HOSTILE[0]}` : null,
+    history:
+      index === 6
+        ? null
+        : {
+            ...{
+              runs: 40,
+              failures: 1,
+              missed: 0,
+              points: 80,
+              forgotten: 60,
+              read_bytes: 90 * GIB,
+              sent_bytes: 9 * GIB,
+            },
+            succeeded_at: THEN + index,
+            current: index === 1 ? { ...run(index), again_at: THEN + 600 } : index === 3 ? run(index) : null,
+            last: { ...run(index), ended_at: THEN + 90 },
+          },
+  };
+}
+
+function repository(index: number): Schemas["BackupRepository"] {
+  const isBucket = index === 1;
+  return {
+    name: ["off-site", HOSTILE[0]!, "spare"][index]!,
+    address: isBucket ? `s3://backups/${HOSTILE[1]}` : `/backup/amita-${index}`,
+    key_file: "/etc/amita/backup.key",
+    nodes: isBucket ? ["node-001", "node-002"] : [],
+    limit_bytes_per_second: isBucket ? 20 * 2 ** 20 : null,
+    lock_days: isBucket ? 30 : null,
+    ...{ s3_ca: null, s3_region: null, vault: null },
+    s3_credentials: isBucket ? "/etc/amita/s3.key" : null,
+    s3_endpoint: isBucket ? "https://s3.example.org" : null,
+  };
+}
+
 export function makeCare(): Care {
-  return { mirrors: range(MANY, mirror) };
+  return {
+    mirrors: range(MANY, mirror),
+    backupPolicies: range(256, backupPolicy),
+    repositories: range(3, repository),
+  };
 }

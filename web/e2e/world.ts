@@ -238,6 +238,8 @@ export function makeWorld(): World {
         ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),
         ...["create", "set", "prune", "delete"].map((act) => `snapshot-policy.${act}`),
         ...["set", "demote", "promote", "force", "resync", "pause", "resume", "remove"].map((act) => `mirror.${act}`),
+        ...["create", "set", "run", "delete"].map((act) => `backup-policy.${act}`),
+        ...["add", "set", "remove"].map((act) => `backup-repository.${act}`),
         ...["create", "set", "delete"].map((act) => `subsystem.${act}`),
         ...["add", "key", "allow", "deny", "remove"].flatMap((act) => [`host.${act}`, `initiator.${act}`]),
         ...["create", "set", "delete"].map((act) => `target.${act}`),

@@ -21,6 +21,7 @@ export const SCREENS: readonly Screen[] = [
   { id: "nodes", title: "screen.nodes", key: "n", View: lazy(() => import("../screens/nodes/Nodes")) },
   { id: "hosts", title: "screen.hosts", key: "h", View: lazy(() => import("../screens/hosts/Hosts")) },
   { id: "schedules", title: "screen.schedules", key: "s", View: lazy(() => import("../screens/schedules/Schedules")) },
+  { id: "backups", title: "screen.backups", key: "b", View: lazy(() => import("../screens/backups/Backups")) },
   { id: "mirrors", title: "screen.mirrors", key: "m", View: lazy(() => import("../screens/mirrors/Mirrors")) },
   { id: "alerts", title: "screen.alerts", key: "l", View: lazy(() => import("../screens/alerts/Alerts")) },
   {

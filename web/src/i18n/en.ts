@@ -1,6 +1,7 @@
 // English. A name in braces is replaced by what is given for it.
 import { access } from "./en/access";
 import { alerts } from "./en/alerts";
+import { backups } from "./en/backups";
 import { disks } from "./en/disks";
 import { hosts } from "./en/hosts";
 import { images } from "./en/images";
@@ -301,6 +302,7 @@ export const en = {
   ...hosts,
   ...iscsi,
   ...schedules,
+  ...backups,
   ...mirrors,
   ...works,
   ...images,

@@ -2,6 +2,7 @@
 import type { Dictionary } from ".";
 import { access } from "./zh/access";
 import { alerts } from "./zh/alerts";
+import { backups } from "./zh/backups";
 import { disks } from "./zh/disks";
 import { hosts } from "./zh/hosts";
 import { images } from "./zh/images";
@@ -294,6 +295,7 @@ export const zh: Dictionary = {
   ...hosts,
   ...iscsi,
   ...schedules,
+  ...backups,
   ...mirrors,
   ...works,
   ...images,

@@ -12,6 +12,7 @@ export interface Difference {
 const FIGURES: ReadonlySet<string> = new Set([
   ...["used_bytes", "free_bytes", "used_percent", "capacity_bytes", "raw_bytes", "fullest_percent", "asked"],
   ...["groups", "in_sync", "syncing", "named", "group_counts", "outlook", "stores", "serves", "alive"],
+  ...["history", "late_seconds", "next_at", "runner"],
 ]);
 /** So much of a value is shown. */
 const MOST_SHOWN = 200;

@@ -1,4 +1,5 @@
-// Policies of snapshots: what a dialog holds, and the body and the command that it comes to.
+// Policies of snapshots, and what they have in common with those of backups: what a dialog holds, and the body and the command that it
+// comes to.
 import type { components } from "../api/schema";
 import { amitaCommand } from "./command";
 
@@ -10,8 +11,8 @@ export type Rule = (typeof RULES)[number];
 export const TARGETS = ["volumes", "label", "pool"] as const;
 export type TargetKind = (typeof TARGETS)[number];
 
-/** What the dialog holds. */
-export interface PolicyValues {
+/** What the dialog of any policy holds. */
+export interface ScheduledValues {
   readonly name: string;
   readonly target: TargetKind;
   readonly volumes: readonly string[];
@@ -20,10 +21,16 @@ export interface PolicyValues {
   readonly pool: string;
   readonly schedule: string;
   readonly zone: string;
-  readonly template: string;
   readonly keep: Readonly<Record<Rule, number>>;
   readonly together: boolean;
 }
+
+export interface PolicyValues extends ScheduledValues {
+  readonly template: string;
+}
+
+/** What any policy is, as the API tells it. */
+type Scheduled = Pick<Policy, "name" | "target" | "schedule" | "zone" | "keep" | "together">;
 
 /** `KEY=VALUE`; undefined where it has no key. */
 export function readLabel(text: string): Schemas["Label"] | undefined {
@@ -45,7 +52,7 @@ export const NEW_POLICY: PolicyValues = {
 };
 
 /** What a policy is as the dialog holds it; `names`: volumes by their numbers. */
-export function valuesOf(policy: Policy, names: ReadonlyMap<number, string>): PolicyValues {
+export function scheduledValues(policy: Scheduled, names: ReadonlyMap<number, string>): ScheduledValues {
   const { volume_ids: ids, label, pool } = policy.target;
   return {
     name: policy.name,
@@ -55,30 +62,33 @@ export function valuesOf(policy: Policy, names: ReadonlyMap<number, string>): Po
     pool: pool ?? "",
     schedule: policy.schedule,
     zone: policy.zone,
-    template: policy.template,
     keep: policy.keep,
     together: policy.together,
   };
 }
 
-function targetOf(values: PolicyValues): Schemas["WantedTarget"] {
+export function valuesOf(policy: Policy, names: ReadonlyMap<number, string>): PolicyValues {
+  return { ...scheduledValues(policy, names), template: policy.template };
+}
+
+export function targetOf(values: ScheduledValues): Schemas["WantedTarget"] {
   if (values.target === "pool") return { pool: values.pool };
   if (values.target === "label") return { label: readLabel(values.label) ?? { key: values.label, value: "" } };
   return { volumes: [...values.volumes] };
 }
 
-function targetWords(values: PolicyValues): string[] {
+export function targetWords(values: ScheduledValues): string[] {
   if (values.target === "pool") return ["--pool", values.pool];
   if (values.target === "label") return ["--label", values.label];
   return values.volumes.flatMap((name) => ["--volume", name]);
 }
 
-function keepWords(keep: Partial<Record<Rule, number>>): string[] {
+export function keepWords(keep: Partial<Record<Rule, number>>): string[] {
   return RULES.flatMap((rule) => (keep[rule] === undefined ? [] : [`--keep-${rule}`, String(keep[rule])]));
 }
 
 /** The rules for which something is kept. */
-function rulesOf(keep: PolicyValues["keep"]): Partial<Record<Rule, number>> {
+export function rulesOf(keep: ScheduledValues["keep"]): Partial<Record<Rule, number>> {
   return Object.fromEntries(RULES.filter((rule) => keep[rule] > 0).map((rule) => [rule, keep[rule]]));
 }
 
@@ -97,16 +107,16 @@ export function creation(values: PolicyValues): { body: Schemas["NewPolicy"]; co
   };
 }
 
-/** What makes a policy that is as `from` into one that is as `to`. */
-export function policyChange(from: PolicyValues, to: PolicyValues): { body: Schemas["PolicyChange"]; command: string } {
-  const body: Schemas["PolicyChange"] = {};
+/** What makes a policy of any kind that is as `from` into one that is as `to`. */
+export function scheduledChange(from: ScheduledValues, to: ScheduledValues) {
+  const body: Pick<Schemas["PolicyChange"], "target" | "schedule" | "zone" | "keep" | "together"> = {};
   const words: string[] = [];
   const before = JSON.stringify(targetOf(from));
   if (JSON.stringify(targetOf(to)) !== before) {
     body.target = targetOf(to);
     words.push(...targetWords(to));
   }
-  for (const field of ["schedule", "zone", "template"] as const) {
+  for (const field of ["schedule", "zone"] as const) {
     if (from[field] === to[field]) continue;
     body[field] = to[field];
     words.push(`--${field}`, to[field]);
@@ -121,5 +131,17 @@ export function policyChange(from: PolicyValues, to: PolicyValues): { body: Sche
     body.together = to.together;
     words.push(to.together ? "--together" : "--one-by-one");
   }
-  return { body, command: amitaCommand("snapshot-policy", "set", from.name, ...words) };
+  return { body, words };
+}
+
+export function policyChange(from: PolicyValues, to: PolicyValues): { body: Schemas["PolicyChange"]; command: string } {
+  const { body, words } = scheduledChange(from, to);
+  const isCalled = from.template === to.template;
+  return {
+    body: isCalled ? body : { ...body, template: to.template },
+    command: amitaCommand(
+      ...["snapshot-policy", "set", from.name, ...words],
+      ...(isCalled ? [] : ["--template", to.template]),
+    ),
+  };
 }

@@ -4,11 +4,13 @@ import { NameField } from "../../components/fields";
 import { CheckField, NamesField, NumberField, OptionField, TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
 import { readLabel, RULES, TARGETS } from "../../lib/policies";
+import type { TargetKind } from "../../lib/policies";
 import { RULE_WORDS } from "./parts";
 
 const MOST = 65_535;
 
-function TargetFields() {
+/** Which volumes a policy is for. */
+export function TargetFields({ targets = TARGETS }: { targets?: readonly TargetKind[] }) {
   const { t } = useSpeech();
   const kind = Form.useWatch("target") as string | undefined;
   const volumes = useList("/api/v1/volumes");
@@ -19,7 +21,7 @@ function TargetFields() {
       <OptionField
         name="target"
         label={t("policy.target")}
-        options={TARGETS.map((target) => [target, t(words[target])] as const)}
+        options={targets.map((target) => [target, t(words[target])] as const)}
       />
       {kind === "pool" ? (
         <NamesField name="pool" label={t("volume.pool")} names={pools.items.map(({ name }) => name)} isNeeded />
@@ -44,6 +46,27 @@ function TargetFields() {
   );
 }
 
+export function WhenFields() {
+  const { t } = useSpeech();
+  return (
+    <>
+      <TextField name="schedule" label={t("policy.schedule")} about={t("policy.schedule.about")} isNeeded />
+      <TextField name="zone" label={t("policy.zone")} about={t("policy.zone.about")} isNeeded />
+    </>
+  );
+}
+
+export function KeepFields() {
+  const { t } = useSpeech();
+  return (
+    <div className="field-row">
+      {RULES.map((rule) => (
+        <NumberField key={rule} name={["keep", rule]} label={t(RULE_WORDS[rule])} min={0} max={MOST} />
+      ))}
+    </div>
+  );
+}
+
 /** All that a policy has; its name only where it is to be made. */
 export function PolicyFields({ isNew }: { isNew: boolean }) {
   const { t } = useSpeech();
@@ -51,15 +74,10 @@ export function PolicyFields({ isNew }: { isNew: boolean }) {
     <>
       {isNew ? <NameField label={t("policy.name")} /> : null}
       <TargetFields />
-      <TextField name="schedule" label={t("policy.schedule")} about={t("policy.schedule.about")} isNeeded />
-      <TextField name="zone" label={t("policy.zone")} about={t("policy.zone.about")} isNeeded />
+      <WhenFields />
       <TextField name="template" label={t("policy.template")} about={t("policy.template.about")} isNeeded />
       <p>{t("policy.keep.about")}</p>
-      <div className="field-row">
-        {RULES.map((rule) => (
-          <NumberField key={rule} name={["keep", rule]} label={t(RULE_WORDS[rule])} min={0} max={MOST} />
-        ))}
-      </div>
+      <KeepFields />
       <CheckField name="together" label={t("policy.together")} about={t("policy.together.about")} />
     </>
   );

@@ -25,14 +25,18 @@ export function useVolumeNames(): ReadonlyMap<number, string> {
 }
 
 /** Which volumes it is for, in a line. */
-export function targetText({ target }: Policy, names: ReadonlyMap<number, string>, t: Translate): string {
+export function targetText(
+  { target }: Pick<Policy, "target">,
+  names: ReadonlyMap<number, string>,
+  t: Translate,
+): string {
   if (target.pool != null) return t("policy.target.pool", { name: target.pool });
   if (target.label != null) return t("policy.target.label", { label: `${target.label.key}=${target.label.value}` });
   const ids = target.volume_ids ?? [];
   return ids.map((id) => names.get(id) ?? t("policy.target.gone", { id })).join(", ");
 }
 
-export function keepText({ keep }: Policy, t: Translate): string {
+export function keepText({ keep }: Pick<Policy, "keep">, t: Translate): string {
   return RULES.filter((rule) => keep[rule] > 0)
     .map((rule) => `${t(RULE_WORDS[rule])} ${keep[rule]}`)
     .join(", ");
@@ -54,7 +58,7 @@ export function PolicyState({ policy }: { policy: Policy }) {
 }
 
 /** When it runs next, and in how long that is. */
-export function NextRun({ policy }: { policy: Policy }) {
+export function NextRun({ policy }: { policy: Pick<Policy, "next_at"> }) {
   const { t, locale } = useSpeech();
   if (policy.next_at == null) return t("policy.next.never");
   const left = policy.next_at - Date.now() / 1000;

@@ -1,0 +1,87 @@
+// Backups: policies, their runs, and repositories.
+export const backups = {
+  "screen.backups": "Backups",
+  "backup.policies": "Backup policies",
+  "backup.about":
+    "Of which volumes backups are made, into which repository, when, and which of their points are kept. Nodes that have the repository's key file make them.",
+  "backup.first": "There are no policies yet. Have the cluster know a repository first; then create a policy.",
+  "backup.repository": "Repository",
+  "backup.succeeded": "Last success",
+  "backup.never": "never",
+  "backup.unseen": "no node has seen it",
+  "backup.unseen.about":
+    "No node that may work with its repository has seen it yet: a node needs the repository's key file, and may have to be named by it.",
+  "backup.keep.about":
+    "A point stays while one rule keeps it for one of its volumes: so many of the newest, and the newest of each of so many hours, days, weeks, months or years. 0: no such rule; one is needed.",
+  "backup.together.about":
+    "All volumes of a run are one point; at most 1,024. Else each has a point of its own, and one that fails keeps no other from being backed up.",
+  "backup.limit": "An attempt ends after",
+  "backup.limit.seconds": "An attempt at a run ends after so many seconds",
+  "backup.limit.about": "It is tried again then. 86400 is a day.",
+  "backup.runner": "Node that is at it",
+  "backup.create.about":
+    "What it makes is its own: points that were made by hand, or by another policy, are never given up by it.",
+  "backup.set.about":
+    "A run that is under way ends, and is gone on with by what is said now. Points that no rule keeps any more are given up behind the next run; another schedule counts from now on.",
+  "backup.pause.about":
+    "A run that is under way ends; what has a point stays. Nothing is backed up until it goes on. Times that pass meanwhile are not missed.",
+  "backup.resume.about": "It is carried out again, from its next time on.",
+  "backup.delete.about":
+    "Nothing is backed up by it any more. The points that it has made stay, and no policy gives them up any more.",
+  "backup.run": "Run now",
+  "backup.run.title": "Run {name} now",
+  "backup.run.about":
+    "The next node that may makes a run now, beside the schedule. A run that has failed and waits is tried again at once. It is refused while a node is at one, and while the policy is paused.",
+  "backup.run.asked": "It is asked for; this page shows how far it is.",
+  "backup.run.waits": "waits to be tried again",
+  "backup.run.left": "begun, no node is at it",
+  "backup.run.current": "Run under way",
+  "backup.run.last": "Last run",
+  "backup.run.due": "Was due",
+  "backup.run.again": "Is tried again",
+  "backup.run.node": "Node",
+  "backup.run.attempts": "Attempts",
+  "backup.run.points": "Points made",
+  "backup.run.points.of": "{points}, of {volumes} volumes",
+  "backup.run.failed": "Volumes that failed",
+  "backup.run.notes": "Notes",
+  "backup.points": "Points made",
+  "backup.forgotten": "Points given up",
+  "backup.read": "Read of volumes",
+  "backup.sent": "Sent to the repository",
+  "repository.all": "Repositories",
+  "repository.search": "Search repositories",
+  "repository.about":
+    "Where backups lie. The cluster knows where, and the paths of files at the nodes; what is in the files it never learns.",
+  "repository.first":
+    "There are none yet. `amita backup repository init` makes a vault and its key file; bring that to the nodes, and add the repository here.",
+  "repository.name": "Name",
+  "repository.address": "Address",
+  "repository.address.about": "A folder by its whole path, the same at all nodes that use it; or s3://BUCKET/PREFIX.",
+  "repository.key_file": "Key file",
+  "repository.key_file.about": "Its path at the nodes. Bring the file there yourself, and keep a copy of it apart.",
+  "repository.nodes": "Nodes",
+  "repository.nodes.about": "Which may work with it; none: all that have the key file.",
+  "repository.nodes.all": "all with the key file",
+  "repository.rate": "At most so many bytes a second for each run (20M; empty: as many as can be)",
+  "repository.lock": "What is put is locked for so many days",
+  "repository.lock.about": "In a bucket with object lock: nobody gives it up before. 0: not at all.",
+  "repository.locked": "Locked",
+  "repository.locked.days": "{count} days",
+  "repository.bucket": "Of a bucket; empty where there is nothing to be said:",
+  "repository.s3.credentials": "Path of the file with the access key, at the nodes",
+  "repository.s3.endpoint": "Endpoint",
+  "repository.s3.region": "Region",
+  "repository.s3.ca": "Path of a file with further authorities",
+  "repository.vault": "Vault",
+  "repository.vault.about": "32 hexadecimal digits, where the key opens several.",
+  "repository.add": "Add repository",
+  "repository.add.about":
+    "Nothing is asked of it now: whether it is reached, its policies' runs say. A vault has to be in it (`amita backup repository init`).",
+  "repository.set.title": "Change repository {name}",
+  "repository.set.about": "Runs that are under way end, and are gone on with by what is said now.",
+  "repository.remove": "Remove",
+  "repository.remove.title": "Forget repository {name}",
+  "repository.remove.about":
+    "The cluster forgets where it is, and what is in it stays. It is refused while a policy uses it.",
+};
