@@ -25,9 +25,17 @@ export function careOne(world: World, { path, values }: Match): unknown {
       return world.backupPolicies.find(({ name }) => name === values.name) ?? null;
     case "/api/v1/backup-repositories/{name}":
       return world.repositories.find(({ name }) => name === values.name) ?? null;
+    case "/api/v1/volumes/{name}/tenant":
+      return { tenant: world.tenants[values.name ?? ""] ?? null };
     default:
-      return undefined;
+      return LIMITS.test(path) ? (world.limits[limitsKey(path, values)] ?? { iops: {}, bandwidth: {} }) : undefined;
   }
+}
+
+const LIMITS = /^\/api\/v1\/(volumes|tenants|pools)\/\{name\}\/limits$/;
+
+function limitsKey(path: string, { name = "" }: Match["values"]): string {
+  return `${LIMITS.exec(path)?.[1]}/${name}`;
 }
 
 function changeMirror(world: World, method: string, found: Match, body: Body): Answered {
@@ -89,6 +97,17 @@ function changeRepository(world: World, method: string, found: Match, body: Body
 /** What is changed; undefined: it is none of this part. */
 export function careChange(world: World, method: string, found: Match, body: Body): Answered | undefined {
   const { path } = found;
+  if (LIMITS.test(path)) {
+    const key = limitsKey(path, found.values);
+    world.limits[key] = method === "PUT" ? body : { iops: {}, bandwidth: {} };
+    return { status: 200, body: world.limits[key] };
+  }
+  if (path === "/api/v1/volumes/{name}/tenant") {
+    const { name = "" } = found.values;
+    if (method === "PUT") world.tenants[name] = String(body.tenant);
+    else delete world.tenants[name];
+    return { status: 200, body: { tenant: world.tenants[name] ?? null } };
+  }
   if (path.startsWith("/api/v1/mirrors/{name}")) return changeMirror(world, method, found, body);
   if (path.startsWith("/api/v1/backup-policies/{name}")) return changePolicy(world, method, found, body);
   if (path.startsWith("/api/v1/backup-repositories/{name}")) return changeRepository(world, method, found, body);

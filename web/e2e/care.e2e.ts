@@ -1,4 +1,4 @@
-// What people do with mirrors and backups.
+// What people do with mirrors, backups and limits.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
@@ -187,6 +187,51 @@ describe("backups", () => {
       "DELETE /api/v1/backup-repositories/spare",
     ]);
     expect(mock.changes[1]?.body).toEqual({ limit_bytes_per_second: 20 * 2 ** 20 });
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("limits", () => {
+  it("of a volume, of its tenant and of a pool are set, with what is used, and cleared", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0002?tab=limits");
+    const { page } = visited;
+    const card = (heading: string) =>
+      page.locator("section.card").filter({ has: page.getByRole("heading", { name: heading, exact: true }) });
+    await card("Limits").getByText("Its hosts may do as much as there is.").waitFor();
+    await card("Limits").getByRole("button", { name: "Set limits" }).click();
+    await dialog(page).getByLabel("Reads a second", { exact: true }).fill("100000");
+    await dialog(page).getByLabel("At once after a pause (burst)").nth(1).fill("5000");
+    expect(await command(page)).toBe("amita volume limit set volume-0002 --read-iops 100000 --burst 5000");
+    expect(await accessibility(page)).toEqual([]);
+    await picture(page, "dialog-limits");
+    await confirm(page, "Set limits");
+    await card("Limits")
+      .getByText(/^100,000\/s, burst 5,000, used [\d,]+\/s within the last minute/)
+      .waitFor();
+    await page.getByRole("button", { name: "Set tenant" }).click();
+    await dialog(page).getByLabel("Name of the tenant").fill("acme");
+    expect(await command(page)).toBe("amita tenant add acme volume-0002");
+    await confirm(page, "Set tenant");
+    await card("Limits of tenant acme").getByRole("button", { name: "Set limits" }).click();
+    await dialog(page).getByLabel("Bytes a second, reads and writes together").fill("800M");
+    expect(await command(page)).toBe("amita tenant limit set acme --bandwidth 800M");
+    await confirm(page, "Set limits");
+    await card("Limits of pool fast").getByRole("button", { name: "Clear limits" }).click();
+    expect(await command(page)).toBe("amita pool limit clear fast");
+    await confirm(page, "Clear limits");
+    await card("Limits of pool fast").getByText("Its volumes together may do as much as there is.").waitFor();
+    await page.getByRole("button", { name: "Take from tenant" }).click();
+    await confirm(page, "Take from tenant");
+    expect(changes()).toEqual([
+      "PUT /api/v1/volumes/volume-0002/limits",
+      "PUT /api/v1/volumes/volume-0002/tenant",
+      "PUT /api/v1/tenants/acme/limits",
+      "DELETE /api/v1/pools/fast/limits",
+      "DELETE /api/v1/volumes/volume-0002/tenant",
+    ]);
+    expect(mock.changes[0]?.body).toEqual({ iops: { read: { rate: 100_000, burst: 5_000 } }, bandwidth: {} });
+    expect(mock.changes[2]?.body).toEqual({ iops: {}, bandwidth: { both: { rate: 800 * 2 ** 20 } } });
     expectWell(visited, mock);
     await visited.close();
   });

@@ -1,4 +1,4 @@
-// The part of the recorded cluster that is about the care of data: mirrors and backups.
+// The part of the recorded cluster that is about the care of data: mirrors, backups, and limits.
 import type { components } from "../src/api/schema";
 import { HOSTILE } from "./hostile";
 
@@ -13,6 +13,10 @@ export interface Care {
   mirrors: Mirror[];
   backupPolicies: Schemas["BackupPolicy"][];
   repositories: Schemas["BackupRepository"][];
+  /** By `volumes/NAME`, `tenants/NAME`, `pools/NAME`; those of others are none. */
+  limits: Record<string, Schemas["VolumeLimits"]>;
+  /** Whose volumes are, by their names. */
+  tenants: Record<string, string>;
 }
 
 function range<T>(count: number, make: (index: number) => T): T[] {
@@ -163,5 +167,13 @@ export function makeCare(): Care {
     mirrors: range(MANY, mirror),
     backupPolicies: range(256, backupPolicy),
     repositories: range(3, repository),
+    limits: {
+      "volumes/volume-0001": {
+        iops: { both: { rate: 120_000, burst: 12_002, peak: { rate: 200_000, seconds: 30 } }, read: null, write: null },
+        bandwidth: { both: null, read: null, write: { rate: 500 * 2 ** 20, burst: 60 * 2 ** 20, peak: null } },
+      },
+      "pools/fast": { iops: { both: { rate: 1_000_000, burst: 100_002, peak: null } }, bandwidth: {} },
+    },
+    tenants: { "volume-0001": HOSTILE[0]! },
   };
 }

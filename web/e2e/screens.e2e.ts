@@ -12,10 +12,12 @@ const SCREENS: Readonly<Record<string, string>> = {
   pools: "pools",
   pool: "pools/fast",
   groups: "pools/fast?tab=groups",
+  "pool-limits": "pools/fast?tab=limits",
   volumes: "volumes",
   volume: "volumes/volume-0001",
   snapshots: "volumes/volume-0001?tab=snapshots",
   attach: "volumes/volume-0001?tab=attach",
+  limits: "volumes/volume-0001?tab=limits",
   work: "volumes/volume-0003?tab=work",
   trash: "trash",
   nodes: "nodes",
@@ -128,6 +130,7 @@ describe("names of strangers are text", () => {
     ["certificates", "certificates?q=onerror"],
     ["audit", "audit?since=all&q=onerror"],
     ["attach", `volumes/${HOSTILE_PART}?tab=attach`],
+    ["limits", "volumes/volume-0001?tab=limits"],
     ["work", `volumes/${HOSTILE_PART}?tab=work`],
   ])("in %s", async (_, place) => {
     const visited = await visit(browser, mock, place);

@@ -39,7 +39,7 @@ const MADE_OF_ALL: readonly string[] = ["health", "pools", "jobs", "attachment",
 /** What stands at such a part of an address is told of as a change of another kind. */
 const TOLD_AS: Readonly<Record<string, string>> = { links: "health" };
 /** What names things of another kind: who may log in where stands in the record of that. */
-const NAMES: Readonly<Record<string, string>> = { hosts: "subsystems", initiators: "targets" };
+const NAMES: Readonly<Record<string, string>> = { hosts: "subsystems", initiators: "targets", tenants: "volumes" };
 
 /** Whether what was read by this address is one of these kinds of things, or is made of them. */
 function isOf(kinds: ReadonlySet<string>, query: Query): boolean {

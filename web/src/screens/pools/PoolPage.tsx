@@ -2,6 +2,7 @@ import { Spin, Tabs } from "antd";
 import { useThing } from "../../api/queries";
 import type { Result } from "../../api/call";
 import { Act } from "../../components/Act";
+import { LimitsCard } from "../../components/Limits";
 import { Meter } from "../../components/Meter";
 import { Name } from "../../components/Name";
 import { Pairs } from "../../components/Pairs";
@@ -117,6 +118,11 @@ export function PoolPage({ name }: { name: string }) {
           items={[
             { key: "facts", label: t("volume.facts"), children: <Facts pool={data.data} /> },
             { key: "groups", label: t("pool.groups"), children: <GroupList pool={name} /> },
+            {
+              key: "limits",
+              label: t("limit.limits"),
+              children: <LimitsCard whose={{ kind: "pool", name }} title={t("limit.title.pool", { name })} />,
+            },
           ]}
         />
       )}

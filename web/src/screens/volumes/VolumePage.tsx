@@ -9,6 +9,7 @@ import { AttachTab } from "./AttachTab";
 import { GrowVolume, LabelVolume, ProtectVolume, RenameVolume } from "./changes";
 import { CopyVolume } from "./CopyVolume";
 import { DeleteVolume } from "./DeleteVolume";
+import { LimitsTab } from "./LimitsTab";
 import { SnapshotTree } from "./SnapshotTree";
 import { VolumeFacts } from "./VolumeFacts";
 import type { Volume } from "./VolumeList";
@@ -71,6 +72,7 @@ export function VolumePage({ name }: { name: string }) {
             { key: "facts", label: t("volume.facts"), children: <VolumeFacts volume={data.data} /> },
             { key: "snapshots", label: t("volume.snapshots"), children: <SnapshotTree volume={data.data} /> },
             { key: "attach", label: t("volume.attach"), children: <AttachTab volume={data.data} /> },
+            { key: "limits", label: t("limit.limits"), children: <LimitsTab volume={data.data} /> },
             { key: "work", label: t("volume.works"), children: <WorkTab volume={data.data} /> },
           ]}
         />

@@ -10,7 +10,6 @@ import { Pairs } from "../../components/Pairs";
 import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { formatCount, formatTime } from "../../lib/format";
-import { VolumeLimits } from "./limits";
 import type { Volume } from "./VolumeList";
 import { CancelFlatten, ClearReservation, FlattenVolume, MoveOwner, ScrubVolume } from "./work";
 
@@ -182,7 +181,6 @@ export function WorkTab({ volume }: { volume: Volume }) {
   return (
     <>
       <Owner volume={volume} />
-      <VolumeLimits volume={volume} />
       <Flatten volume={volume} />
       <Scrub volume={volume} />
     </>
