@@ -995,7 +995,7 @@ impl Cluster {
             let is_used_up = record
                 .ails
                 .as_ref()
-                .is_some_and(|why| why.contains("is used up in the other pool"));
+                .is_some_and(|why| why.contains("is used up where it is to be"));
             if is_used_up && !record.cancelled {
                 let now = self.world.now();
                 let desk = Desk::new(&mut self.metadata, now);
