@@ -94,6 +94,19 @@ function changeRepository(world: World, method: string, found: Match, body: Body
   return { status: 200, body: there };
 }
 
+/** A quarter of it is done at once. */
+function migrate(world: World, found: Match): Answered {
+  const volume = world.volumes.find(({ name }) => name === found.values.name);
+  if (volume === undefined) return NOT_FOUND;
+  const GIB = 2 ** 30;
+  const job: World["jobs"][number] = {
+    ...{ id: `migrate-${volume.id}`, kind: "migrate", object: volume.name, state: "running", unit: "bytes" },
+    ...{ done: 2 * GIB, total: 8 * GIB, left: 6 * GIB, actions: ["cancel", "pause"] },
+  };
+  world.jobs.push(job);
+  return { status: 202, body: job };
+}
+
 /** What is changed; undefined: it is none of this part. */
 export function careChange(world: World, method: string, found: Match, body: Body): Answered | undefined {
   const { path } = found;
@@ -108,6 +121,7 @@ export function careChange(world: World, method: string, found: Match, body: Bod
     else delete world.tenants[name];
     return { status: 200, body: { tenant: world.tenants[name] ?? null } };
   }
+  if (path === "/api/v1/volumes/{name}/migrate") return migrate(world, found);
   if (path.startsWith("/api/v1/mirrors/{name}")) return changeMirror(world, method, found, body);
   if (path.startsWith("/api/v1/backup-policies/{name}")) return changePolicy(world, method, found, body);
   if (path.startsWith("/api/v1/backup-repositories/{name}")) return changeRepository(world, method, found, body);

@@ -1,4 +1,4 @@
-// What people do with mirrors, backups and limits.
+// What people do with mirrors, backups, limits, and volumes that are copied and moved.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
@@ -31,6 +31,12 @@ async function confirmByName(page: Page, verb: string, name: string): Promise<vo
     .getByLabel(/Type the name/)
     .fill(name);
   await confirm(page, verb);
+}
+
+async function choose(page: Page, label: string, name: string): Promise<void> {
+  await dialog(page).getByLabel(label, { exact: true }).click();
+  await dialog(page).getByLabel(label, { exact: true }).fill(name);
+  await page.locator(".ant-select-item-option", { hasText: name }).first().click();
 }
 
 describe("mirrors", () => {
@@ -232,6 +238,47 @@ describe("limits", () => {
     ]);
     expect(mock.changes[0]?.body).toEqual({ iops: { read: { rate: 100_000, burst: 5_000 } }, bandwidth: {} });
     expect(mock.changes[2]?.body).toEqual({ iops: {}, bandwidth: { both: { rate: 800 * 2 ** 20 } } });
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("a volume", () => {
+  it("moves to another pool: how far it is is seen at it, and it is taken back there", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0002");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Migrate", exact: true }).click();
+    await choose(page, "To pool", "archive");
+    await dialog(page)
+      .getByLabel(/Read at most/)
+      .fill("50M");
+    expect(await command(page)).toBe("amita volume migrate volume-0002 --pool archive --limit-rate 50M --no-wait");
+    expect(await accessibility(page)).toEqual([]);
+    await confirm(page, "Migrate");
+    await page.getByText("volume moves to another pool").waitFor();
+    await page.getByText("2 GiB of 8 GiB").waitFor();
+    await page.getByRole("button", { name: "Cancel", exact: true }).click();
+    expect(await command(page)).toBe("amita job cancel migrate-3");
+    await dialog(page).getByRole("button", { name: "Cancel", exact: true }).last().click();
+    await dialog(page).waitFor({ state: "detached" });
+    expect(changes()).toEqual(["POST /api/v1/volumes/volume-0002/migrate", "POST /api/v1/jobs/migrate-3/cancel"]);
+    expect(mock.changes[0]?.body).toEqual({ pool: "archive", limit_bytes_per_second: 50 * 2 ** 20 });
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("is copied as one of its snapshots was", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0001?tab=snapshots");
+    const { page } = visited;
+    const row = page.locator("li", { hasText: "second" });
+    await row.getByRole("button", { name: "Copy", exact: true }).click();
+    await dialog(page).getByLabel("Name of the copy").fill("db2");
+    await choose(page, "Pool", "archive");
+    expect(await command(page)).toBe("amita volume copy volume-0001@second db2 --pool archive --no-wait");
+    await confirm(page, "Copy");
+    expect(mock.changes[0]?.body).toEqual({
+      ...{ name: "db2", pool: "archive", snapshot: "second", snapshots: false, encrypted: false },
+    });
     expectWell(visited, mock);
     await visited.close();
   });

@@ -238,7 +238,7 @@ export function makeWorld(): World {
         ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),
         ...["create", "set", "prune", "delete"].map((act) => `snapshot-policy.${act}`),
         ...["set", "demote", "promote", "force", "resync", "pause", "resume", "remove"].map((act) => `mirror.${act}`),
-        ...["volume.limit", "tenant.limit", "pool.limit", "tenant.volume"],
+        ...["volume.copy", "volume.migrate", "volume.limit", "tenant.limit", "pool.limit", "tenant.volume"],
         ...["create", "set", "run", "delete"].map((act) => `backup-policy.${act}`),
         ...["add", "set", "remove"].map((act) => `backup-repository.${act}`),
         ...["create", "set", "delete"].map((act) => `subsystem.${act}`),

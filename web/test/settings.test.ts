@@ -3,7 +3,7 @@ import { byUrgency, isEmpty, matchOf, matchText, silence } from "../src/lib/aler
 import { foldAudit } from "../src/lib/audit";
 import type { AuditRecord } from "../src/lib/audit";
 import { certificateRows } from "../src/lib/certificates";
-import { countKinds, jobRows } from "../src/lib/jobs";
+import { countKinds, jobRows, jobsOfVolume } from "../src/lib/jobs";
 import { creation, NEW_POLICY, policyChange, readLabel, valuesOf } from "../src/lib/policies";
 import type { Policy } from "../src/lib/policies";
 import { poolChange } from "../src/lib/pools";
@@ -190,6 +190,16 @@ describe("what is under way", () => {
       ["resume", "drain-s9", "operator ann"],
       [undefined, undefined, undefined],
       [undefined, undefined, undefined],
+    ]);
+  });
+  it("is a volume's where it is done to that, and to no store of that name", () => {
+    const jobs = [
+      { ...known, id: "migrate-3", kind: "migrate" as const, object: "v", unit: "bytes" as const, done: 5, total: 9 },
+      { ...known, id: "recovery-v", kind: "recovery" as const, object: "v" },
+      { ...known, id: "copy-4", kind: "copy" as const, object: "w" },
+    ].map((job) => ({ ...job, actions: ["cancel" as const] }));
+    expect(jobsOfVolume(jobs, "v").map(({ id, done, total, cancels }) => [id, done, total, cancels?.id])).toEqual([
+      ["migrate-3", 5, 9, "migrate-3"],
     ]);
   });
   it("is counted by kind", () =>

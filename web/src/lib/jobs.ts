@@ -121,6 +121,12 @@ export function jobRows({ jobs, stores, pools, policies }: Known): JobRow[] {
   ];
 }
 
+/** What is being done to a volume. */
+export function jobsOfVolume(jobs: readonly ApiJob[], volume: string): JobRow[] {
+  const own = jobs.filter(({ kind, object }) => object === volume && !OF_STORES.includes(kind));
+  return own.map((job) => rowOf(job, new Map()));
+}
+
 /** The recovery of a store, where there is one. */
 export function recoveryOf(rows: readonly JobRow[], store: string): JobRow | undefined {
   return rows.find(({ kind, query }) => kind === "recovery" && query.q === store);

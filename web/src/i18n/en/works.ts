@@ -130,6 +130,11 @@ export const works = {
   "tenant.clear": "Take from tenant",
   "tenant.clear.title": "Say that {name} is nobody's",
   "tenant.clear.about": "The limits of {tenant} are not its own any more.",
+  "migrate.migrate": "Migrate",
+  "migrate.title": "Move {name} to another pool",
+  "migrate.about":
+    "It is in {pool}. It moves under its name, with its snapshots, limits and exports, while hosts go on using the same disk; at the end their I/O waits for a moment. Until then it can be taken back, and it is not renamed, deleted, reverted or made smaller. Clones of its snapshots stay where they are.",
+  "migrate.to": "To pool",
   "copy.copy": "Copy",
   "copy.title": "Copy {name}",
   "copy.about":

@@ -128,6 +128,11 @@ export const works: Readonly<Record<keyof typeof english, string>> = {
   "tenant.clear": "移出租户",
   "tenant.clear.title": "使 {name} 不属于任何租户",
   "tenant.clear.about": "不再受 {tenant} 的限速。",
+  "migrate.migrate": "移动到其他存储池",
+  "migrate.title": "将 {name} 移动到其他存储池",
+  "migrate.about":
+    "它在 {pool} 中。它以原名移动，连同快照、限速和导出，主机继续使用同一磁盘；结束时其读写会稍作等待。在此之前可以取消；期间不能改名、删除、回退或缩小。其快照的克隆留在原处。",
+  "migrate.to": "目标存储池",
   "copy.copy": "复制",
   "copy.title": "复制 {name}",
   "copy.about":

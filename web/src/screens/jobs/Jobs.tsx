@@ -1,128 +1,16 @@
 // What the cluster is doing, with how far it is and how long it takes yet, as far as that is known.
 import type { TableColumnsType } from "antd";
 import { useMemo } from "react";
-import { call } from "../../api/call";
-import { Act } from "../../components/Act";
-import { ActionDialog } from "../../components/ActionDialog";
 import { ListScreen } from "../../components/ListScreen";
-import { Mark } from "../../components/Mark";
-import type { Tone } from "../../components/Mark";
-import { Meter } from "../../components/Meter";
 import { Name } from "../../components/Name";
 import { matches, useSearch } from "../../components/Search";
 import { useSpeech } from "../../i18n";
-import type { Translate, Word } from "../../i18n";
-import { amitaCommand } from "../../lib/command";
-import { formatBytes, formatCount, formatTime } from "../../lib/format";
-import type { JobKind, JobRow } from "../../lib/jobs";
+import type { Translate } from "../../i18n";
+import { formatTime } from "../../lib/format";
+import type { JobRow } from "../../lib/jobs";
 import { placeHref } from "../../lib/router";
+import { JobActions, JobProgress, JobState } from "./parts";
 import { JOB_WORDS, timeLeft, useJobs } from "./useJobs";
-
-const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
-  running: ["busy", "job.running"],
-  stalled: ["odd", "job.stalled"],
-  refused: ["bad", "job.refused"],
-  done: ["good", "job.ended"],
-  paused: ["plain", "job.paused"],
-};
-/** The action, as the audit log names it, by which a job of a kind is taken back. */
-const MAY: Readonly<Record<string, string>> = {
-  copy: "volume.copy",
-  migrate: "volume.migrate",
-  rekey: "volume.rekey",
-  drain: "disk.drain",
-  flatten: "volume.flatten",
-  move: "volume.move",
-  scrub: "volume.scrub",
-};
-
-function commandOf({ id, kind, object }: NonNullable<JobRow["cancels"]>): string {
-  if (kind === "drain") return amitaCommand("disk", "drain", object, "--undo");
-  if (kind === "flatten") return amitaCommand("volume", "flatten", object, "--cancel");
-  return amitaCommand("job", "cancel", id);
-}
-
-const CANCEL_WORDS: Readonly<Partial<Record<JobKind, Word>>> = {
-  copy: "job.cancel.copy",
-  migrate: "job.cancel.migrate",
-  rekey: "job.cancel.rekey",
-};
-
-function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
-  const { t } = useSpeech();
-  const job = row.cancels!;
-  return (
-    <ActionDialog
-      title={t("job.cancel.title", { kind: t(JOB_WORDS[row.kind]), name: row.object })}
-      verb={t("job.cancel")}
-      about={t(CANCEL_WORDS[row.kind] ?? "job.cancel.about")}
-      initial={{}}
-      plan={() => ({
-        call: call("post", "/api/v1/jobs/{id}/cancel", { params: { path: { id: job.id } } }),
-        command: commandOf(job),
-      })}
-      onClose={onClose}
-    />
-  );
-}
-
-const HOLD_WORDS = {
-  pause: { verb: "job.pause", title: "job.pause.title", about: "job.pause.about" },
-  resume: { verb: "job.resume", title: "job.resume.title", about: "job.resume.about" },
-} as const;
-
-/** A job stands still, or goes on. */
-function HoldJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
-  const { t } = useSpeech();
-  const { job, verb } = row.waits!;
-  const params = { params: { path: { id: job.id } } };
-  const words = HOLD_WORDS[verb];
-  return (
-    <ActionDialog
-      title={t(words.title, { kind: t(JOB_WORDS[row.kind]), name: row.object })}
-      verb={t(words.verb)}
-      about={t(words.about)}
-      initial={{}}
-      plan={() => ({
-        call:
-          verb === "pause"
-            ? call("post", "/api/v1/jobs/{id}/pause", params)
-            : call("post", "/api/v1/jobs/{id}/resume", params),
-        command: amitaCommand("job", verb, job.id),
-      })}
-      onClose={onClose}
-    />
-  );
-}
-
-function Progress({ row }: { row: JobRow }) {
-  const { t, locale } = useSpeech();
-  const { done, total, left, unit } = row;
-  const write = (value: number) => (unit === "bytes" ? formatBytes(value) : formatCount(value, locale));
-  if (done !== undefined && total !== undefined) {
-    return (
-      <>
-        {t("job.done", { done: write(done), all: write(total) })}
-        <Meter label={t("job.progress")} part={done} whole={total} isFine />
-      </>
-    );
-  }
-  return left === undefined ? t("unknown") : t("job.left", { count: write(left) });
-}
-
-function State({ row }: { row: JobRow }) {
-  const { t, locale } = useSpeech();
-  const [tone, word] = STATES[row.state];
-  return (
-    <>
-      <Mark tone={tone}>{t(word)}</Mark>
-      {row.paused === undefined ? null : (
-        <Name text={t("job.paused_by", { name: row.paused.by, at: formatTime(row.paused.at * 1000, locale) })} />
-      )}
-      {row.ails === undefined ? null : <Name text={row.ails} />}
-    </>
-  );
-}
 
 function columns(t: Translate, locale: string): TableColumnsType<JobRow> {
   return [
@@ -142,8 +30,8 @@ function columns(t: Translate, locale: string): TableColumnsType<JobRow> {
         </a>
       ),
     },
-    { title: t("node.state"), width: 240, render: (_, row) => <State row={row} /> },
-    { title: t("job.progress"), width: 220, render: (_, row) => <Progress row={row} /> },
+    { title: t("node.state"), width: 240, render: (_, row) => <JobState row={row} /> },
+    { title: t("job.progress"), width: 220, render: (_, row) => <JobProgress row={row} /> },
     {
       title: t("job.time_left"),
       width: 200,
@@ -158,26 +46,7 @@ function columns(t: Translate, locale: string): TableColumnsType<JobRow> {
     {
       title: t("list.actions"),
       width: 220,
-      render: (_, row) => (
-        <span className="row-actions">
-          {row.waits === undefined ? null : (
-            <Act
-              size="small"
-              may={`job.${row.waits.verb}`}
-              label={t(HOLD_WORDS[row.waits.verb].verb)}
-              dialog={(close) => <HoldJob row={row} onClose={close} />}
-            />
-          )}
-          {row.cancels === undefined ? null : (
-            <Act
-              size="small"
-              may={MAY[row.kind] ?? "volume.flatten"}
-              label={t("job.cancel")}
-              dialog={(close) => <CancelJob row={row} onClose={close} />}
-            />
-          )}
-        </span>
-      ),
+      render: (_, row) => <JobActions row={row} />,
     },
   ];
 }

@@ -17,10 +17,15 @@ interface Values {
   rate: string;
 }
 
-function plan(source: Volume, { name, pool = "", snapshots, encrypted, rate }: Values) {
+function sourceText({ name }: Volume, snapshot: string | undefined): string {
+  return snapshot === undefined ? name : `${name}@${snapshot}`;
+}
+
+function plan(source: Volume, snapshot: string | undefined, { name, pool = "", snapshots, encrypted, rate }: Values) {
   const limit = parseRate(rate) ?? undefined;
   const body = {
     ...{ name, pool, snapshots, encrypted },
+    ...(snapshot === undefined ? {} : { snapshot }),
     ...(limit === undefined ? {} : { limit_bytes_per_second: limit }),
   };
   const options = [
@@ -30,11 +35,27 @@ function plan(source: Volume, { name, pool = "", snapshots, encrypted, rate }: V
   ];
   return {
     call: call("post", "/api/v1/volumes/{name}/copies", { params: { path: { name: source.name } }, body }),
-    command: amitaCommand("volume", "copy", source.name, name, "--pool", pool, ...options, "--no-wait"),
+    command: amitaCommand(
+      "volume",
+      "copy",
+      sourceText(source, snapshot),
+      name,
+      "--pool",
+      pool,
+      ...options,
+      "--no-wait",
+    ),
   };
 }
 
-export function CopyVolume({ volume, onClose }: { volume: Volume; onClose: () => void }) {
+interface Props {
+  readonly volume: Volume;
+  /** As it was then; without one as it is soon. */
+  readonly snapshot?: string;
+  readonly onClose: () => void;
+}
+
+export function CopyVolume({ volume, snapshot, onClose }: Props) {
   const { t } = useSpeech();
   const pools = useList("/api/v1/pools");
   const initial: Values = { name: "", snapshots: false, encrypted: volume.encrypted, rate: "" };
@@ -49,12 +70,12 @@ export function CopyVolume({ volume, onClose }: { volume: Volume; onClose: () =>
   );
   return (
     <ActionDialog
-      title={t("copy.title", { name: volume.name })}
+      title={t("copy.title", { name: sourceText(volume, snapshot) })}
       verb={t("copy.copy")}
       about={t("copy.about")}
       initial={initial}
       fields={fields}
-      plan={(values) => plan(volume, values)}
+      plan={(values) => plan(volume, snapshot, values)}
       done={() => t("copy.begun")}
       onClose={onClose}
     />

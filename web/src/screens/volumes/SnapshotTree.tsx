@@ -12,6 +12,7 @@ import { useSpeech } from "../../i18n";
 import { formatBytes, formatTime } from "../../lib/format";
 import { placeHref } from "../../lib/router";
 import { CompareVolume } from "./CompareVolume";
+import { CopyVolume } from "./CopyVolume";
 import { ExportVolume, ImportVolume } from "./images";
 import { RevertVolume } from "./RevertVolume";
 import { CloneSnapshot, DeleteSnapshot, ProtectSnapshot, TakeSnapshot } from "./snapshots";
@@ -44,6 +45,12 @@ function SnapshotActions({ volume, snapshot }: { volume: Volume; snapshot: Snaps
             may="volume.clone"
             label={t("snapshot.clone")}
             dialog={(close) => <CloneSnapshot {...given} onClose={close} />}
+          />
+          <Act
+            size="small"
+            may="volume.copy"
+            label={t("copy.copy")}
+            dialog={(close) => <CopyVolume volume={volume} snapshot={snapshot.name} onClose={close} />}
           />
           <Act
             size="small"

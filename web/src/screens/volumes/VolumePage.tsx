@@ -10,6 +10,7 @@ import { GrowVolume, LabelVolume, ProtectVolume, RenameVolume } from "./changes"
 import { CopyVolume } from "./CopyVolume";
 import { DeleteVolume } from "./DeleteVolume";
 import { LimitsTab } from "./LimitsTab";
+import { MigrateVolume } from "./MigrateVolume";
 import { SnapshotTree } from "./SnapshotTree";
 import { VolumeFacts } from "./VolumeFacts";
 import type { Volume } from "./VolumeList";
@@ -26,6 +27,11 @@ function Actions({ volume, etag }: { volume: Volume; etag: string | undefined })
         may="volume.copy"
         label={t("copy.copy")}
         dialog={(close) => <CopyVolume volume={volume} onClose={close} />}
+      />
+      <Act
+        may="volume.migrate"
+        label={t("migrate.migrate")}
+        dialog={(close) => <MigrateVolume volume={volume} onClose={close} />}
       />
       <Act
         may="volume.rename"

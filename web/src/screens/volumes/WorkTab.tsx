@@ -1,6 +1,6 @@
 // What takes a volume's gateway a while: how far it is, and what begins and ends it.
 import { Spin } from "antd";
-import { useThing } from "../../api/queries";
+import { useList, useThing } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { Act } from "../../components/Act";
 import { Mark } from "../../components/Mark";
@@ -10,10 +10,40 @@ import { Pairs } from "../../components/Pairs";
 import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { formatCount, formatTime } from "../../lib/format";
+import { jobsOfVolume } from "../../lib/jobs";
+import { JobActions, JobProgress, JobState } from "../jobs/parts";
+import { JOB_WORDS, timeLeft } from "../jobs/useJobs";
 import type { Volume } from "./VolumeList";
 import { CancelFlatten, ClearReservation, FlattenVolume, MoveOwner, ScrubVolume } from "./work";
 
 type Schemas = components["schemas"];
+
+/** What takes long of it: a copy that it becomes, a move, whatever the API tells. */
+function Jobs({ volume }: { volume: Volume }) {
+  const { t } = useSpeech();
+  const jobs = useList("/api/v1/jobs");
+  const rows = jobsOfVolume(jobs.items, volume.name);
+  return (
+    <section className="card">
+      <h2>{t("overview.work")}</h2>
+      {jobs.error === null ? null : <Problem error={jobs.error} />}
+      {rows.length === 0 && !jobs.isLoading ? <p>{t("overview.work.none")}</p> : null}
+      <ul className="facts">
+        {rows.map((row) => (
+          <li key={row.id}>
+            <div className="tree-row">
+              <strong>{t(JOB_WORDS[row.kind])}</strong>
+              <JobState row={row} />
+              <span className="faint">{timeLeft(row, t)}</span>
+              <JobActions row={row} />
+            </div>
+            <JobProgress row={row} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
 
 function FlattenState({ found }: { found: Schemas["Flattening"] }) {
   const { t, locale } = useSpeech();
@@ -180,6 +210,7 @@ function Owner({ volume }: { volume: Volume }) {
 export function WorkTab({ volume }: { volume: Volume }) {
   return (
     <>
+      <Jobs volume={volume} />
       <Owner volume={volume} />
       <Flatten volume={volume} />
       <Scrub volume={volume} />
