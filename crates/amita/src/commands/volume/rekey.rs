@@ -11,6 +11,8 @@ use amita_control::admin::{self, AtRest, DataKeys, MigrateWish};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
 use amita_terminal::{output, size};
+use amita_types::StoreId;
+use amita_types::condition::StoreSpace;
 use amita_types::map::{PoolKind, Volume};
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -47,8 +49,8 @@ pub struct Arguments {
 struct Need {
     /// None: it is not known.
     needed_bytes: Option<u64>,
-    /// The pool's stores have so much before they count as full.
-    room_bytes: u64,
+    /// The pool's stores have so much before they count as full; none: not all of them say how full they are.
+    room_bytes: Option<u64>,
     /// Why it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
@@ -56,20 +58,24 @@ struct Need {
 
 impl Need {
     fn fits(&self) -> bool {
-        self.needed_bytes.is_none_or(|needed| needed <= self.room_bytes)
+        let both = self.needed_bytes.zip(self.room_bytes);
+        both.is_none_or(|(needed, room)| needed <= room)
     }
 
     fn text(&self) -> String {
-        let room = size::show(self.room_bytes);
-        match (self.needed_bytes, &self.unknown) {
-            (Some(needed), _) => format!(
-                "Until its end it takes {} more on the pool's stores, which have {room} before they count as full.",
+        let takes = match self.needed_bytes {
+            Some(needed) => format!(
+                "Until its end it takes {} more on the pool's stores",
                 size::show(needed)
             ),
-            (None, why) => format!(
-                "How much it takes until its end is not known ({}); the pool's stores have {room} before they count as full.",
-                why.as_deref().unwrap_or("nobody says")
+            None => format!(
+                "How much it takes until its end is not known ({})",
+                self.unknown.as_deref().unwrap_or("nobody says")
             ),
+        };
+        match self.room_bytes {
+            Some(room) => format!("{takes}; these have {} before they count as full.", size::show(room)),
+            None => format!("{takes}; how full these are is not known, for not all of them say it."),
         }
     }
 }
@@ -163,8 +169,9 @@ fn need(metadata: &Admin, volume: &Volume) -> Result<Need> {
     let status = metadata.status()?;
     let full = u64::from(admin::thresholds(&metadata.reader()).described()?.full_percent);
     let pool = status.pools.iter().find(|found| found.pool.name == volume.pool);
-    let room = |raw: u64, used: u64| (raw / 100 * full).saturating_sub(used);
-    let room_bytes = pool.map_or(0, |pool| room(pool.raw_bytes, pool.used_bytes));
+    let space_of = |id: &StoreId| status.stores.iter().find(|found| found.store.id == *id)?.space;
+    let room = |space: StoreSpace| (space.capacity_bytes / 100 * full).saturating_sub(space.used_bytes());
+    let room_bytes = pool.and_then(|pool| pool.stores.iter().map(|id| space_of(id).map(room)).sum());
     let copies = match pool.map(|pool| &pool.pool.kind) {
         Some(PoolKind::Replicated { copies, .. }) => u64::from(*copies),
         // It is one at least.

@@ -34,7 +34,7 @@ fn shown(encrypted: bool, others: &[&str]) -> Shown<'static> {
         rekeyed: true,
         need: Need {
             needed_bytes: Some(3 << 20),
-            room_bytes: 2 << 20,
+            room_bytes: Some(2 << 20),
             unknown: None,
         },
         former_keys_read_by: others.iter().map(ToString::to_string).collect(),
@@ -66,6 +66,9 @@ fn it_is_said_what_becomes_of_the_key_of_before() {
 fn what_is_not_known_is_not_taken_for_too_much() {
     let mut need = shown(true, &[]).need;
     assert!(!need.fits() && need.text().contains("3 MiB"), "{}", need.text());
+    need.room_bytes = None;
+    assert!(need.fits() && need.text().contains("how full"), "{}", need.text());
+    need.room_bytes = Some(2 << 20);
     (need.needed_bytes, need.unknown) = (None, Some("a store does not answer".to_owned()));
     assert!(
         need.fits() && need.text().contains("not known (a store"),
