@@ -4,7 +4,7 @@ use crate::migrations::Diary;
 use crate::passes::is_under_way;
 use crate::reverts::compare;
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, VOLUME, WRITES_WAIT, World};
-use crate::world::{binary, config, eventually, scratch};
+use crate::world::{binary, config, eventually, scratch, within};
 use amita_harness::cluster::{Cluster, Links, Metadata};
 use amita_harness::nbd::Client;
 use amita_harness::tool::{self, Output};
@@ -86,7 +86,9 @@ impl Sealed {
     fn rekey(&self, more: &[&str]) -> Value {
         let begun = self.with_keys(&[&["volume", "rekey", SECRET, "--no-wait"], more].concat());
         assert_eq!(begun["rekeyed"], false, "{begun}");
-        eventually("it is written anew", || !is_under_way(&self.world, "rekey"));
+        within(3 * PATIENCE, "it is written anew", || {
+            !is_under_way(&self.world, "rekey")
+        });
         begun
     }
 

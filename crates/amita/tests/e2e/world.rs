@@ -290,8 +290,13 @@ impl Drop for World {
 }
 
 /// Waits until something holds, at most as long as [`PATIENCE`].
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    within(PATIENCE, what, holds);
+}
+
+/// The same for what takes a machine under load longer: a move's last passes, say, each of which may come to nothing.
+pub fn within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + patience;
     while !holds() {
         assert!(Instant::now() < until, "never: {what}");
         std::thread::sleep(Duration::from_millis(50));

@@ -91,8 +91,8 @@ pub use job::{
     pause_scrub, resume_job,
 };
 pub use keys::{
-    DataKeys, KeyStatus, KeyTrouble, Rewrap, Rewrapped, opens_by, rewrap_keys, volume_keys, volumes_read_by,
-    wrapping_key,
+    DataKeys, KeyStatus, KeyTrouble, Rewrap, Rewrapped, opens_by, rewrap_keys, volume_keys, volumes_from,
+    volumes_read_by, wrapping_key,
 };
 pub use limit::{Jointly, joint_limits, limits, set_joint_limits, set_limits, set_tenant, tenancies};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};

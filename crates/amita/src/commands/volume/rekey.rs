@@ -95,6 +95,8 @@ struct Shown<'a> {
     need: Need,
     /// Other volumes that are read by a data key of before: it stays as long as one of them is.
     former_keys_read_by: Vec<String>,
+    /// Clones of its snapshots: what it was, in the clear where it was so, stays as long as one of them needs it.
+    former_data_read_by: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
@@ -138,6 +140,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin
         rekeyed,
         need,
         former_keys_read_by: others(metadata, &before)?,
+        former_data_read_by: admin::volumes_from(&metadata.reader(), &before).described()?,
     };
     print(arguments.json, &shown, || text(&shown, &before))
 }
@@ -207,6 +210,10 @@ fn text(shown: &Shown<'_>, before: &Volume) -> String {
         (Some(_), true) => format!("Volume {name} is written anew, {how}, with all its snapshots."),
     }];
     match &before.keys {
+        None if !shown.former_data_read_by.is_empty() => lines.push(format!(
+            "What it was STAYS IN THE CLEAR: these volumes come from its snapshots, and need it. Write them anew as well, or delete them: {}.",
+            shown.former_data_read_by.join(", ")
+        )),
         None => lines.push(
             "What it was in the clear goes as deleted data does: it may lie on disks until that space is written again.".to_owned(),
         ),

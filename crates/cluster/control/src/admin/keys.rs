@@ -330,10 +330,27 @@ pub fn volume_keys(meta: &dyn Transact, name: &str) -> Result<Vec<KeyStatus>> {
 pub fn volumes_read_by(meta: &dyn Transact, ring: &KeyRing) -> Result<Vec<String>> {
     let keys: BTreeSet<KeyName> = ring.eras().iter().map(|era| era.key).collect();
     let all: Vec<Volume> = list(meta, &map::volume_key(""))?;
-    // What a volume was is read by the keys of that one, or is about to go.
-    let volumes = all.iter().filter(|volume| !volume.is_former());
-    let readers = volumes.filter(|volume| !keys_of(std::iter::once(*volume)).is_disjoint(&keys));
-    let called = |volume: &Volume| match volume.is_deleted() {
+    called(meta, &all, |volume| {
+        !keys_of(std::iter::once(volume)).is_disjoint(&keys)
+    })
+}
+
+/// The volumes that come from snapshots of a volume and need these still, by name. What the volume is now stays for as long as any of them does.
+///
+/// # Errors
+/// The metadata is away.
+pub fn volumes_from(meta: &dyn Transact, of: &Volume) -> Result<Vec<String>> {
+    let all: Vec<Volume> = list(meta, &map::volume_key(""))?;
+    let is_of = |data: VolumeId| data == of.id || of.former.contains(&data);
+    called(meta, &all, |volume| {
+        volume.id != of.id && volume.parents.iter().any(|parent| is_of(parent.volume))
+    })
+}
+
+/// What those of these volumes are called; what a volume was is about to go with that one, and is none of them.
+fn called(meta: &dyn Transact, all: &[Volume], is_one: impl Fn(&Volume) -> bool) -> Result<Vec<String>> {
+    let volumes = all.iter().filter(|volume| !volume.is_former() && is_one(volume));
+    let name = |volume: &Volume| match volume.is_deleted() {
         false => Ok(volume.name.clone()),
         true => {
             let kept = get::<Trashed>(meta, &map::trash_key(volume.id))?;
@@ -341,7 +358,7 @@ pub fn volumes_read_by(meta: &dyn Transact, ring: &KeyRing) -> Result<Vec<String
             Ok(format!("{name} (deleted)"))
         }
     };
-    readers.map(called).collect()
+    volumes.map(name).collect()
 }
 
 /// By which they are read.

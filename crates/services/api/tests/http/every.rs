@@ -456,6 +456,10 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             "changeBackupPolicy",
             case("/backup-policies/weekly", json!({ "paused": true }), 200),
         ),
+        (
+            "runBackupPolicy",
+            case("/backup-policies/weekly/runs", Value::Null, 202),
+        ),
         ("deleteBackupPolicy", gone("/backup-policies/weekly")),
         ("listNbdExports", get("/nbd-exports")),
         ("showNbdExport", get("/nbd-exports/other")),

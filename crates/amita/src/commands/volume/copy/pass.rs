@@ -121,6 +121,8 @@ impl Work {
     }
 
     fn step(&mut self) -> Result<Step> {
+        // What is tidied up is so whatever is said of it.
+        self.wanted.go_by_nothing();
         let Some(record) = admin::copy_of(&self.client, self.volume).described()? else {
             return Ok(Step::Ended);
         };
@@ -137,6 +139,8 @@ impl Work {
         if record.paused.is_some() {
             return Ok(Step::Ended);
         }
+        let says = |now: &Copying| (!now.cancelled && now.paused.is_none()).then_some(now.limit_bytes_per_s);
+        self.wanted.go_by(&record, says);
         if record.place.last.is_none() {
             self.settle(&record)?;
             return Ok(Step::More);

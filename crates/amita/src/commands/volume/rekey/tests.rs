@@ -38,6 +38,7 @@ fn shown(encrypted: bool, others: &[&str]) -> Shown<'static> {
             unknown: None,
         },
         former_keys_read_by: others.iter().map(ToString::to_string).collect(),
+        former_data_read_by: Vec::new(),
     }
 }
 
@@ -56,6 +57,15 @@ fn it_is_said_what_becomes_of_the_key_of_before() {
     let said = text(&shown(true, &[]), &volume(false));
     assert!(
         said.contains("may lie on disks") && said.contains("secret links"),
+        "{said}"
+    );
+    let with_clones = Shown {
+        former_data_read_by: vec!["test".to_owned()],
+        ..shown(true, &[])
+    };
+    let said = text(&with_clones, &volume(false));
+    assert!(
+        said.contains("STAYS IN THE CLEAR") && said.contains(": test."),
         "{said}"
     );
     let said = text(&shown(false, &[]), &volume(true));

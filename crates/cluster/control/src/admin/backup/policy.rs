@@ -264,7 +264,10 @@ pub fn run_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy
                 node,
             });
         }
-        policy.asked = policy.asked.saturating_add(1);
+        // A program of before writes the policy without what was asked for.
+        let runs = get::<BackupRuns>(meta, &map::backup_runs_key(policy.id)).unwrap_or_default();
+        let dealt_with = runs.map_or(0, |(runs, _)| runs.asked);
+        policy.asked = policy.asked.max(dealt_with).saturating_add(1);
         let call = Call {
             compares: vec![
                 unchanged(&key, revision),

@@ -108,13 +108,26 @@ fn what_clones_are_read_by_stays_until_they_are_written_anew_or_deleted() {
     let before = ring(&meta).unwrap();
     migrate_volume(&meta, &wish(AtRest::AsItIs, &maker)).unwrap();
     clone_volume_with(&meta, Some(&maker), ("db", "mon"), "test", &About::of(TARGET)).unwrap();
+    assert_eq!(volumes_from(&meta, &volume(&meta, "db").unwrap()).unwrap(), ["test"]);
     assert_eq!(status_of(&meta, "test").data_key_since, Some(7), "its oldest one");
     carried_out(&meta);
     assert_eq!(volumes_read_by(&meta, &before).unwrap(), ["test"]);
+    assert!(
+        volumes_from(&meta, &volume(&meta, "db").unwrap()).unwrap().is_empty(),
+        "what it is now has none"
+    );
     assert!(FormerSweep::default().sweep(&meta).unwrap().gone.is_empty());
     assert_eq!(secrets(&meta), [1, 2, 3]);
     // As flattening leaves it: the former data goes, the key does not.
     let mut flat = volume(&meta, "test").unwrap();
+    let (_, unpinned) = crate::admin::clone::unpin(&meta, &flat)
+        .unwrap()
+        .expect("it has a parent");
+    let call = Call {
+        then: vec![unpinned],
+        ..Call::default()
+    };
+    meta.txn(&call).unwrap();
     (flat.lineage.root, flat.parents) = (Some(flat.place()), Vec::new());
     write(&meta, &flat);
     assert_eq!(volumes_read_by(&meta, &before).unwrap(), ["test"]);
