@@ -43,7 +43,7 @@ impl fmt::Display for Way {
 /// An open volume.
 pub enum Connection {
     Nbd(nbd::Client),
-    Nvme(Path),
+    Nvme(Box<Path>),
 }
 
 impl Connection {
@@ -65,7 +65,8 @@ impl Connection {
         settings.timeout = PATIENCE;
         // A queue is full with one entry free (Base 2.1, 3.3.1.5).
         let path = Path::connect(&settings, &Name::named("nqn.2026-11.io.amita:bench-moving"), depth + 1);
-        path.map(Connection::Nvme).map_err(|why| failed("cannot connect", &why))
+        let path = path.map(Box::new).map(Connection::Nvme);
+        path.map_err(|why| failed("cannot connect", &why))
     }
 
     /// Begins an I/O of one block.
