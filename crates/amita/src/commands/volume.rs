@@ -16,6 +16,7 @@ mod label;
 pub mod limit;
 mod migrate;
 mod moves;
+mod priority;
 mod reservation;
 mod resize;
 mod revert;

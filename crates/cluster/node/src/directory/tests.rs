@@ -62,6 +62,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let store = amita_types::StoreId(1);
@@ -346,6 +347,7 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
@@ -394,6 +396,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     view.apply(&Record {
@@ -664,6 +667,7 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     let mut view = View::default();
