@@ -259,7 +259,7 @@ fn the_gateway_killed_in_the_middle_of_writing_loses_nothing_that_it_acknowledge
         said.contains("read 4096/4096 bytes") && !said.contains("failed"),
         "{said}"
     );
-    world.end(A_NODE_IS_GONE);
+    world.end(&[A_NODE_IS_GONE, &[REFUSED]].concat());
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_store_that_dies_under_an_initiator_costs_a_pause_and_no_block() {
     let whole = format!("read -P 0x5a 0 {VOLUME_BYTES}");
     let said = world.done("qemu-io", &["-r", "-c", &whole, "--image-opts", &elsewhere]);
     assert!(!said.contains("Pattern verification failed"), "{said}");
-    world.end(A_NODE_IS_GONE);
+    world.end(&[A_NODE_IS_GONE, &[REFUSED]].concat());
 }
 
 /// "Pause, not failure": by DATA PROTECT, 27h/07h. QEMU's initiator takes that for "no space left", at which a machine is paused (`werror=enospc`, its
