@@ -16,6 +16,7 @@ mod label;
 pub mod limit;
 mod migrate;
 mod moves;
+mod priority;
 mod rekey;
 mod reservation;
 mod resize;

@@ -23,6 +23,7 @@ mod lineage;
 mod mirror;
 mod paused;
 mod policy;
+mod priority;
 mod quota;
 mod scrub;
 mod set;
@@ -71,6 +72,7 @@ pub use policy::{
     DEFAULT_TEMPLATE, DEFAULT_ZONE, Keep, MAX_KEPT, MAX_POLICIES, MAX_POLICY_NAME, OWN_LABELS, POLICY_LABEL, Policy,
     PolicyId, PolicyRuns, Run, RunSet, Target, policies_prefix, policy_key, policy_runs_key, policy_runs_prefix,
 };
+pub use priority::{PRIORITIES_SINCE, Priority, USUAL_WEIGHT};
 pub use quota::{Quota, quota_key};
 pub use scrub::{Scrub, ScrubProgress, ScrubReport, Unread, scrub_key};
 pub use set::{MAX_SET_VOLUMES, SetState, SetVolume, SnapshotSet, Voided, set_key, sets_prefix};
@@ -82,7 +84,7 @@ pub use trash::{
 /// The prefix of every key.
 pub const PREFIX: &str = "/amita/";
 /// The newest version of the metadata's records that this build knows: it serves no cluster of a later one.
-pub const METADATA_VERSION: u32 = MIRRORS_SINCE;
+pub const METADATA_VERSION: u32 = PRIORITIES_SINCE;
 /// The version of a new cluster: what its first node knows. That of an older one is raised by the operator, when all programs know
 /// it.
 pub const NEW_CLUSTER_VERSION: u32 = METADATA_VERSION;
@@ -358,6 +360,9 @@ pub struct Volume {
     /// What its hosts may do, all together; none: as much as there is. In clusters of version [`LIMITS_SINCE`] alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<Limits>>,
+    /// How it stands among others where stores are busy; none: as all do that say nothing. In clusters of version [`PRIORITIES_SINCE`] alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Box<Priority>>,
     /// It is closed to hosts, for the mirror that it is an end of; none: it is not. In clusters of version [`MIRRORS_SINCE`] alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Box<Closed>>,

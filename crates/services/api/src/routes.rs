@@ -30,6 +30,7 @@ mod nodes;
 mod notify;
 mod policies;
 mod pools;
+mod priority;
 mod reservations;
 mod sets;
 mod settings;
@@ -76,6 +77,7 @@ pub fn all() -> OpenApiRouter<Api> {
         mirror_links::routes(),
         jobs::routes(),
         limits::routes(),
+        priority::routes(),
         reservations::routes(),
         attachments::routes(),
         iscsi_attachments::routes(),

@@ -167,6 +167,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             former: Vec::new(),
             keys: setup.sealed.as_ref().map(|sealed| sealed.ring(volume_id(number))),
             limits: None,
+            priority: None,
             closed: None,
         };
         put(map::volume_key(&volume.name), json(&volume));

@@ -94,6 +94,7 @@ pub fn measure(machine: &Machine) -> Sizes {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         },
         volume_revision: 1,

@@ -310,6 +310,7 @@ mod tests {
             former: vec![before],
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         put(map::volume_key("db"), &serde_json::to_value(&volume).unwrap());

@@ -1,5 +1,6 @@
 //! `amita volume limit`, and what `amita tenant limit` and `amita pool limit` have in common with it.
 
+use super::priority;
 use crate::admin::{Admin, Described};
 use amita_control::access::Action;
 use amita_control::admin::Jointly;
@@ -7,21 +8,23 @@ use amita_control::{admin, limits};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::map::{Limit, Limits, Peak, pool_limits, tenant_limits};
+use amita_types::map::{Limit, Limits, Peak, Priority, pool_limits, tenant_limits};
 use serde::Serialize;
 
 /// What to do with a volume's limits.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Set limits of a volume; those that are not named stay as they are
+    /// Set limits of a volume, and how it stands among others where stores are busy; what is not named stays as it is
     ///
     /// They hold at every gateway as soon as it hears of them, for all hosts together, whichever way they come; no host has to connect
     /// again. In any time T no more passes than rate x T + burst; what is more waits. An operation is a piece of at most 128 KiB: a host that
     /// reads 1 MiB at once has done eight.
-    Set(Box<SetArguments>),
-    /// Show how much the hosts of a volume may do
+    ///
+    /// Reservation, weight and latency target say in which order a store takes what waits there, when it has more to do than it does at once.
+    Set(Box<VolumeSetArguments>),
+    /// Show how much the hosts of a volume may do, and how it stands among others
     Show(NamedArguments),
-    /// Take all limits of a volume away
+    /// Take all limits of a volume away, and its reservation, weight and latency target
     Clear(NamedArguments),
 }
 
@@ -97,7 +100,15 @@ pub struct NamedArguments {
 
 /// `amita volume limit set`.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(["iops", "read_iops", "write_iops", "bandwidth", "read_bandwidth", "write_bandwidth"]))]
+pub struct VolumeSetArguments {
+    #[command(flatten)]
+    pub limits: SetArguments,
+    #[command(flatten)]
+    pub priority: priority::Arguments,
+}
+
+/// What is set of limits.
+#[derive(Debug, clap::Args)]
 pub struct SetArguments {
     /// Its name
     pub name: String,
@@ -135,6 +146,11 @@ pub struct SetArguments {
 }
 
 impl SetArguments {
+    /// Is any limit named, or anything of one?
+    fn is_any(&self) -> bool {
+        self.rates().iter().any(Option::is_some) || self.burst.is_some() || self.peak.is_some()
+    }
+
     /// The rates that are named, by their limits' places.
     fn rates(&self) -> [Option<u64>; limits::NAMES.len()] {
         [
@@ -158,6 +174,9 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<&'a str>,
     limits: Limits,
+    /// How it stands among others; of a volume alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<Priority>,
     /// What it may do with others besides, by whose they are: `tenant/NAME`, `pool/NAME`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     under: Vec<(String, Limits)>,
@@ -165,13 +184,57 @@ struct Shown<'a> {
 
 pub(super) fn run(command: &Command, metadata: &Admin) -> Result<()> {
     match command {
-        Command::Set(arguments) => set(Whose::Volume, arguments, metadata),
+        Command::Set(arguments) => set_volume(arguments, metadata),
         Command::Show(NamedArguments { name, json }) => {
             let limits = Whose::Volume.read(metadata, name)?;
-            show(Whose::Volume, name, limits, under(metadata, name)?, *json)
+            let priority = priority::read(metadata, name)?;
+            let more = More {
+                priority: Some(priority),
+                under: under(metadata, name)?,
+            };
+            show(Whose::Volume, name, limits, more, *json)
         }
-        Command::Clear(arguments) => clear(Whose::Volume, arguments, metadata),
+        Command::Clear(NamedArguments { name, json }) => {
+            let cleared = Whose::Volume.change(metadata, name, |limits| *limits = Limits::default())?;
+            let more = More::of(priority::clear(metadata, name)?);
+            show(Whose::Volume, name, cleared, more, *json)
+        }
     }
+}
+
+/// What is shown beside limits.
+#[derive(Default)]
+struct More {
+    priority: Option<Priority>,
+    under: Vec<(String, Limits)>,
+}
+
+impl More {
+    fn of(priority: Priority) -> More {
+        More {
+            priority: Some(priority),
+            under: Vec::new(),
+        }
+    }
+}
+
+fn set_volume(arguments: &VolumeSetArguments, metadata: &Admin) -> Result<()> {
+    let VolumeSetArguments {
+        limits: of_limits,
+        priority: of_priority,
+    } = arguments;
+    let name = &of_limits.name;
+    if !of_priority.is_any() {
+        let changed = set_limits(Whose::Volume, of_limits, metadata)?;
+        let more = More::of(priority::read(metadata, name)?);
+        return show(Whose::Volume, name, changed, more, of_limits.json);
+    }
+    let limits = match of_limits.is_any() {
+        true => set_limits(Whose::Volume, of_limits, metadata)?,
+        false => Whose::Volume.read(metadata, name)?,
+    };
+    let more = More::of(priority::set(metadata, name, of_priority)?);
+    show(Whose::Volume, name, limits, more, of_limits.json)
 }
 
 /// Does it.
@@ -182,7 +245,7 @@ pub fn run_jointly(whose: Whose, command: &JointCommand, metadata: &Admin) -> Re
     match command {
         JointCommand::Set(arguments) => set(whose, arguments, metadata),
         JointCommand::Show(NamedArguments { name, json }) => {
-            show(whose, name, whose.read(metadata, name)?, Vec::new(), *json)
+            show(whose, name, whose.read(metadata, name)?, More::default(), *json)
         }
         JointCommand::Clear(arguments) => clear(whose, arguments, metadata),
     }
@@ -190,7 +253,7 @@ pub fn run_jointly(whose: Whose, command: &JointCommand, metadata: &Admin) -> Re
 
 fn clear(whose: Whose, NamedArguments { name, json }: &NamedArguments, metadata: &Admin) -> Result<()> {
     let cleared = whose.change(metadata, name, |limits| *limits = Limits::default())?;
-    show(whose, name, cleared, Vec::new(), *json)
+    show(whose, name, cleared, More::default(), *json)
 }
 
 /// What a volume is under besides its own.
@@ -212,8 +275,18 @@ fn under(metadata: &Admin, name: &str) -> Result<Vec<(String, Limits)>> {
 }
 
 fn set(whose: Whose, arguments: &SetArguments, metadata: &Admin) -> Result<()> {
+    let changed = set_limits(whose, arguments, metadata)?;
+    show(whose, &arguments.name, changed, More::default(), arguments.json)
+}
+
+fn set_limits(whose: Whose, arguments: &SetArguments, metadata: &Admin) -> Result<Limits> {
     let (name, rates) = (&arguments.name, arguments.rates());
     let named = rates.iter().flatten().count();
+    if named == 0 {
+        return Err(Failure::new("nothing to set is named")
+            .kind(Kind::Usage)
+            .advice("Name one at least, such as --iops 5000 or --bandwidth 200M; --help has all of them."));
+    }
     if named > 1 && (arguments.burst.is_some() || arguments.peak.is_some()) {
         return Err(
             Failure::new(format!("--burst and --peak are of one limit, and {named} are named"))
@@ -221,7 +294,7 @@ fn set(whose: Whose, arguments: &SetArguments, metadata: &Admin) -> Result<()> {
                 .advice("Give the command once for each limit: those that are not named stay as they are."),
         );
     }
-    let changed = whose.change(metadata, name, |limits| {
+    whose.change(metadata, name, |limits| {
         let limits = each(limits);
         for (place, (limit, rate)) in limits.into_iter().zip(rates).enumerate() {
             let Some(rate) = rate else { continue };
@@ -233,8 +306,7 @@ fn set(whose: Whose, arguments: &SetArguments, metadata: &Admin) -> Result<()> {
                 peak: peak.map(|(rate, seconds)| Peak { rate, seconds }),
             });
         }
-    })?;
-    show(whose, name, changed, Vec::new(), arguments.json)
+    })
 }
 
 /// By their places.
@@ -250,14 +322,15 @@ fn each(limits: &mut Limits) -> [&mut Option<Limit>; limits::NAMES.len()] {
     ]
 }
 
-fn show(whose: Whose, name: &str, limits: Limits, under: Vec<(String, Limits)>, json: bool) -> Result<()> {
+fn show(whose: Whose, name: &str, limits: Limits, more: More, json: bool) -> Result<()> {
     let named = |of: Whose| (of.called() == whose.called()).then_some(name);
     let shown = Shown {
         volume: named(Whose::Volume),
         tenant: named(Whose::Tenant),
         pool: named(Whose::Pool),
         limits,
-        under,
+        priority: more.priority,
+        under: more.under,
     };
     print(json, &shown, || {
         let who = match whose {
@@ -269,6 +342,7 @@ fn show(whose: Whose, name: &str, limits: Limits, under: Vec<(String, Limits)>, 
             true => format!("{who} {is} not limited.\n"),
             false => format!("{who} may do no more than\n{}", table(limits).text()),
         };
+        text += &shown.priority.as_ref().map_or_else(String::new, priority::text);
         for (called, limits) in &shown.under {
             let called = called.replacen('/', " ", 1);
             text += &format!(

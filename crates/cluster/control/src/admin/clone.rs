@@ -125,6 +125,7 @@ pub fn clone_volume_with(
             former: Vec::new(),
             keys: own.as_ref().map(|(_, ring)| ring.clone()),
             limits: None,
+            priority: None,
             closed: None,
         };
         map::check_parents(&made).map_err(bad)?;

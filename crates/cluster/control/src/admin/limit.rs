@@ -25,7 +25,7 @@ pub fn limits(meta: &dyn Transact, name: &str) -> Result<Limits> {
 /// No such volume, limits that cannot be kept, or a cluster in which programs may be about that do not know of limits (S17); the metadata
 /// is away or refuses.
 pub fn set_limits(meta: &dyn Transact, name: &str, change: impl Fn(&mut Limits)) -> Result<Limits> {
-    check_version(meta, "volume", name)?;
+    check_limits(meta, "volume", name)?;
     let key = map::volume_key(name);
     write(meta, &key, || {
         let (old, revision) = find_volume(meta, name)?;
@@ -96,7 +96,7 @@ pub fn joint_limits(meta: &dyn Transact, of: Jointly<'_>) -> Result<Limits> {
 /// metadata is away or refuses.
 pub fn set_joint_limits(meta: &dyn Transact, of: Jointly<'_>, change: impl Fn(&mut Limits)) -> Result<Limits> {
     of.check(meta)?;
-    check_version(meta, of.what(), of.name())?;
+    check_limits(meta, of.what(), of.name())?;
     let key = of.key();
     write(meta, &key, || {
         let (old, revision) = get::<JointLimits>(meta, &key)?.map_or((None, 0), |(old, at)| (Some(old), at));
@@ -145,7 +145,11 @@ pub fn tenancies(meta: &dyn Transact) -> Result<Vec<Tenancy>> {
 
 /// Writes what `attempt` wants, until nobody has written in between: what is told of it in the end, the revision of the key that it was read by, and what
 /// is written; none: it is so already.
-fn write<T>(meta: &dyn Transact, key: &str, attempt: impl Fn() -> Result<(T, u64, Option<Op>)>) -> Result<T> {
+pub(super) fn write<T>(
+    meta: &dyn Transact,
+    key: &str,
+    attempt: impl Fn() -> Result<(T, u64, Option<Op>)>,
+) -> Result<T> {
     for _ in 0..RACES {
         let (told, revision, op) = attempt()?;
         let Some(op) = op else {
@@ -177,7 +181,7 @@ fn check_tenant(tenant: &str) -> Result<()> {
     })
 }
 
-fn bad(what: &'static str, name: &str, why: String) -> AdminError {
+pub(super) fn bad(what: &'static str, name: &str, why: String) -> AdminError {
     AdminError::BadSetting {
         what,
         name: name.to_owned(),
@@ -185,12 +189,22 @@ fn bad(what: &'static str, name: &str, why: String) -> AdminError {
     }
 }
 
-fn check_version(meta: &dyn Transact, what: &'static str, name: &str) -> Result<()> {
+fn check_limits(meta: &dyn Transact, what: &'static str, name: &str) -> Result<()> {
+    let otherwise = "gateways from before let everything pass";
+    check_version(meta, (what, name), ("limits", LIMITS_SINCE), otherwise)
+}
+
+/// May there be such settings in a cluster of that version (S17)? `otherwise`: what programs from before would do.
+pub(super) fn check_version(
+    meta: &dyn Transact,
+    (what, name): (&'static str, &str),
+    (settings, since): (&str, u32),
+    otherwise: &str,
+) -> Result<()> {
     let version = cluster(meta)?.version;
-    if version < LIMITS_SINCE {
+    if version < since {
         let why = format!(
-            "the cluster's version is {version}, and limits need {LIMITS_SINCE}: gateways from before let everything pass (`amita cluster \
-             finalize`)"
+            "the cluster's version is {version}, and {settings} need {since}: {otherwise} (`amita cluster finalize`)"
         );
         return Err(bad(what, name, why));
     }

@@ -296,6 +296,7 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
         former: old.chain().collect(),
         keys: None,
         limits: old.limits.clone(),
+        priority: old.priority.clone(),
         closed: old.closed.clone(),
     };
     Some((new, generation))
@@ -312,6 +313,7 @@ fn former(old: &Volume) -> Volume {
         },
         former: Vec::new(),
         limits: None,
+        priority: None,
         closed: None,
         ..old.clone()
     }

@@ -143,6 +143,7 @@ mod tests {
                 former: Vec::new(),
                 keys: None,
                 limits: None,
+                priority: None,
                 closed: None,
             };
             put(&meta, map::volume_key(&volume.name), &volume);

@@ -16,6 +16,7 @@ mod node;
 mod nvme;
 mod pool;
 mod precondition;
+mod priority;
 mod quota;
 mod rekey;
 mod revert;

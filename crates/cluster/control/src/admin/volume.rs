@@ -232,6 +232,7 @@ fn make(
             former: Vec::new(),
             keys: new_key.as_ref().map(NewKey::ring),
             limits: None,
+            priority: None,
             closed: None,
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is

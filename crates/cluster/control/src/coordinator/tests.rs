@@ -360,6 +360,7 @@ impl Scene {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         self.put(&map::volume_key(&name), &volume);

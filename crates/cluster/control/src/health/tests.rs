@@ -101,6 +101,7 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         },
         owner_name: None,

@@ -25,6 +25,7 @@ fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     (map::volume_key(name), json(&volume))

@@ -90,6 +90,7 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());

@@ -747,6 +747,7 @@ impl<'a> Work<'a> {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         self.number(&mut volume, met.number);

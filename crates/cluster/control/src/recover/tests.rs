@@ -76,6 +76,7 @@ fn volume(number: u64, generation: u32) -> Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

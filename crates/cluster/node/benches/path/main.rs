@@ -206,6 +206,7 @@ impl Bench {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         put(map::volume_key(NAME), json(&volume));

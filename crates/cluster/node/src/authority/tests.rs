@@ -83,6 +83,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         put(&mut self.view, map::volume_key("v"), &volume);
@@ -258,6 +259,7 @@ impl Late {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let value = serde_json::to_vec(&volume).unwrap();
@@ -361,6 +363,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let key = map::volume_key(&volume.name);

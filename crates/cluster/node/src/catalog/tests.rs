@@ -64,6 +64,7 @@ fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

@@ -44,6 +44,7 @@ fn volume(generation: u32) -> map::Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

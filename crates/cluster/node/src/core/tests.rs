@@ -185,6 +185,7 @@ fn opened(generation: Generation) -> Opened {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         },
         volume_revision: 1,

@@ -67,6 +67,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let store = amita_types::StoreId(1);
@@ -355,6 +356,7 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
@@ -403,6 +405,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     view.apply(&Record {
@@ -673,6 +676,7 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     let mut view = View::default();

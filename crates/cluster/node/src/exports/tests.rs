@@ -33,6 +33,7 @@ fn view() -> View {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         put(&mut view, map::volume_key(name), &volume);

@@ -38,6 +38,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         rig.tell(map::volume_key("copy"), Some(serde_json::to_vec(&volume).unwrap()));
@@ -240,6 +241,7 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let record = Flatten {

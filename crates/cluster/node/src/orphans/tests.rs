@@ -26,6 +26,7 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

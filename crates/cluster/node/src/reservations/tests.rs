@@ -25,6 +25,7 @@ fn volume(generation: u32, owner: u32) -> Vec<u8> {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     })
     .unwrap()

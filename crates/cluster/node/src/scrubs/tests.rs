@@ -35,6 +35,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         rig.tell(map::volume_key("db"), serde_json::to_vec(&volume).unwrap());

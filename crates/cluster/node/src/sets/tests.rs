@@ -68,6 +68,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let key = map::volume_key(&volume.name);

@@ -24,6 +24,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         },
         volume_revision: 1,

@@ -79,6 +79,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         self.put(map::volume_key("v"), &volume);

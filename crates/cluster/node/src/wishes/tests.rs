@@ -40,6 +40,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let record = serde_json::to_vec(&volume).unwrap();

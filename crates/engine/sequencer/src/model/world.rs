@@ -297,6 +297,7 @@ impl World {
                 former: Vec::new(),
                 keys: keys.get(index).map(|keys| keys.ring().clone()),
                 limits: None,
+                priority: None,
                 closed: None,
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());

@@ -61,6 +61,7 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

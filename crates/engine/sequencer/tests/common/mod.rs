@@ -38,6 +38,7 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         },
         volume_revision: 1,

@@ -355,6 +355,12 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             ),
         ),
         ("clearVolumeLimits", get("/volumes/db/limits")),
+        ("showVolumePriority", get("/volumes/db/priority")),
+        (
+            "setVolumePriority",
+            case("/volumes/db/priority", json!({ "weight": 200 }), 200),
+        ),
+        ("clearVolumePriority", get("/volumes/db/priority")),
         ("showPoolLimits", get("/pools/main/limits")),
         (
             "setPoolLimits",

@@ -39,6 +39,28 @@ async fn a_volume_is_limited_and_what_cannot_be_kept_is_refused() {
     assert_eq!(cleared.body, shown.body);
 }
 
+#[tokio::test]
+async fn a_volume_stands_before_others_and_what_cannot_be_is_refused() {
+    let world = World::new();
+    let made = world.ask(Operator, "POST", "/api/v1/volumes", Some(volume("a"))).await;
+    made.done(201);
+    let path = "/api/v1/volumes/a/priority";
+    let shown = world.ask(Viewer, "GET", path, None).await.done(200);
+    let none = json!({ "reservation": null, "weight": null, "latency_target_us": null });
+    assert_eq!(shown.body, none);
+    let wanted = json!({ "reservation": 50 << 20, "weight": 200 });
+    let set = world.ask(Operator, "PUT", path, Some(wanted)).await.done(200);
+    let kept = json!({ "reservation": 50 << 20, "weight": 200, "latency_target_us": null });
+    assert_eq!(set.body, kept);
+    let heavy = json!({ "weight": 1001 });
+    let refused = world.ask(Operator, "PUT", path, Some(heavy)).await;
+    let text = refused.body.to_string();
+    assert!(text.contains("1 to 1000"), "{text}");
+    assert_eq!(world.ask(Viewer, "GET", path, None).await.done(200).body, kept);
+    world.ask(Viewer, "DELETE", path, None).await.is(403, "denied");
+    assert_eq!(world.ask(Operator, "DELETE", path, None).await.done(200).body, none);
+}
+
 /// Keys that nobody needs to know.
 #[derive(Debug)]
 struct Maker;

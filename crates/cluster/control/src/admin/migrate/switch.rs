@@ -239,6 +239,7 @@ fn switched(old: &Volume, target: &Volume) -> Volume {
         former: Vec::new(),
         keys: target.keys.clone(),
         limits: old.limits.clone(),
+        priority: old.priority.clone(),
         closed: None,
     }
 }
@@ -256,6 +257,7 @@ fn left_behind(old: &Volume) -> Volume {
         },
         former: Vec::new(),
         limits: None,
+        priority: None,
         ..old.clone()
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use amita_types::map::{LIMITS_SINCE, Limit, Limits};
 
-fn with_volume(version: u32) -> Mutex<State> {
+pub(super) fn with_volume(version: u32) -> Mutex<State> {
     let meta = cluster_of(3);
     create_pool(&meta, &spec(3)).unwrap();
     create_volume(&meta, "db", "main", 1 << 30).unwrap();

@@ -102,6 +102,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         self.put(map::volume_key(name), &record);

@@ -20,6 +20,7 @@ fn volume(id: VolumeId, name: &str, lineage: Lineage) -> Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

@@ -169,6 +169,7 @@ impl Rig {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: None,
         };
         let mut put = |key: String, value: Vec<u8>| metadata.txn(&Call::put(key, value)).unwrap().revision;

@@ -18,6 +18,7 @@ fn volume(id: u64, host: Option<u64>, former: &[u64]) -> Volume {
         former: former.iter().copied().map(VolumeId).collect(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

@@ -14,6 +14,7 @@ fn volume(parents: Vec<Parent>) -> Volume {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     }
 }

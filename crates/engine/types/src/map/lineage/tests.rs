@@ -42,6 +42,7 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         former: Vec::new(),
         keys: None,
         limits: None,
+        priority: None,
         closed: None,
     };
     let json = serde_json::to_string(&volume).expect("plain");

@@ -53,6 +53,7 @@ fn with_volumes(own: Mirror, is_closed: bool) -> (Mutex<State>, u64) {
             former: Vec::new(),
             keys: None,
             limits: None,
+            priority: None,
             closed: is_closed.then(|| Box::new(closed)),
         };
         put(&meta, map::volume_key(name), &volume);
