@@ -4,10 +4,11 @@
 //! `cargo bench -p amita-qos`
 
 use amita_qos::lease::{GrantorConfig, HolderConfig, HolderId, LEASE, LONG_LEASE, LeaseEpoch, Standing};
+use amita_qos::lines::Standings;
 use amita_qos::scheduler::{Config, LimiterId, Standing as FlowStanding};
 use amita_qos::{
     Class, Cost, DepthLimits, Direction, Elsewhere, Faults, Flow, FlowId, Grantor, Holder, Limit, Limiter, Limits,
-    Scheduler,
+    Lines, Scheduler,
 };
 use amita_reactor::Time;
 use std::hint::black_box;
@@ -93,6 +94,47 @@ impl Bench {
     }
 }
 
+/// A store with so many volumes at work, of each of which so many wait; or with one request at a time, and none that waits.
+fn lines(count: u32, queued: usize) {
+    let mut lines = Lines::new(Config {
+        waiting: count as usize * queued.max(1),
+        depth: DepthLimits { least: 4, most: 64 },
+        ..Config::default()
+    });
+    let standings = |at: u32| Standings {
+        weight: NonZeroU16::MIN.saturating_add(at as u16 % 7),
+        reservation: 0,
+        latency_target: None,
+    };
+    let ids: Vec<_> = (0..count).map(|at| lines.add(standings(at))).collect();
+    let cost = Cost::piece(Direction::Read, 4096);
+    for at in 0..count {
+        for _ in 0..queued {
+            let put = lines.push(Time(0), ids[at as usize], Class::Client, at, cost);
+            assert!(put.is_ok(), "there is a place for each");
+        }
+    }
+    let mut next = 0;
+    measure(&format!("qos.lines.volumes{count}.waiting{queued}.cpu_ns"), |round| {
+        let now = Time(round * TICK_NS);
+        if queued == 0 {
+            next = (next + 1) % count;
+            let put = lines.push(now, ids[next as usize], Class::Client, next, cost);
+            assert!(put.is_ok(), "there is a place for it");
+        }
+        lines.go(now);
+        while let Some(handed) = lines.take() {
+            let turn = handed.turn.expect("it stood in a line");
+            lines.done(now, turn.ticket);
+            if queued > 0 {
+                let put = lines.push(now, ids[handed.item as usize], Class::Client, handed.item, cost);
+                assert!(put.is_ok(), "there is a place for each");
+                break;
+            }
+        }
+    });
+}
+
 fn leases() {
     let limit = Limit::new(1_000_000, 200_000).expect("a limit");
     let config = GrantorConfig {
@@ -157,6 +199,10 @@ fn main() {
             bench.round(round)
         });
         assert!(bench.held > ROUNDS / 3, "{} rounds had nothing", bench.held);
+    }
+    for count in [16, 1_000] {
+        lines(count, 0);
+        lines(count, QUEUED);
     }
     leases();
 }

@@ -15,6 +15,8 @@ amita_reactor::fault_switches! {
     ForgetShared,
     /// Scheduler: who waits for a shared limit is woken in the order of coming, whatever its weight.
     WakeByArrival,
+    /// Lines: the newest of a line goes first.
+    OvertakeInLine,
     /// Lease: what is lent takes no room in the grantor's bucket.
     LentTakesNoRoom,
     /// Lease: a holder spends tokens whatever their age.

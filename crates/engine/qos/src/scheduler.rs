@@ -283,6 +283,63 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// What is first in a flow of what has a version goes now, out of its turn and whatever is under way: something must not go before it.
+    /// The flow `payer` is charged, as if it had been its turn by weight.
+    pub fn pull(&mut self, now: Time, id: FlowId, payer: FlowId) -> Option<Dispatch<T>> {
+        let (index, payer) = (self.index(id), self.index(payer));
+        let state = &mut self.flows[index as usize];
+        let standing = state.flow.standing;
+        assert_eq!(standing, Standing::Versioned, "nothing is taken past its limits");
+        if state.lanes[0].queue.is_empty() {
+            return None;
+        }
+        let (item, cost, came) = self.pool.pop(&mut state.lanes[0].queue);
+        let since = came.max(std::mem::replace(&mut state.alone, now));
+        if state.lanes[0].queue.is_empty() {
+            state.lanes[0].state = LaneState::Idle;
+        }
+        self.stand(index);
+        self.depth.begin();
+        let work = self.work(cost);
+        let state = &mut self.flows[payer as usize];
+        self.classes[state.flow.class as usize].advance(work);
+        state.advance(now, 0, work, false);
+        self.stand(payer);
+        let ticket = Ticket {
+            flow: id,
+            since,
+            reserved: false,
+            work,
+        };
+        Some(Dispatch { item, ticket })
+    }
+
+    /// What an operation counts as.
+    #[inline]
+    fn work(&self, cost: Cost) -> u64 {
+        u64::from(cost.operations) * u64::from(self.config.operation_bytes) + u64::from(cost.bytes)
+    }
+
+    /// A flow stands in the order where its tags say, or leaves it.
+    #[inline]
+    fn stand(&mut self, index: u32) {
+        let state = &self.flows[index as usize];
+        if state.is_ready() {
+            self.classes[state.flow.class as usize].ready.set(index, state.start);
+            if state.due_step > 0 {
+                self.due.set(index, state.due);
+            }
+        } else {
+            self.leave_if_idle(index);
+        }
+    }
+
+    /// May more be under way below?
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.depth.has_room()
+    }
+
     /// One has ended.
     pub fn done(&mut self, now: Time, ticket: Ticket) {
         let state = self.flows.get(ticket.flow.index as usize);
@@ -374,9 +431,9 @@ impl<T> Scheduler<T> {
 
     fn dispatch(&mut self, now: Time, index: u32, lane: usize, is_reserved: bool) -> Dispatch<T> {
         self.release(now, index, lane);
+        let (item, cost, came) = self.pool.pop(&mut self.flows[index as usize].lanes[lane].queue);
+        let work = self.work(cost);
         let state = &mut self.flows[index as usize];
-        let (item, cost, came) = self.pool.pop(&mut state.lanes[lane].queue);
-        let work = u64::from(cost.operations) * u64::from(self.config.operation_bytes) + u64::from(cost.bytes);
         let ticket = Ticket {
             flow: FlowId {
                 index,
@@ -398,7 +455,7 @@ impl<T> Scheduler<T> {
         self.turn = self.turn.max(least.unwrap_or(0));
         let class = &mut self.classes[state.flow.class as usize];
         class.turn = class.turn.max(class.ready.peek().map_or(0, |(start, _)| start));
-        class.start += u128::from(work) * u128::from(class.step);
+        class.advance(work);
         let counts = is_reserved || self.config.faults.has(Fault::ReserveByWeight);
         state.advance(now, lane, work, counts);
         self.depth.begin();
@@ -407,15 +464,7 @@ impl<T> Scheduler<T> {
         } else if let Some(member) = self.hindrance(now, index, lane) {
             self.park(now, index, lane, member);
         }
-        let state = &self.flows[index as usize];
-        if state.is_ready() {
-            self.classes[state.flow.class as usize].ready.set(index, state.start);
-            if state.due_step > 0 {
-                self.due.set(index, state.due);
-            }
-        } else {
-            self.leave_if_idle(index);
-        }
+        self.stand(index);
         Dispatch { item, ticket }
     }
 

@@ -47,6 +47,19 @@ impl Class {
         Class::Trim,
     ];
 
+    /// What it is called in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Client => "client",
+            Class::Recovery => "recovery",
+            Class::Move => "move",
+            Class::Backup => "backup",
+            Class::Scrub => "scrub",
+            Class::Trim => "trim",
+        }
+    }
+
     /// The default: with everything at work at once clients have 64 of 85, a rebuild 12.
     #[must_use]
     pub const fn weight(self) -> NonZeroU16 {
@@ -231,7 +244,7 @@ impl FlowState {
 pub(super) struct ClassState {
     pub(super) ready: Heap,
     pub(super) start: u128,
-    pub(super) step: u64,
+    step: u64,
     /// The start tag of the flow whose turn it was last.
     pub(super) turn: u128,
 }
@@ -244,6 +257,12 @@ impl ClassState {
             step: step(weight),
             turn: 0,
         }
+    }
+
+    /// So much work of it goes.
+    #[inline]
+    pub(super) fn advance(&mut self, work: u64) {
+        self.start += u128::from(work) * u128::from(self.step);
     }
 }
 
