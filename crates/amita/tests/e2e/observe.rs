@@ -209,7 +209,7 @@ fn metrics_are_what_prometheus_reads() {
     for block in 0..20 {
         client.write(block * 4096, &[7; 4096]).expect("written");
     }
-    world.amita_done(&["volume", "limit", "set", VOLUME, "--iops", "1000000"]);
+    world.amita_done(&["volume", "limit", "set", VOLUME, "--iops", "1000000", "--weight", "200"]);
     world.amita_done(&["tenant", "add", "acme", VOLUME]);
     world.amita_done(&["tenant", "limit", "set", "acme", "--iops", "1000000"]);
     let create = ["snapshot-policy", "create", "often", "--volume", VOLUME];
@@ -243,7 +243,8 @@ fn metrics_are_what_prometheus_reads() {
         written += 1;
         page = page_of("n1");
         let passes = page.contains("\namita_joint_limit_operations_total{");
-        passes && page.contains("\namita_link_bad{") && page.contains("\namita_volume_limit_waiting{")
+        let has = |name: &str| page.contains(&format!("\n{name}{{"));
+        passes && has("amita_link_bad") && has("amita_volume_limit_waiting") && has("amita_store_turns_depth")
     });
     // Each core tells what it has counted now and then.
     eventually("the node tells of all that was written", || {

@@ -320,6 +320,11 @@ impl Core {
         (self.forwarding.gate.lease_faults, self.lender.faults) = (faults, faults);
     }
 
+    /// What stores that are opened from now on have under way at once where there is an order, and which of its rules are switched off.
+    pub fn set_turns(&mut self, depth: amita_qos::DepthLimits, faults: amita_qos::Faults) {
+        (self.cx.stores.depth, self.cx.stores.turn_faults) = (depth, faults);
+    }
+
     /// The sequencers of this core.
     #[must_use]
     pub fn shards(&self) -> &Shards {

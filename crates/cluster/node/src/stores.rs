@@ -1,27 +1,32 @@
-//! The stores that one core serves: each a pure state machine, joined here to the driver.
+//! The stores that one core serves: each a pure state machine, joined here to the driver. What is asked of one is put in an order first, where something was
+//! said of that ([`turns`]).
 
 mod care;
 mod host;
 mod node;
+pub mod turns;
 
 pub use care::{HUNG_AFTER, MOST_RETURNS};
 pub use node::NodeStores;
 
 use crate::control::FromCore;
 use crate::token;
+use amita_qos::DepthLimits;
 use amita_reactor::Slice;
 use amita_reactor::driver::{Completion, Driver, Outcome, Time};
 use amita_store::memo::{Content, Writer};
 use amita_store::{Config, Count, Effect, IoId, LinkId, Question, State, Store};
 use amita_types::holdings::Holdings;
+use amita_types::map::Priority;
 use amita_types::message::{Answer, Refusal, Request};
-use amita_types::{NodeId, StoreId};
+use amita_types::{NodeId, StoreId, VolumeId};
 use care::Care;
 use host::{Announced, Host, tell_of_memo};
 use rustc_hash::FxHashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use turns::{Passing, TurnCounts, Turns};
 
 /// An answer of a store, and who had asked.
 pub type Reply = (LinkId, Answer, Slice);
@@ -30,7 +35,6 @@ pub type Reply = (LinkId, Answer, Slice);
 const MEMO: LinkId = LinkId(u64::MAX);
 
 /// The stores of one core.
-#[derive(Default)]
 pub struct Stores {
     hosts: Vec<Host>,
     by_id: FxHashMap<StoreId, usize>,
@@ -44,8 +48,32 @@ pub struct Stores {
     asked: bool,
     /// What they have answered, and what was refused for them.
     replies: Vec<Reply>,
+    /// Volumes of which it was said how they stand among others; none: stores are given everything as it comes.
+    priorities: FxHashMap<VolumeId, Priority>,
+    /// What a store has under way at once where there is an order.
+    pub depth: DepthLimits,
+    /// Rules of the order that are switched off.
+    pub turn_faults: amita_qos::Faults,
     /// Where the stores of the whole node are.
     pub node: NodeStores,
+}
+
+impl Default for Stores {
+    fn default() -> Stores {
+        Stores {
+            hosts: Vec::new(),
+            by_id: FxHashMap::default(),
+            touched: false,
+            news: false,
+            held: false,
+            asked: false,
+            replies: Vec::new(),
+            priorities: FxHashMap::default(),
+            depth: turns::DEPTH,
+            turn_faults: amita_qos::Faults::NONE,
+            node: NodeStores::default(),
+        }
+    }
 }
 
 impl Stores {
@@ -107,7 +135,11 @@ impl Stores {
             failed: false,
             memo: None,
             memo_answers: Vec::new(),
+            turns: None,
         });
+        let turns = self.new_turns(driver.now());
+        let host = self.hosts.last_mut();
+        host.expect("it was put there").turns = turns;
         (self.touched, self.news) = (true, true);
         Ok(())
     }
@@ -116,7 +148,21 @@ impl Stores {
     pub fn request(&mut self, now: Time, from: NodeId, link: LinkId, request: Request, payload: Slice) {
         (self.touched, self.asked) = (true, true);
         match self.by_id.get(&request.store) {
-            Some(&host) => self.hosts[host].store.request_from(now, from, link, request, payload),
+            Some(&host) => {
+                let host = &mut self.hosts[host];
+                match host.turns {
+                    None => host.store.request_from(now, from, link, request, payload),
+                    Some(_) => host.take_turns(
+                        now,
+                        Passing {
+                            from,
+                            link,
+                            request,
+                            payload,
+                        },
+                    ),
+                }
+            }
             None => self.refuse(link, &request, Refusal::NoSuchStore),
         }
     }
@@ -160,7 +206,7 @@ impl Stores {
     pub fn link_closed(&mut self, now: Time, link: LinkId) {
         self.touched = true;
         for host in &mut self.hosts {
-            host.store.link_closed(now, link);
+            host.link_closed(now, link);
         }
     }
 
@@ -208,7 +254,12 @@ impl Stores {
                             answer,
                             payload,
                         } => host.memo_answers.push((answer, payload)),
-                        Effect::Answer { link, answer, payload } => self.replies.push((link, answer, payload)),
+                        Effect::Answer { link, answer, payload } => {
+                            if let Some(turns) = &mut host.turns {
+                                turns.answered(now, link, answer.id);
+                            }
+                            self.replies.push((link, answer, payload));
+                        }
                     }
                 }
                 if !host.advance_memo(now) {
@@ -257,10 +308,52 @@ impl Stores {
         Some(self.hosts[host].store.count(now, question))
     }
 
+    /// How a volume stands among others at these stores; none: as all do of which nothing is said. There is an order as long as something is said of one.
+    pub fn rank(&mut self, now: Time, volume: VolumeId, priority: Option<Priority>) {
+        if self.priorities.get(&volume).copied() == priority {
+            return;
+        }
+        let had_order = !self.priorities.is_empty();
+        match priority {
+            Some(priority) => self.priorities.insert(volume, priority),
+            None => self.priorities.remove(&volume),
+        };
+        self.touched = true;
+        if self.priorities.is_empty() == had_order {
+            for at in 0..self.hosts.len() {
+                let turns = self.new_turns(now);
+                self.hosts[at].set_turns(now, turns);
+            }
+            return;
+        }
+        for turns in self.hosts.iter_mut().filter_map(|host| host.turns.as_mut()) {
+            turns.set(now, volume, priority);
+        }
+    }
+
+    /// The order of a store, if there is to be one.
+    fn new_turns(&self, now: Time) -> Option<Box<Turns>> {
+        if self.priorities.is_empty() {
+            return None;
+        }
+        let mut turns = Turns::new(self.depth, self.turn_faults);
+        for (volume, priority) in &self.priorities {
+            turns.set(now, *volume, Some(*priority));
+        }
+        Some(Box::new(turns))
+    }
+
+    /// What has become of what was asked of the stores of which there is an order.
+    pub fn turn_counts(&self) -> impl Iterator<Item = (StoreId, TurnCounts)> {
+        let ordered = self.hosts.iter().filter_map(|host| Some((host, host.turns.as_ref()?)));
+        ordered.map(|(host, turns)| (host.store.status().id, turns.counts()))
+    }
+
     /// The end of a pass: each store writes what it gathered.
     pub fn end_pass(&mut self, now: Time) {
         self.touched = true;
         for host in &mut self.hosts {
+            host.go_on(now);
             host.store.end_pass(now);
         }
     }

@@ -37,14 +37,16 @@ const LINGER: Duration = Duration::from_secs(8);
 /// back. With the sequencer's own pauses a full pool answers within a second.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Who is granted space.
+/// Who is granted space. Its number comes back for another sequencer of the same link, when that of before asks for nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AccountId {
+pub struct AccountId {
     link: LinkId,
     sequencer: u64,
 }
 
 impl AccountId {
+    /// Whose a request is that came by this link.
+    #[must_use]
     pub fn new(link: LinkId, request: RequestId) -> AccountId {
         AccountId {
             link,

@@ -34,6 +34,7 @@ mod status;
 mod store;
 
 pub use config::{Config, Discard};
+pub use credits::AccountId;
 pub use error::{FormatError, MountError};
 pub use faults::{Fault, Faults};
 pub use format::{Format, FormatParams, MIN_STORE_BYTES, format};

@@ -16,6 +16,8 @@ use crate::version::Version;
 use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
+mod chunk;
+
 /// The most members of a group.
 pub const MAX_MEMBERS: usize = 8;
 /// The most pieces of one write: [`MAX_IO_BLOCKS`], and one more when it starts inside a block.

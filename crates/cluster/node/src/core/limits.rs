@@ -1,4 +1,4 @@
-//! Limits on their way: what passes the gate is routed, asks go where the I/O of a volume goes, and one core of its owner
+//! Limits and priorities on their way: what passes the gate is routed, asks go where the I/O of a volume goes, and one core of its owner
 //! answers them. What is decided where is told in [`crate::limits`].
 
 use super::context::Context;
@@ -39,6 +39,12 @@ pub(super) fn changed(core: &mut Core, now: Time, volume: VolumeId) {
         let limits = limits.copied().unwrap_or_default();
         core.lender.limits_changed(now, volume, &limits);
     }
+    let priority = core
+        .cx
+        .view
+        .volume_of(volume)
+        .and_then(|record| record.priority.as_deref());
+    core.cx.stores.rank(now, volume, priority.copied());
     let gate = &mut core.forwarding.gate;
     match limits {
         None => gate.set_with(now, volume, None, generation, &joints),

@@ -17,7 +17,7 @@ use amita_iscsi::IscsiFront;
 use amita_reactor::driver::{Driver, Time};
 use amita_store::State;
 use amita_types::{NodeId, VolumeId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 
 /// Volumes whose figures one pass copies at most, whoever asks: about 2.5 MB.
@@ -242,7 +242,9 @@ pub(super) fn tell_sessions(core: &Core, driver: &dyn Driver, question: &Session
 /// All but what is copied a piece at a time, and what stores were asked to count.
 fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
     let traces = &core.cx.shards.traces;
+    let turns: BTreeMap<_, _> = core.cx.stores.turn_counts().collect();
     let stores = core.cx.stores.paths().map(|(path, store)| StoreReport {
+        turns: turns.get(&store.status().id).copied(),
         id: store.status().id,
         path: path.display().to_string(),
         serves: matches!(store.state(), State::Serving) && core.cx.stores.serves(store.status().id),

@@ -16,6 +16,7 @@ mod export;
 mod limits;
 mod links;
 mod process;
+mod turns;
 
 #[derive(Debug)]
 pub struct Metric {
@@ -120,6 +121,7 @@ use MetricKind::{Counter, Gauge, Histogram};
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     NODE.iter()
         .chain(limits::METRICS)
+        .chain(turns::METRICS)
         .chain(links::METRICS)
         .chain(export::METRICS)
         .chain(process::METRICS)

@@ -5,6 +5,7 @@ use super::process::{CertificateReport, ProcessReport};
 use super::space::StoreQuestions;
 use crate::limits;
 use crate::links::PeerLink;
+use crate::stores::turns::TurnCounts;
 use crate::trace::{StageTimes, Trace, TraceCounters};
 use crate::usage::Usage;
 use amita_control::admin::Figures;
@@ -96,6 +97,8 @@ pub struct StoreReport {
     pub status: amita_store::Status,
     /// How long it takes.
     pub times: Times,
+    /// What has become of what was asked of it, where there is an order.
+    pub turns: Option<TurnCounts>,
 }
 
 /// The cores of a node together.

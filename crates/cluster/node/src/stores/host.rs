@@ -2,11 +2,12 @@
 
 use super::MEMO;
 use super::care::{Care, MOST_RETURNS, Retry};
+use super::turns::{Passing, Turns};
 use crate::control::FromCore;
 use amita_reactor::Slice;
 use amita_reactor::driver::{FileId, Time};
-use amita_store::Store;
 use amita_store::memo::{MemoEvent, Writer};
+use amita_store::{LinkId, State, Store};
 use amita_types::StoreId;
 use amita_types::message::Answer;
 use std::path::PathBuf;
@@ -27,9 +28,64 @@ pub(super) struct Host {
     /// Writes the copy of the metadata, once the store serves.
     pub(super) memo: Option<Writer>,
     pub(super) memo_answers: Vec<(Answer, Slice)>,
+    /// In which order it is given what is asked of it; none: as it comes.
+    pub(super) turns: Option<Box<Turns>>,
 }
 
 impl Host {
+    /// A request comes, to a store of which there is an order.
+    pub(super) fn take_turns(&mut self, now: Time, passing: Passing) {
+        if let Some(turns) = &mut self.turns {
+            turns.come(now, passing);
+        }
+        self.give_turns(now);
+    }
+
+    /// The store is given what may go by now.
+    pub(super) fn go_on(&mut self, now: Time) {
+        let Some(turns) = &mut self.turns else { return };
+        if turns.is_owed() && self.store.requests() == 0 {
+            turns.settle(now);
+        }
+        match self.store.state() {
+            State::Serving => turns.go(now),
+            // What waits is refused as everything else is.
+            _ => turns.let_all_go(now),
+        }
+        self.give_turns(now);
+    }
+
+    fn give_turns(&mut self, now: Time) {
+        let Some(turns) = &mut self.turns else { return };
+        while let Some(Passing {
+            from,
+            link,
+            request,
+            payload,
+        }) = turns.take(now)
+        {
+            self.store.request_from(now, from, link, request, payload);
+        }
+    }
+
+    /// A link is gone: what waits of it comes first.
+    pub(super) fn link_closed(&mut self, now: Time, link: LinkId) {
+        if let Some(turns) = &mut self.turns {
+            turns.link_closed(now, link);
+            self.give_turns(now);
+        }
+        self.store.link_closed(now, link);
+    }
+
+    /// There is an order from now on, or none any more.
+    pub(super) fn set_turns(&mut self, now: Time, turns: Option<Box<Turns>>) {
+        if let Some(before) = &mut self.turns {
+            before.let_all_go(now);
+            self.give_turns(now);
+        }
+        self.turns = turns;
+    }
+
     /// Lets the writer of the copy ask, and take in what was answered. Did anything happen?
     pub(super) fn advance_memo(&mut self, now: Time) -> bool {
         let Some(memo) = &mut self.memo else { return false };
@@ -136,7 +192,8 @@ impl Host {
     pub(super) fn deadline(&self) -> Option<Time> {
         let memo = self.memo.as_ref().and_then(Writer::deadline);
         let store = self.store.deadline().into_iter().chain(self.care.deadline());
-        store.chain(memo).min()
+        let turns = self.turns.as_ref().and_then(|turns| turns.deadline());
+        store.chain(memo).chain(turns).min()
     }
 }
 

@@ -72,6 +72,12 @@ impl Store {
         (self.log.end.page, self.log.end.sum)
     }
 
+    /// Requests that it has taken and not answered.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.waiting_requests()
+    }
+
     /// The groups that the store knows, without the memo's own.
     #[must_use]
     pub fn known_groups(&self) -> Vec<GroupLook> {

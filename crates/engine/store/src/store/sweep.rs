@@ -31,11 +31,7 @@ use crate::memo;
 use crate::status::Counters;
 use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
-use amita_types::message::{
-    AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, CloseRequest, DifferRequest, FrameRequest,
-    InheritRequest, JoinRequest, MarkRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody,
-    RestoreRequest, RetainSnapshotsRequest, RollRequest, StatesRequest, VerifyRequest, WholeRequest, WriteRequest,
-};
+use amita_types::message::RequestBody;
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, SnapshotId, VolumeId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -480,33 +476,8 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
     if store.sweep.going == 0 || store.config.faults.has(Fault::GoingIsThere) {
         return false;
     }
-    let index = match *body {
-        RequestBody::Open(OpenRequest { chunk })
-        | RequestBody::Write(WriteRequest { chunk, .. })
-        | RequestBody::Clear(ClearRequest { chunk, .. })
-        | RequestBody::Read(ReadRequest { chunk, .. })
-        | RequestBody::Changes(ChangesRequest { chunk, .. })
-        | RequestBody::Roll(RollRequest { chunk, .. })
-        | RequestBody::RetainSnapshots(RetainSnapshotsRequest { chunk, .. })
-        | RequestBody::Clone(CloneRequest { chunk, .. })
-        | RequestBody::Inherit(InheritRequest { chunk, .. })
-        | RequestBody::Join(JoinRequest { chunk, .. })
-        | RequestBody::Mend(MendRequest { chunk, .. })
-        | RequestBody::Whole(WholeRequest { chunk, .. })
-        | RequestBody::Verify(VerifyRequest { chunk, .. })
-        | RequestBody::Allocation(AllocationRequest { chunk, .. })
-        | RequestBody::Differ(DifferRequest { chunk, .. })
-        | RequestBody::States(StatesRequest { chunk, .. })
-        | RequestBody::Frame(FrameRequest { chunk, .. })
-        | RequestBody::Put(PutRequest { chunk, .. })
-        | RequestBody::Close(CloseRequest { chunk, .. })
-        | RequestBody::Mark(MarkRequest { chunk, .. })
-        | RequestBody::Restore(RestoreRequest { chunk, .. }) => chunk,
-        RequestBody::Fence(_) | RequestBody::RenewLease | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
-            return false;
-        }
-    };
-    is_chunk_going(&store.index, ChunkId { volume, index })
+    let chunk = body.chunk();
+    chunk.is_some_and(|index| is_chunk_going(&store.index, ChunkId { volume, index }))
 }
 
 fn is_chunk_going(index: &Index, chunk: ChunkId) -> bool {
