@@ -30,6 +30,7 @@ mod settings;
 mod setup;
 mod shrink;
 mod snapshots;
+mod turns;
 mod wires;
 
 pub use clones::Cloning;
@@ -148,6 +149,8 @@ pub struct Cluster {
     shrinks: shrink::Shrinks,
     /// What the limits of volumes let pass.
     limits: limits::Watch,
+    /// What waits at stores.
+    turns: turns::Watch,
     /// A node that lies, if there is one.
     liar: Option<Liar>,
     /// Volumes that move to another pool.
@@ -228,6 +231,7 @@ impl Cluster {
             clones: clones::Clones::new(setup.cloning.clone(), random.fork(16), random.fork(18)),
             shrinks: shrink::Shrinks::new(random.fork(17)),
             limits: limits::Watch::new(&setup),
+            turns: turns::Watch::new(&setup),
             liar,
             migrations: moves::Migrations::new(&setup.migrating, setup.volumes, random.fork(19)),
             coverage: Coverage::new(),
@@ -278,6 +282,7 @@ impl Cluster {
         self.end_migrations()?;
         self.settle()?;
         self.end_limits()?;
+        self.end_turns()?;
         self.recover()?;
         self.end_moves()?;
         self.judge_paths()?;
@@ -459,6 +464,7 @@ impl Cluster {
             self.nodes[member].pass(core);
             self.look_inside(member, core);
             self.watch_limits(member, core)?;
+            self.watch_turns(member, core)?;
             self.hear_control(member, core);
         }
         Ok(())

@@ -12,14 +12,14 @@ Runs Amita's own code in a simulated cluster: virtual time, disks that lose and 
 not flushed, networks that delay, cut and partition, and checkers that know what may be answered.
 
 USAGE
-    amita-sim run [--seeds A..B] [--least N] [--profile cluster|store|limits|joint-limits|moves|mirrors] [--jobs N] [--any-coverage]
+    amita-sim run [--seeds A..B] [--least N] [--profile cluster|store|limits|joint-limits|turns|moves|mirrors] [--jobs N] [--any-coverage]
         Runs every seed of the range (default 0..2000). Prints how often each rare path was taken.
         Fails when a seed fails, or when a listed path was never taken (not with --any-coverage,
         for ranges too small to take them all). --least: the first N of them, then those known to
         take rare paths, and of the others only as many as it takes until each path was taken.
-    amita-sim run --first SEED --seconds N [--profile cluster|store|limits|joint-limits|moves|mirrors] [--jobs N]
+    amita-sim run --first SEED --seconds N [--profile cluster|store|limits|joint-limits|turns|moves|mirrors] [--jobs N]
         Runs seeds from SEED on until the time is over; which paths they take is not judged.
-    amita-sim replay SEED [--profile cluster|store|limits|joint-limits|moves|mirrors] [--mutant NAME | --scenario TEXT [--without]] [--trace]
+    amita-sim replay SEED [--profile cluster|store|limits|joint-limits|turns|moves|mirrors] [--mutant NAME | --scenario TEXT [--without]] [--trace]
         Runs one seed again, exactly as before; --trace tells what happens. --scenario: a seed of
         the first scenario whose name has that text; --without: with its rule switched off.
     amita-sim mutants [--only TEXT] [--seeds N] [--quick]
@@ -41,6 +41,7 @@ PROFILES
     store     one store on its own, with power cuts
     limits    a cluster whose volumes are limited: what passes, and that all of it does
     joint-limits    the same where a tenant and the pool are limited as well
+    turns     a cluster whose volumes have reservations, weights and latency targets, and whose stores do little at once
     moves     a cluster whose volumes move to another pool while hosts use them
     mirrors   two clusters, and a mirror between them
 
@@ -57,6 +58,7 @@ enum Profile {
     Store,
     Limits,
     JointLimits,
+    Turns,
     Moves,
     Mirrors,
 }
@@ -68,6 +70,7 @@ impl Profile {
             Profile::Store => "store",
             Profile::Limits => "limits",
             Profile::JointLimits => "joint-limits",
+            Profile::Turns => "turns",
             Profile::Moves => "moves",
             Profile::Mirrors => "mirrors",
         }
@@ -79,6 +82,7 @@ impl Profile {
             Profile::Store => solo::run(seed),
             Profile::Limits => cluster::run_setup(cluster::Setup::limited(seed), trace),
             Profile::JointLimits => cluster::run_setup(cluster::Setup::jointly_limited(seed), trace),
+            Profile::Turns => cluster::run_setup(cluster::Setup::ordered(seed), trace),
             Profile::Moves => cluster::run_setup(cluster::Setup::migrating(seed), trace),
             Profile::Mirrors => cluster::run_mirrors(cluster::Mirroring::draw(seed), trace),
         }
@@ -88,7 +92,12 @@ impl Profile {
     fn rare(self) -> &'static [u64] {
         match self {
             Profile::Cluster => paths::CLUSTER_SEEDS,
-            Profile::Store | Profile::Limits | Profile::JointLimits | Profile::Moves | Profile::Mirrors => &[],
+            Profile::Store
+            | Profile::Limits
+            | Profile::JointLimits
+            | Profile::Turns
+            | Profile::Moves
+            | Profile::Mirrors => &[],
         }
     }
 
@@ -98,6 +107,7 @@ impl Profile {
             Profile::Store => paths::STORE,
             Profile::Limits => paths::LIMITS,
             Profile::JointLimits => paths::JOINT_LIMITS,
+            Profile::Turns => paths::TURNS,
             Profile::Moves => paths::MOVES,
             Profile::Mirrors => paths::MIRRORS,
         }
@@ -167,11 +177,12 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
                     "store" => Profile::Store,
                     "limits" => Profile::Limits,
                     "joint-limits" => Profile::JointLimits,
+                    "turns" => Profile::Turns,
                     "moves" => Profile::Moves,
                     "mirrors" => Profile::Mirrors,
                     other => {
                         return Err(format!(
-                            "there is no profile {other:?}: cluster, store, limits, joint-limits, moves or mirrors"
+                            "there is no profile {other:?}: cluster, store, limits, joint-limits, turns, moves or mirrors"
                         ));
                     }
                 }

@@ -24,6 +24,8 @@ pub enum Simulation {
     Cluster,
     /// A cluster whose volumes are limited.
     Limits,
+    /// A cluster where something is said of how volumes stand among others.
+    Turns,
     /// A cluster whose volumes move to other pools.
     Moves,
     /// Two clusters, and a mirror between them.
@@ -38,6 +40,7 @@ impl Simulation {
             Simulation::Store => "store",
             Simulation::Cluster => "cluster",
             Simulation::Limits => "limits",
+            Simulation::Turns => "turns",
             Simulation::Moves => "moves",
             Simulation::Mirrors => "mirrors",
         }
@@ -84,6 +87,13 @@ impl Mutant {
                 Setup {
                     plants,
                     ..Setup::limited(seed)
+                },
+                trace,
+            ),
+            Simulation::Turns => run_setup(
+                Setup {
+                    plants,
+                    ..Setup::ordered(seed)
                 },
                 trace,
             ),

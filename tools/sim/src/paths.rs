@@ -287,6 +287,16 @@ pub const JOINT_LIMITS: &[&str] = &[
     "node.frozen",
 ];
 
+/// Of a cluster where something is said of how volumes stand among others.
+pub const TURNS: &[&str] = &[
+    "turns.set",
+    "turns.cleared",
+    "turns.held",
+    "turns.pulled",
+    "node.killed",
+    "node.frozen",
+];
+
 /// Of a store on its own.
 pub const STORE: &[&str] = &[
     "cut.write_kept",

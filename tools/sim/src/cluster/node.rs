@@ -3,6 +3,7 @@
 use super::imposter::Imposter;
 use super::session::{Heard, Session};
 use super::setup::{Protocol, Setup};
+use super::turns;
 use super::wires::{Firewall, Wires, core_place, second};
 use crate::faults::Member;
 use crate::handshakes::StandIn;
@@ -229,6 +230,9 @@ impl Node {
         for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
             let mut service = Core::new(self.config(setup, core, &driver), mail);
             service.plant_in_leases(setup.plants.qos);
+            if let Some(most) = setup.turns {
+                service.set_turns(turns::depth(most), setup.plants.qos);
+            }
             if core == 0 {
                 service
                     .listen_fabric(&mut driver, address)

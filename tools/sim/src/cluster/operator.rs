@@ -36,6 +36,10 @@ pub enum Chore {
     Limit(u64),
     /// It is limited no more.
     Unlimit(u64),
+    /// It is said how a volume stands among others, or otherwise.
+    Rank(u64),
+    /// It stands as all do.
+    Unrank(u64),
     /// A volume moves to another pool.
     Migrate(u64),
     /// That is taken back, or stands still, or goes on, where it is not at its end.
@@ -108,6 +112,22 @@ impl Chores {
                 let chore = match random.percent(80) {
                     true => Chore::Limit(volume),
                     false => Chore::Unlimit(volume),
+                };
+                self.steps.push((at, chore));
+            }
+        }
+        self.steps.sort_by_key(|(at, _)| *at);
+    }
+
+    /// It is said at the beginning how volumes stand among others, and otherwise later.
+    pub fn add_ranks(&mut self, random: &mut Random, volumes: u64, operations: u32) {
+        for volume in 0..volumes {
+            self.steps.push((0, Chore::Rank(volume)));
+            for _ in 0..random.below(3) {
+                let at = random.below(u64::from(operations)) as u32;
+                let chore = match random.percent(70) {
+                    true => Chore::Rank(volume),
+                    false => Chore::Unrank(volume),
                 };
                 self.steps.push((at, chore));
             }
@@ -207,6 +227,8 @@ impl Cluster {
         match chore {
             Chore::Limit(volume) => return self.limit(now, volume),
             Chore::Unlimit(volume) => return self.unlimit(now, volume),
+            Chore::Rank(volume) => return self.rank(now, volume),
+            Chore::Unrank(volume) => return self.unrank(now, volume),
             Chore::Snapshot(volume) => return self.wish_snapshot(now, volume),
             Chore::SnapshotSet => return self.wish_set(now),
             Chore::Unsnapshot(turn) => return self.delete_snapshot(now, turn),
@@ -227,6 +249,8 @@ impl Cluster {
             | Chore::Shrink(_)
             | Chore::Limit(_)
             | Chore::Unlimit(_)
+            | Chore::Rank(_)
+            | Chore::Unrank(_)
             | Chore::Migrate(_)
             | Chore::CancelMigration(_)
             | Chore::PauseMigration(_) => {}

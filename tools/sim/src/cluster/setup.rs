@@ -38,7 +38,7 @@ pub struct Plants {
     pub trust_clocks: bool,
     /// Of the connections.
     pub fabric: amita_fabric::Faults,
-    /// Of what is lent of limits.
+    /// Of what is lent of limits, and of the order at stores.
     pub qos: amita_qos::Faults,
     /// S9: a clone does not hold the snapshot that it was made from.
     pub forget_pins: bool,
@@ -402,6 +402,8 @@ pub struct Setup {
     pub limited: bool,
     /// So are a tenant and the pool.
     pub jointly: bool,
+    /// It is said how volumes stand among others, and that changes; stores have no more than so many requests under way at once.
+    pub turns: Option<u32>,
     /// Volumes move to other pools.
     pub migrating: Migrating,
 }
@@ -474,6 +476,23 @@ impl Setup {
             jointly: true,
             ..Setup::limited(seed)
         }
+    }
+
+    /// Something is said of how volumes stand among others, and stores have little under way at once. Everything else is as it is drawn.
+    #[must_use]
+    pub fn ordered(seed: u64) -> Setup {
+        let mut setup = Setup::draw_roomy(seed);
+        let mut random = Random::new(seed).fork(LIMITS + 2);
+        setup.turns = Some(*random.pick(&[1, 2, 4]));
+        let profile = &mut setup.profile;
+        profile.operations = profile.operations.max(300);
+        profile.pause_ns = *random.pick(&[10_000, 100_000]);
+        profile.depth = *random.pick(&[4, 8]);
+        setup.work = WORK;
+        setup
+            .chores
+            .add_ranks(&mut random, setup.volumes, setup.profile.operations);
+        setup
     }
 
     /// Volumes move to the other pool, and back, while everything goes wrong that is drawn, and more in single moments of a move.
@@ -755,6 +774,7 @@ impl Setup {
             chores,
             limited: false,
             jointly: false,
+            turns: None,
             migrating: Migrating::default(),
         };
         setup.settings.confirm_reads = confirm_reads;
@@ -827,6 +847,7 @@ impl Setup {
             chores: Chores::default(),
             limited: false,
             jointly: false,
+            turns: None,
             migrating: Migrating::default(),
         }
     }
