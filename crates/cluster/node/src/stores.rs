@@ -123,6 +123,7 @@ impl Stores {
     pub fn open(&mut self, driver: &mut dyn Driver, path: &Path, config: Config) -> io::Result<()> {
         let (file, info) = driver.open(path)?;
         let pool = driver.pool().clone();
+        let flushes = info.volatile_cache;
         let store = Store::open(config, info, pool);
         self.hosts.push(Host {
             path: path.to_owned(),
@@ -135,9 +136,10 @@ impl Stores {
             failed: false,
             memo: None,
             memo_answers: Vec::new(),
+            flushes,
             turns: None,
         });
-        let turns = self.new_turns(driver.now());
+        let turns = self.new_turns(driver.now(), flushes);
         let host = self.hosts.last_mut();
         host.expect("it was put there").turns = turns;
         (self.touched, self.news) = (true, true);
@@ -254,9 +256,13 @@ impl Stores {
                             answer,
                             payload,
                         } => host.memo_answers.push((answer, payload)),
-                        Effect::Answer { link, answer, payload } => {
+                        Effect::Answer {
+                            link,
+                            mut answer,
+                            payload,
+                        } => {
                             if let Some(turns) = &mut host.turns {
-                                turns.answered(now, link, answer.id);
+                                answer.waited = turns.answered(now, link, answer.id);
                             }
                             self.replies.push((link, answer, payload));
                         }
@@ -321,7 +327,7 @@ impl Stores {
         self.touched = true;
         if self.priorities.is_empty() == had_order {
             for at in 0..self.hosts.len() {
-                let turns = self.new_turns(now);
+                let turns = self.new_turns(now, self.hosts[at].flushes);
                 self.hosts[at].set_turns(now, turns);
             }
             return;
@@ -331,12 +337,18 @@ impl Stores {
         }
     }
 
+    /// Is anything said of how volumes stand among others? Then all programs of the cluster know what that means.
+    #[must_use]
+    pub fn have_order(&self) -> bool {
+        !self.priorities.is_empty()
+    }
+
     /// The order of a store, if there is to be one.
-    fn new_turns(&self, now: Time) -> Option<Box<Turns>> {
+    fn new_turns(&self, now: Time, flushes: bool) -> Option<Box<Turns>> {
         if self.priorities.is_empty() {
             return None;
         }
-        let mut turns = Turns::new(self.depth, self.turn_faults);
+        let mut turns = Turns::new(self.depth, flushes, self.turn_faults);
         for (volume, priority) in &self.priorities {
             turns.set(now, *volume, Some(*priority));
         }
@@ -440,6 +452,7 @@ pub fn refusal(request: &Request, why: Refusal) -> Answer {
         store: request.store,
         lease_ms: 0,
         credit_blocks: 0,
+        waited: Default::default(),
         trace: None,
         result: Err(why),
     }

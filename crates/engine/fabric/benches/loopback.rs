@@ -80,6 +80,7 @@ impl Asker {
             store: StoreId(1),
             scope,
             trace: amita_types::TraceId::NONE,
+            purpose: Default::default(),
             body,
         };
         Asker {
@@ -152,6 +153,7 @@ impl Service for Answerer {
                 store: request.store,
                 lease_ms: 250,
                 credit_blocks: 1,
+                waited: Default::default(),
                 trace: None,
                 result: Ok(AnswerBody::Done),
             };
@@ -278,6 +280,7 @@ fn codec_ns() -> (f64, f64) {
         store: StoreId(1),
         lease_ms: 250,
         credit_blocks: 1,
+        waited: Default::default(),
         trace: None,
         result: Ok(AnswerBody::Done),
     };

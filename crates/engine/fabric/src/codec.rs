@@ -24,6 +24,7 @@
 //! that the first does not. A later kind whose payload has no such sums must carry its CRC in its head.
 
 mod answer;
+mod aside;
 mod control;
 mod error;
 mod forward;
@@ -64,7 +65,7 @@ wire! {
         kind: u8,
         /// Of the head, this prefix included.
         head_bytes: u16,
-        /// [`FLAG_TRACED`] or zero.
+        /// [`FLAG_TRACED`], and what is said beside a request or an answer.
         flags: u16,
         payload_bytes: u32,
     }
@@ -266,6 +267,8 @@ pub struct Prefix {
     pub head_bytes: usize,
     /// Does the head end in a trace?
     pub traced: bool,
+    /// What is said beside a request or an answer: a number of three bits.
+    pub aside: u8,
     /// Bytes of the payload. Under the head's CRC, so not to be acted upon before [`decode`].
     pub payload_bytes: usize,
 }
@@ -309,8 +312,9 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
             agreed: expected,
         });
     }
-    let traced = raw.flags == FLAG_TRACED && kind.trace_bytes() > 0;
-    if raw.flags != 0 && !traced {
+    let traced = raw.flags & FLAG_TRACED != 0;
+    let aside = aside::number(kind, raw.flags & !FLAG_TRACED).ok_or(DecodeError::Flags(raw.flags))?;
+    if traced && kind.trace_bytes() == 0 {
         return Err(DecodeError::Flags(raw.flags));
     }
     let (least, most) = kind.body_bytes();
@@ -332,6 +336,7 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
         kind,
         head_bytes,
         traced,
+        aside,
         payload_bytes: raw.payload_bytes as usize,
     }))
 }
@@ -379,6 +384,14 @@ pub fn check(head: &[u8]) -> Result<(), DecodeError> {
 
 /// Decodes a whole head whose [`check`] passed.
 pub fn decode(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
+    let mut frame = decode_traced(prefix, head)?;
+    if let Frame::Message(message) = &mut frame {
+        aside::set(message, prefix.aside);
+    }
+    Ok(frame)
+}
+
+fn decode_traced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
     if !prefix.traced {
         return decode_untraced(prefix, head);
     }
@@ -475,7 +488,8 @@ pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: 
     match put {
         Ok(kind) => {
             let traced = trace::put(out, message);
-            finish_traced(out, from, version, kind, payload_bytes, traced);
+            let traced = if traced { FLAG_TRACED } else { 0 };
+            finish_flagged(out, from, version, kind, payload_bytes, traced | aside::put(message));
         }
         Err(_) => out.truncate(from),
     }
@@ -527,11 +541,12 @@ fn begin(out: &mut Vec<u8>) -> usize {
 
 /// Completes the prefix in front of the fields.
 fn finish(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize) {
-    finish_traced(out, from, version, kind, payload_bytes, false);
+    finish_flagged(out, from, version, kind, payload_bytes, 0);
 }
 
-/// The same, where the head may end in a trace.
-fn finish_traced(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize, traced: bool) {
+/// The same with flags: the head may end in a trace.
+fn finish_flagged(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize, flags: u16) {
+    let traced = flags & FLAG_TRACED != 0;
     let head_bytes = out.len() - from;
     let (least, most) = kind.body_bytes();
     let front_bytes = PREFIX_BYTES + if traced { kind.trace_bytes() } else { 0 };
@@ -548,7 +563,7 @@ fn finish_traced(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_b
     head[6] = version;
     head[7] = kind as u8;
     head[8..10].copy_from_slice(&u16::try_from(head_bytes).expect("asserted").to_le_bytes());
-    head[10..12].copy_from_slice(&if traced { FLAG_TRACED } else { 0 }.to_le_bytes());
+    head[10..12].copy_from_slice(&flags.to_le_bytes());
     head[12..16].copy_from_slice(&u32::try_from(payload_bytes).expect("asserted").to_le_bytes());
     let crc = amita_types::crc32c(&head[CRC_FROM..]);
     head[..4].copy_from_slice(&crc.to_le_bytes());

@@ -94,6 +94,7 @@ fn allocates_nothing(one: Config, two: Config) {
         store: STORE,
         lease_ms: 250,
         credit_blocks: 1,
+        waited: Default::default(),
         trace: None,
         result: Ok(AnswerBody::Done),
     };

@@ -10,7 +10,7 @@ use crate::members::{ByPosition, Members};
 use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Table, TaskSlot};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Differs, Op};
-use amita_types::message::{AnswerBody, ClearRequest, RequestBody, Sums, WriteRequest};
+use amita_types::message::{AnswerBody, ClearRequest, Purpose, RequestBody, Sums, WriteRequest};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, RequestId, SnapshotId, TraceId, Version};
 
 /// A client's write or clear.
@@ -318,6 +318,8 @@ pub struct Task {
     pub asked_at: Time,
     /// Its I/O's trace.
     pub trace: TraceId,
+    /// What its requests are for, where their kinds do not say it.
+    pub purpose: Purpose,
     pub steps: Steps,
 }
 
@@ -450,6 +452,7 @@ impl Tasks {
                     aged: Neighbours::default(),
                     asked_at: Time(0),
                     trace: TraceId::NONE,
+                    purpose: Purpose::Unsaid,
                     steps: Steps::default(),
                 })
             }
@@ -458,7 +461,7 @@ impl Tasks {
         task.kind = kind;
         task.group = group;
         task.chunk = chunk;
-        task.trace = TraceId::NONE;
+        (task.trace, task.purpose) = (TraceId::NONE, Purpose::Unsaid);
         task.steps = Steps::default();
         debug_assert!(task.waiting.is_empty() && task.sent.is_empty());
         if self.of_group.len() <= group.at() {

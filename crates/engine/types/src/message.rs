@@ -17,6 +17,11 @@ use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 mod chunk;
+mod purpose;
+mod waited;
+
+pub use purpose::Purpose;
+pub use waited::Waited;
 
 /// The most members of a group.
 pub const MAX_MEMBERS: usize = 8;
@@ -68,6 +73,8 @@ pub struct Request {
     pub scope: Scope,
     /// The trace of the I/O that it is for, if that is traced: the answer says how long the store took.
     pub trace: TraceId,
+    /// What it is for.
+    pub purpose: Purpose,
     /// What to do.
     pub body: RequestBody,
 }
@@ -525,6 +532,8 @@ pub struct Answer {
     pub lease_ms: u16,
     /// Blocks of space granted to the link that asked, on top of what it has left (R7).
     pub credit_blocks: u32,
+    /// How long the request had waited for its turn.
+    pub waited: Waited,
     /// How long the store took with what, where the request is traced. (In a box: messages are moved often, and few are
     /// traced.)
     pub trace: Option<Box<StoreTrace>>,

@@ -219,6 +219,7 @@ impl Liar {
             store,
             scope,
             trace: TraceId::NONE,
+            purpose: Default::default(),
             body,
         };
         let text = format!("{request:?}");

@@ -223,6 +223,7 @@ impl Player {
             store: super::STORE,
             scope,
             trace: amita_types::TraceId::NONE,
+            purpose: Default::default(),
             body,
         };
         self.asked.insert(id, (self.now, asked));
@@ -553,6 +554,7 @@ impl Player {
                 store: super::STORE,
                 scope,
                 trace: amita_types::TraceId::NONE,
+                purpose: Default::default(),
                 body,
             },
             payload,

@@ -20,7 +20,7 @@ use amita_sequencer::Effect;
 use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::is_hidden;
-use amita_types::message::{Answer, Refusal, Request, RequestBody};
+use amita_types::message::{Answer, Purpose, Refusal, Request, RequestBody};
 use amita_types::{ChunkId, ChunkIndex, Generation, NodeId, SnapshotId, StoreId, TraceId, VolumeId};
 
 impl Core {
@@ -565,7 +565,7 @@ impl Context {
     }
 
     /// A sequencer's request to a store, wherever it is.
-    fn send_to_store(&mut self, now: Time, store: StoreId, request: Request, payload: Slice) {
+    fn send_to_store(&mut self, now: Time, store: StoreId, mut request: Request, payload: Slice) {
         let local = self.stores.node.core_of(store).is_some();
         if request.trace.is_some() {
             self.shards.traces.sent(now, request.trace, store, local);
@@ -577,6 +577,10 @@ impl Context {
         }
         // A store that cannot be reached now: the sequencer sends again when it hears that it can (R8).
         if let Some(route) = self.view.node_of(store).and_then(|node| self.peers.link_to(node)) {
+            if !self.stores.have_order() {
+                // Programs that know no purposes may be at the other end.
+                request.purpose = Purpose::Unsaid;
+            }
             let (message, mail, control) = (Message::Request(request), &mut self.mail, &mut self.control);
             self.peers.send_by(route, message, payload, mail, control);
         }

@@ -28,6 +28,8 @@ pub(super) struct Host {
     /// Writes the copy of the metadata, once the store serves.
     pub(super) memo: Option<Writer>,
     pub(super) memo_answers: Vec<(Answer, Slice)>,
+    /// Its device has a volatile cache.
+    pub(super) flushes: bool,
     /// In which order it is given what is asked of it; none: as it comes.
     pub(super) turns: Option<Box<Turns>>,
 }

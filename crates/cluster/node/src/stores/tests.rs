@@ -2,7 +2,11 @@ use super::*;
 use amita_reactor::driver::Wait;
 use amita_reactor::sim::{DiskConfig, SimConfig, SimDriver, World};
 use amita_store::FormatParams;
-use amita_types::ClusterId;
+use amita_types::message::{Purpose, ReadRequest, RequestBody, Scope};
+use amita_types::{
+    BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, PoolId, RequestId, SnapshotId, TraceId,
+    Version,
+};
 use std::time::Duration;
 
 const STORE: StoreId = StoreId(9);
@@ -149,4 +153,78 @@ fn a_store_that_is_not_tried_again_any_more_says_so() {
         _ => None,
     });
     assert!(!last.contains("tried again in"), "{last}");
+}
+
+/// A read of a volume that nobody has fenced: it is refused as soon as the store has it.
+fn read(volume: VolumeId, number: u64) -> Request {
+    Request {
+        id: RequestId(number),
+        store: STORE,
+        scope: Scope {
+            volume,
+            generation: Generation(1),
+            group: GroupId {
+                pool: PoolId(1),
+                index: GroupIndex(0),
+            },
+            epoch: Epoch(1),
+            snapshot: SnapshotId::HEAD,
+        },
+        trace: TraceId::NONE,
+        purpose: Purpose::Unsaid,
+        body: RequestBody::Read(ReadRequest {
+            chunk: ChunkIndex(0),
+            range: BlockRange::new(0, 1),
+            least: Version::NONE,
+            versions: false,
+        }),
+    }
+}
+
+#[test]
+fn there_is_an_order_as_long_as_something_is_said_of_a_volume() {
+    let mut rig = Rig::new();
+    let mount = rig.mounted();
+    rig.stores.admit(STORE, DISK, mount);
+    rig.serves();
+    rig.stores.depth = DepthLimits { least: 1, most: 1 };
+    rig.stores.hosts[0].flushes = false;
+    let (volume, now) = (VolumeId(1), rig.driver.now());
+    let ask = |rig: &mut Rig, number: u64| {
+        let request = read(volume, number);
+        rig.stores.request(now, NodeId(1), LinkId(1), request, Slice::default());
+    };
+    let answered = |rig: &mut Rig| -> Vec<u64> {
+        rig.stores.touched = true;
+        rig.stores.run(&mut rig.driver);
+        let replies = rig.stores.take_replies();
+        replies.iter().map(|(_, answer, _)| answer.id.0).collect()
+    };
+    (1..=3).for_each(|number| ask(&mut rig, number));
+    assert_eq!(rig.stores.turn_counts().count(), 0);
+    assert_eq!(answered(&mut rig), [1, 2, 3]);
+
+    let weighty = Priority {
+        weight: Some(200),
+        ..Priority::default()
+    };
+    rig.stores.rank(now, volume, Some(weighty));
+    assert!(rig.stores.have_order());
+    (4..=6).for_each(|number| ask(&mut rig, number));
+    let counts = rig.stores.turn_counts().next().expect("there is an order").1;
+    assert_eq!((counts.passed[0], counts.waiting, counts.depth), (1, 2, (1, 1)));
+    assert_eq!(answered(&mut rig), [4]);
+    // There is room, so the next pass is due, and brings the next one.
+    assert_eq!(rig.stores.deadline(), Some(now));
+    rig.stores.end_pass(now);
+    assert_eq!(answered(&mut rig), [5]);
+    // A link that closes takes along what waits of it.
+    ask(&mut rig, 7);
+    rig.stores.link_closed(now, LinkId(1));
+    assert_eq!(answered(&mut rig), [6, 7]);
+
+    (8..=10).for_each(|number| ask(&mut rig, number));
+    rig.stores.rank(now, volume, None);
+    assert_eq!(rig.stores.turn_counts().count(), 0);
+    assert_eq!(answered(&mut rig), [8, 9, 10]);
 }

@@ -27,7 +27,7 @@ use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_store::{AccountId, LinkId};
 use amita_types::map::{Priority, USUAL_WEIGHT};
-use amita_types::message::{Request, RequestBody};
+use amita_types::message::{Purpose, Request, RequestBody, Waited};
 use amita_types::{BLOCK_BYTES, ChunkIndex, MAX_IO_BYTES, NodeId, RequestId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -40,7 +40,9 @@ pub const LONGEST: Duration = Duration::from_millis(40);
 const LOOK: Duration = Duration::from_millis(5);
 /// What a store has under way at once, while latency targets are missed, and else: what saturates an NVMe device.
 pub const DEPTH: DepthLimits = DepthLimits { least: 4, most: 64 };
-/// Requests that wait at a store. What comes beyond goes on at once, behind its line, to where it is refused.
+/// So many times as much where the device's cache is flushed: one flush, however long, is for all that is under way.
+const FLUSHED_TIMES: u32 = 4;
+/// Requests that wait at a store. What comes beyond goes on at once, behind its line: the store refuses what is too much.
 const MOST_WAITING: usize = 4096;
 /// So many lines are kept at least, though nothing waits in them.
 const KEPT_LINES: usize = 1024;
@@ -111,8 +113,8 @@ pub struct Turns {
     priorities: FxHashMap<VolumeId, Priority>,
     /// Whose requests wait, of which volume, and how many.
     accounts: FxHashMap<AccountId, (VolumeId, u32)>,
-    /// What the store has not answered.
-    under_way: FxHashMap<(LinkId, RequestId), Ticket>,
+    /// What the store has not answered, and how long that had waited.
+    under_way: FxHashMap<(LinkId, RequestId), (Ticket, Duration)>,
     /// When it is looked next whether something has waited for long.
     look_at: Option<Time>,
     /// Something may go that waits.
@@ -121,9 +123,14 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Of a store that has so much under way at once.
+    /// Of a store that has so much under way at once; `flushes`: its device has a volatile cache.
     #[must_use]
-    pub fn new(depth: DepthLimits, faults: Faults) -> Turns {
+    pub fn new(depth: DepthLimits, flushes: bool, faults: Faults) -> Turns {
+        let times = if flushes { FLUSHED_TIMES } else { 1 };
+        let depth = DepthLimits {
+            most: depth.most.saturating_mul(times),
+            ..depth
+        };
         let config = Config {
             waiting: MOST_WAITING,
             depth,
@@ -223,7 +230,7 @@ impl Turns {
 
     /// Nothing of what the store was given is under way there: it owes no answer.
     pub fn settle(&mut self, now: Time) {
-        for (_, ticket) in self.under_way.drain() {
+        for (_, (ticket, _)) in self.under_way.drain() {
             self.lines.done(now, ticket);
         }
     }
@@ -259,8 +266,10 @@ impl Turns {
             }
         }
         // Of what comes again while it is under way the first answer counts for the last.
-        let before = self.under_way.insert((passing.link, passing.request.id), turn.ticket);
-        if let Some(before) = before {
+        let before = self
+            .under_way
+            .insert((passing.link, passing.request.id), (turn.ticket, turn.waited));
+        if let Some((before, _)) = before {
             self.lines.done(now, before);
         }
         let (place, waited) = (turn.class as usize, turn.waited);
@@ -273,15 +282,16 @@ impl Turns {
         Some(passing)
     }
 
-    /// The store has answered.
-    pub fn answered(&mut self, now: Time, link: LinkId, id: RequestId) {
-        let Some(ticket) = self.under_way.remove(&(link, id)) else {
-            return;
+    /// The store has answered: how long had that waited?
+    pub fn answered(&mut self, now: Time, link: LinkId, id: RequestId) -> Waited {
+        let Some((ticket, waited)) = self.under_way.remove(&(link, id)) else {
+            return Waited::default();
         };
         self.lines.done(now, ticket);
         if self.due.is_none() && self.lines.is_due() {
             self.due = Some(now);
         }
+        Waited::of(waited)
     }
 
     /// When [`Turns::go`] is wanted, though nothing comes.
@@ -337,10 +347,19 @@ fn standings(priority: Option<Priority>) -> Standings {
 /// [`USUAL_WEIGHT`]
 const USUAL: NonZeroU16 = NonZeroU16::MIN.saturating_add(USUAL_WEIGHT - 1);
 
-/// What a request is for, as its kind says it, and whether it may wait. What reads of a rebuild and of a backup are for their kind does not say: they are clients'.
+/// Whether a request may wait, and what it is for: as it says itself, or else its kind.
 fn place(passing: &Passing) -> Place {
     let body = &passing.request.body;
-    let line = |class, direction, bytes: u32| Place::Line(class, Cost::piece(direction, bytes));
+    let line = |by_kind, direction, bytes: u32| {
+        let class = match passing.request.purpose {
+            Purpose::Unsaid => by_kind,
+            Purpose::Client => Class::Client,
+            Purpose::Recovery => Class::Recovery,
+            Purpose::Move => Class::Move,
+            Purpose::Scrub => Class::Scrub,
+        };
+        Place::Line(class, Cost::piece(direction, bytes))
+    };
     let carried = passing.payload.len() as u32;
     match body {
         RequestBody::Read(read) => {

@@ -263,6 +263,7 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<Answer, Deco
         store: StoreId(raw.store),
         lease_ms: raw.lease_ms,
         credit_blocks: raw.credit_blocks,
+        waited: Default::default(),
         trace: None,
         result,
     })

@@ -150,6 +150,7 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<Request, Dec
             snapshot: SnapshotId(raw.snapshot),
         },
         trace: TraceId::NONE,
+        purpose: Default::default(),
         body,
     })
 }

@@ -4,6 +4,7 @@ mod golden;
 mod strategies;
 
 use super::*;
+use amita_types::message::Purpose;
 use proptest::prelude::*;
 use strategies::{hello, message, payload_bytes, refuse};
 
@@ -256,3 +257,26 @@ fn the_specification_lists_every_kind() {
 
 use amita_types::message::{RequestBody, WriteRequest};
 use amita_types::{Generation, VolumeId};
+
+/// What is said beside a request or an answer stands in three bits of the flags; where nothing is they are zero, as in builds that know nothing of it.
+#[test]
+fn what_is_said_aside_stands_in_the_flags() {
+    let Message::Request(mut request) = golden::write() else {
+        panic!("a write is a request")
+    };
+    for purpose in Purpose::ALL {
+        request.purpose = purpose;
+        let message = Message::Request(request.clone());
+        let mut bytes = Vec::new();
+        encode(&mut bytes, PROTOCOL_VERSION, &message, 4096).unwrap();
+        assert_eq!(u16::from_le_bytes([bytes[10], bytes[11]]), (purpose as u16) << 1);
+        let (_, frame) = read(&bytes, Some(PROTOCOL_VERSION)).unwrap().unwrap();
+        assert_eq!(frame, Frame::Message(message));
+        bytes[10] = 5 << 1;
+        assert_eq!(read(&bytes, Some(PROTOCOL_VERSION)), Err(DecodeError::Flags(10)));
+    }
+    let mut ping = Vec::new();
+    encode_ping(&mut ping, PROTOCOL_VERSION, 7, false);
+    ping[10] = 2;
+    assert_eq!(read(&ping, Some(PROTOCOL_VERSION)), Err(DecodeError::Flags(2)));
+}

@@ -54,6 +54,7 @@ fn what_lists_is_charged_its_longest_answer() {
             store,
             scope,
             trace,
+            purpose: Default::default(),
             body,
         };
         charge(&request, 0)

@@ -89,6 +89,7 @@ fn request(id: u64, body: RequestBody) -> Message {
         store: STORE,
         scope,
         trace: amita_types::TraceId::NONE,
+        purpose: Default::default(),
         body,
     })
 }
@@ -166,6 +167,7 @@ pub fn answer(request: &Request) -> (Message, Slice) {
         store: request.store,
         lease_ms: 250,
         credit_blocks: 0,
+        waited: Default::default(),
         trace: None,
         result: Ok(body),
     };

@@ -266,6 +266,7 @@ fn a_message_that_goes_the_wrong_way_is_not_taken() {
         store: request.store,
         lease_ms: 0,
         credit_blocks: 0,
+        waited: Default::default(),
         trace: None,
         result: Ok(AnswerBody::Done),
     });

@@ -317,6 +317,7 @@ impl Store {
             store: self.id,
             lease_ms,
             credit_blocks: grant as u32,
+            waited: Default::default(),
             result,
         };
         self.answers.push((link, answer, payload));

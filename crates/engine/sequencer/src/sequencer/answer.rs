@@ -59,7 +59,7 @@ pub(super) fn arrived(
             lease::granted(cx, slot, position, store, answer.lease_ms);
         }
         if answer.result.is_ok() {
-            care::measure(cx, now, slot, position, store);
+            care::measure(cx, now, (slot, position), store, answer.waited);
         }
         match answer.result {
             Ok(body) => {

@@ -8,6 +8,7 @@ use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::Time;
 use amita_types::map::PoolKind;
+use amita_types::message::Waited;
 use std::time::Duration;
 
 /// How much a group needs what is done for it.
@@ -40,8 +41,14 @@ pub(super) fn window(cx: &mut Context, now: Time, level: Level, held: bool) -> O
     }
 }
 
-/// A store has done what a task asked of it: how long did that take?
-pub(super) fn measure(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, store: StoreSlot) {
+/// A store has done what a task asked of it: how long did that take, but for what it waited for others?
+pub(super) fn measure(
+    cx: &mut Context,
+    now: Time,
+    (slot, position): (TaskSlot, Position),
+    store: StoreSlot,
+    waited: Waited,
+) {
     let task = &cx.tasks[slot];
     let write = match &task.kind {
         Kind::Write(write) if !write.clear => true,
@@ -49,7 +56,7 @@ pub(super) fn measure(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         Kind::Read(_) | Kind::Orphan => false,
         _ => return,
     };
-    let took = now.since(task.sent_at[position]);
+    let took = now.since(task.sent_at[position]).saturating_sub(waited.least());
     let watch = cx.stores[store].watch;
     cx.care.health().record(now, watch, write, took);
 }

@@ -42,7 +42,7 @@ impl Context {
         if task.steps.first_sent == Time(0) {
             task.steps.first_sent = now;
         }
-        let trace = task.trace;
+        let (trace, purpose) = (task.trace, task.purpose);
         let group = &self.groups[task.group];
         let store = self.stores[group.members[position]].id;
         let request = Request {
@@ -56,6 +56,7 @@ impl Context {
                 snapshot,
             },
             trace,
+            purpose,
             body,
         };
         self.effects.push_back(Effect::Send {

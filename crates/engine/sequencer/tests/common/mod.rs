@@ -137,6 +137,7 @@ impl Stores {
                     store: request.store,
                     lease_ms: 250,
                     credit_blocks: self.credit_blocks,
+                    waited: Default::default(),
                     result: Ok(body),
                 };
                 sequencer.answer(self.now, SERVER, answer, payload);

@@ -97,6 +97,7 @@ impl Hollow {
                 snapshot: SnapshotId::HEAD,
             },
             trace: amita_types::TraceId::NONE,
+            purpose: Default::default(),
             body,
         };
         self.store.request(Time(1), LinkId(1), request, payload);

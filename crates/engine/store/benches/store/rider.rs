@@ -200,6 +200,7 @@ impl Rider {
                 snapshot,
             },
             trace: amita_types::TraceId::NONE,
+            purpose: Default::default(),
             body,
         };
         let now = self.driver.now();

@@ -200,6 +200,7 @@ impl Writer {
                 snapshot: SnapshotId::HEAD,
             },
             trace: amita_types::TraceId::NONE,
+            purpose: Default::default(),
             body,
         };
         Some((request, payload))

@@ -100,6 +100,7 @@ impl Env {
             store: self.id,
             lease_ms,
             credit_blocks,
+            waited: Default::default(),
             trace,
             result,
         };

@@ -300,6 +300,7 @@ impl Play {
                 store: STORE,
                 scope,
                 trace: TraceId::NONE,
+                purpose: Default::default(),
                 body,
             };
             let payload = Slice::copy_from(&payload);

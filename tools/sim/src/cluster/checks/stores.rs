@@ -316,6 +316,7 @@ impl Cluster {
                 store: mounted.store,
                 scope,
                 trace: amita_types::TraceId::NONE,
+                purpose: Default::default(),
                 body,
             },
             Slice::default(),

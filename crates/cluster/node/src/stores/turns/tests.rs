@@ -33,7 +33,7 @@ impl Rig {
             most: depth,
         };
         Rig {
-            turns: Turns::new(depth, Faults::NONE),
+            turns: Turns::new(depth, false, Faults::NONE),
             now: Time(1_000_000_000),
             count: 0,
             given: Vec::new(),
@@ -53,6 +53,16 @@ impl Rig {
     }
 
     fn ask_by(&mut self, link: LinkId, sequencer: u64, volume: VolumeId, body: RequestBody) -> u64 {
+        self.ask_for(Purpose::Unsaid, (link, sequencer), volume, body)
+    }
+
+    fn ask_for(
+        &mut self,
+        purpose: Purpose,
+        (link, sequencer): (LinkId, u64),
+        volume: VolumeId,
+        body: RequestBody,
+    ) -> u64 {
         self.count += 1;
         let scope = Scope {
             volume,
@@ -69,6 +79,7 @@ impl Rig {
             store: StoreId(1),
             scope,
             trace: TraceId::NONE,
+            purpose,
             body,
         };
         let passing = Passing {
@@ -286,6 +297,11 @@ fn nothing_waits_for_long_though_nothing_is_answered() {
         assert!(rig.now.since(came) <= LONGEST + LOOK, "{:?}", rig.given);
     }
     assert!(rig.turns.counts().longest <= LONGEST + LOOK);
+    // Whoever asked is told what of that time was not the store's.
+    let waited = rig.turns.answered(rig.now, LINK, id(A.0, 2));
+    assert_eq!(waited.least(), Duration::from_millis(32));
+    let waited = rig.turns.answered(rig.now, LINK, id(A.0, 1));
+    assert_eq!(waited, Waited::default());
     rig.pass();
     assert_eq!(rig.turns.deadline(), None);
 }
@@ -311,6 +327,26 @@ fn a_store_that_owes_nothing_has_room_again() {
     rig.turns.settle(rig.now);
     rig.pass();
     assert_eq!(rig.given.len(), 2);
+}
+
+#[test]
+fn what_a_request_says_that_it_is_for_goes_before_what_its_kind_says() {
+    let mut rig = Rig::new(64);
+    let whose = (LINK, A.0);
+    for (purpose, body, class) in [
+        (Purpose::Unsaid, read(1), Class::Client),
+        (Purpose::Recovery, read(1), Class::Recovery),
+        (Purpose::Move, mend(1), Class::Move),
+        (Purpose::Unsaid, mend(1), Class::Recovery),
+        (Purpose::Client, mend(1), Class::Client),
+        (Purpose::Unsaid, verify(1), Class::Scrub),
+        (Purpose::Scrub, read(1), Class::Scrub),
+    ] {
+        let before = rig.turns.counts().passed;
+        rig.ask_for(purpose, whose, A, body);
+        let passed = rig.turns.counts().passed[class as usize];
+        assert_eq!(passed, before[class as usize] + 1, "{purpose:?} is of {class:?}");
+    }
 }
 
 #[test]

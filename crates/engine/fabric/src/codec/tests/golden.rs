@@ -58,6 +58,7 @@ fn request(body: RequestBody) -> Message {
         store,
         scope,
         trace: TraceId::NONE,
+        purpose: Default::default(),
         body,
     })
 }
@@ -68,6 +69,7 @@ fn answer(result: Result<AnswerBody, Refusal>) -> Message {
         store: StoreId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f10),
         lease_ms: 250,
         credit_blocks: 0x0001_0203,
+        waited: Default::default(),
         trace: None,
         result,
     })

@@ -8,9 +8,9 @@ use amita_types::message::{
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
     Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS,
     MAX_MEMBERS, MAX_SNAPSHOTS, MarkRequest, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem,
-    PutRequest, ReadRequest, Refusal, Request, RequestBody, RestoreRequest, RetainSnapshotsRequest, RollRequest, Run,
-    Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest,
-    WholeRequest, WriteRequest,
+    Purpose, PutRequest, ReadRequest, Refusal, Request, RequestBody, RestoreRequest, RetainSnapshotsRequest,
+    RollRequest, Run, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer,
+    VerifyRequest, Waited, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -296,11 +296,14 @@ fn request() -> impl Strategy<Value = Request> {
             snapshot: SnapshotId(snapshot),
         });
     let trace = prop_oneof![Just(TraceId::NONE), any::<u32>().prop_map(TraceId)];
-    (any::<u64>(), any::<u128>(), scope, trace, request_body()).prop_map(|(id, store, scope, trace, body)| Request {
+    let purpose = proptest::sample::select(Purpose::ALL.to_vec());
+    let all = (any::<u64>(), any::<u128>(), scope, trace, purpose, request_body());
+    all.prop_map(|(id, store, scope, trace, purpose, body)| Request {
         id: RequestId(id),
         store: StoreId(store),
         scope,
         trace,
+        purpose,
         body,
     })
 }
@@ -424,16 +427,18 @@ fn answer() -> impl Strategy<Value = Answer> {
         names,
         any::<u16>(),
         any::<u32>(),
+        (0..=Waited::MOST).prop_map(|number| Waited::numbered(number).expect("there is one")),
         prop::option::of(trace.prop_map(Box::new)),
         result,
     )
-        .prop_map(|((id, store), lease_ms, credit_blocks, trace, result)| {
+        .prop_map(|((id, store), lease_ms, credit_blocks, waited, trace, result)| {
             let (id, store) = (RequestId(id), StoreId(store));
             Answer {
                 id,
                 store,
                 lease_ms,
                 credit_blocks,
+                waited,
                 trace,
                 result,
             }

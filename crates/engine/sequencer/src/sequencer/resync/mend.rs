@@ -32,8 +32,8 @@ use crate::table::{ChunkSlot, GroupSlot, MendSlot, SyncSlot, Table, TaskSlot};
 use crate::task::{Kind, MendStep, SyncStep, Tasks};
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
-    AnswerBody, ChangesAnswer, DataAnswer, MendedAnswer, OpenRequest, OpenedAnswer, Problem, Refusal, RequestBody,
-    VerifiedAnswer, WholeRequest,
+    AnswerBody, ChangesAnswer, DataAnswer, MendedAnswer, OpenRequest, OpenedAnswer, Problem, Purpose, Refusal,
+    RequestBody, VerifiedAnswer, WholeRequest,
 };
 use amita_types::{BlockIndex, SnapshotId, Version};
 use look::Views;
@@ -461,11 +461,28 @@ impl Mending {
         cx.send_at(now, slot, position, at, body, payload);
     }
 
+    /// What is asked of stores for it is for this.
+    fn purpose(&self, cx: &Context) -> Purpose {
+        let Subject { group, chunk, mode, .. } = &self.subject;
+        match mode {
+            // Clients' writes wait for it.
+            Mode::Sync(_) if cx.chunks[*chunk].held_back => Purpose::Client,
+            Mode::Sync(_) => match care::level(cx, *group) {
+                Level::Rebalance => Purpose::Move,
+                Level::Scrub => Purpose::Scrub,
+                Level::Critical | Level::Degraded => Purpose::Recovery,
+            },
+            Mode::Scrub => Purpose::Scrub,
+            Mode::Repair(..) => Purpose::Recovery,
+        }
+    }
+
     /// A request of the step, to be sent to a member.
     fn task(&mut self, cx: &mut Context, now: Time, position: Position, step: MendStep) -> TaskSlot {
         let Subject { group, chunk, .. } = self.subject;
         let kind = Kind::Sync(SyncStep::Mend(self.slot, step));
         let slot = cx.tasks.add(kind, group, Some(chunk));
+        cx.tasks[slot].purpose = self.purpose(cx);
         self.tasks.push(slot);
         cx.expect(now, slot, position);
         slot

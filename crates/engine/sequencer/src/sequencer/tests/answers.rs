@@ -12,6 +12,7 @@ impl Rig {
             store: store(as_store),
             lease_ms: 60_000,
             credit_blocks: 1_000_000,
+            waited: Default::default(),
             result,
         };
         self.sequencer

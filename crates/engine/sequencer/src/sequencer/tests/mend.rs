@@ -5,7 +5,7 @@ use crate::io::Warning;
 use amita_reactor::Slice;
 use amita_types::message::{
     AnswerBody, Change, ChangesAnswer, ChunkState, DataAnswer, Expect, JoinRequest, JoinedAnswer, Mend, MendRequest,
-    MendedAnswer, OpenedAnswer, Refusal, Request, RequestBody, WholeRequest,
+    MendedAnswer, OpenedAnswer, Purpose, Refusal, Request, RequestBody, WholeRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, StoreId, Version};
 
@@ -235,4 +235,15 @@ fn a_write_that_the_source_has_not_carried_out_is_left_alone() {
         rig.done(&writes);
     }
     assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Changes(_))).len(), 2);
+}
+
+#[test]
+fn what_moves_a_copy_says_so_and_what_hosts_do_says_nothing() {
+    // All copies are there: a third member is to have one of them.
+    let mut rig = listing();
+    let asked = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    assert!(!asked.is_empty() && asked.iter().all(|request| request.purpose == Purpose::Move));
+    let mut rig = Rig::open(2, 1);
+    rig.write(0, &[1; 4096]);
+    assert_eq!(rig.writes(1)[0].purpose, Purpose::Unsaid);
 }

@@ -412,6 +412,7 @@ impl Rig {
             store: request.store,
             lease_ms,
             credit_blocks: self.credit,
+            waited: Default::default(),
             result,
         };
         self.sequencer.answer(self.now, server(request.store), answer, payload);

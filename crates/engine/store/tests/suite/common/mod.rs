@@ -487,6 +487,7 @@ impl Requester {
             store: STORE,
             scope: self.scope(),
             trace: amita_types::TraceId::NONE,
+            purpose: Default::default(),
             body,
         }
     }
