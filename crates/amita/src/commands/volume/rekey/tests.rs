@@ -22,6 +22,7 @@ fn volume(is_encrypted: bool) -> Volume {
         former: Vec::new(),
         keys: is_encrypted.then(|| KeyRing::new(key)),
         limits: None,
+        priority: None,
         closed: None,
     }
 }
