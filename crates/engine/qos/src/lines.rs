@@ -308,6 +308,13 @@ impl<T> Lines<T> {
         self.scheduler.waiting()
     }
 
+    /// When what has waited longest came.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Time> {
+        let first = self.lines.iter().filter_map(|line| line.waiting.front());
+        first.map(|waiting| waiting.came).min()
+    }
+
     /// Does nothing wait in the line?
     #[must_use]
     pub fn is_empty(&self, LineId(at): LineId) -> bool {

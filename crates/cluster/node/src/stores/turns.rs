@@ -81,6 +81,8 @@ pub struct TurnCounts {
     pub tally: Tally,
     /// Requests that wait.
     pub waiting: usize,
+    /// When the first of them came.
+    pub oldest: Option<Time>,
     /// Under way, and how many may be.
     pub depth: (u32, u32),
 }
@@ -312,6 +314,7 @@ impl Turns {
         TurnCounts {
             tally: self.lines.tally(),
             waiting: self.lines.waiting(),
+            oldest: self.lines.oldest(),
             depth: self.lines.depth(),
             ..self.counts
         }

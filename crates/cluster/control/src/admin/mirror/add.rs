@@ -258,10 +258,19 @@ pub fn add_mirrored(
         ..About::of(VolumeId(0))
     };
     for target in targets {
+        make_mirrored(meta, wish, target, &about)?;
+    }
+    super::record::mirror(meta, wish.name)
+}
+
+/// A volume of another cluster's gets one here, closed; nothing, where it has one.
+fn make_mirrored(meta: &dyn Transact, wish: &MirrorWish<'_>, target: &TargetWish<'_>, about: &About) -> Result<()> {
+    let key = map::mirror_key(wish.name);
+    for _ in 0..RACES {
         let (record, revision) = find_mirror(meta, wish.name)?;
         is_to_stay(&record)?;
         if record.volumes.iter().any(|volume| volume.name == target.name) {
-            continue;
+            return Ok(());
         }
         let keys = match target.keys {
             Some(keys) => Some(maker(Some(keys)).map_err(|why| why.of(target.name))?),
@@ -281,18 +290,23 @@ pub fn add_mirrored(
             });
             vec![put_record(&record)]
         };
-        make_volume_held(
+        let made = make_volume_held(
             meta,
             target.name,
             target.pool,
             target.size_bytes,
-            Some(&about),
+            Some(about),
             keys,
             &held,
             &more,
-        )?;
+        );
+        match made {
+            // The mirror's record is another one meanwhile: its runner took it up, or noted something.
+            Err(AdminError::TooManyRaces { .. }) if find_mirror(meta, wish.name)?.1 != revision => {}
+            made => return made.map(|_| ()),
+        }
     }
-    super::record::mirror(meta, wish.name)
+    Err(AdminError::TooManyRaces { key })
 }
 
 fn is_to_stay(record: &Mirror) -> Result<()> {

@@ -279,15 +279,15 @@ fn a_deleted_clone_holds_its_parent_until_it_is_purged() {
 }
 
 /// What somebody else does.
-type Act = Box<dyn FnOnce(&Mutex<State>)>;
+pub(super) type Act = Box<dyn FnOnce(&Mutex<State>)>;
 
 /// Somebody else is quicker, between what was read and the transaction.
-struct Overtaken<'a> {
+pub(super) struct Overtaken<'a> {
     meta: &'a Mutex<State>,
     by: std::cell::RefCell<Option<Act>>,
 }
 
-fn overtaken(meta: &Mutex<State>, by: Act) -> Overtaken<'_> {
+pub(super) fn overtaken(meta: &Mutex<State>, by: Act) -> Overtaken<'_> {
     Overtaken {
         meta,
         by: Some(by).into(),

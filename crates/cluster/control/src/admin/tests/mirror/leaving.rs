@@ -1,5 +1,6 @@
 //! An end that is no primary is removed; a mirror is added again under its name; and who uses its volumes.
 
+use super::super::clone::overtaken;
 use super::super::iscsi::{made, of, subsystem};
 use super::*;
 use crate::mirror::Refused;
@@ -79,6 +80,33 @@ fn an_end_that_was_joined_by_halves_is_left() {
     assert!(volume(&meta, "db").unwrap().closed.is_some());
     leave_mirror(&meta, "dr").unwrap();
     is_ordinary(&meta);
+}
+
+/// What had been in the way is gone, and while the rest is made the mirror's record changes.
+#[test]
+fn an_end_that_was_joined_by_halves_is_gone_on_with_while_its_record_changes() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    create_volume(&meta, "log", "main", 4096).unwrap();
+    let target = |name| TargetWish {
+        name,
+        pool: "main",
+        size_bytes: 1 << 30,
+        keys: None,
+    };
+    let targets = [target("db"), target("log")];
+    add_mirrored(&meta, &wish(true), MirrorEpoch(0), &targets, ("somebody", NOW)).unwrap_err();
+    delete_volume(&meta, "log", true, 9, &mut || false).unwrap();
+    let before = record(&meta);
+    let race = overtaken(&meta, Box::new(|meta| change(meta, |record| record.interval_s += 1)));
+    let joined = add_mirrored(&race, &wish(true), MirrorEpoch(0), &targets, ("somebody", NOW)).unwrap();
+    let names: Vec<&str> = joined.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    assert_eq!(names, ["db", "log"]);
+    assert_eq!(joined.interval_s, before.interval_s + 1, "what others changed stays");
+    for made in &joined.volumes {
+        let found = volume(&meta, &made.name).unwrap();
+        assert!(found.id == made.id && found.closed.is_some());
+    }
 }
 
 #[test]
