@@ -5,7 +5,7 @@
 //! before it, that something waits at all, and that nothing does in the end.
 
 use super::operator::Desk;
-use super::{Cluster, Setup, volume_id, volume_name};
+use super::{Cluster, Node, SETTLE, Setup, volume_id, volume_name};
 use crate::faults::Member;
 use crate::random::Random;
 use amita_control::admin;
@@ -120,17 +120,24 @@ impl Cluster {
         for volume in 0..self.setup.volumes {
             self.unrank(now, volume);
         }
-        for (member, node) in self.nodes.iter().enumerate() {
-            for (store, counts) in node.each_core().flat_map(|core| core.stores().turn_counts()) {
-                if counts.waiting > 0 && self.blocked.is_empty() {
-                    return Err(format!(
-                        "{} requests wait at store {store} of node {} when everything has ended",
-                        counts.waiting,
-                        member + 1
-                    ));
-                }
+        // What the cluster does by itself goes on, and may wait for a moment.
+        let limit = now.plus(SETTLE);
+        while let Some((store, waiting)) = self.waits_at_a_store() {
+            if self.world.now() >= limit {
+                return Err(format!(
+                    "when everything has ended {waiting} requests wait at store {store}, and {SETTLE:?} later some still do"
+                ));
             }
+            self.step(limit)?;
         }
         Ok(())
+    }
+
+    /// A store at which something waits for its turn, and how much.
+    fn waits_at_a_store(&self) -> Option<(StoreId, usize)> {
+        let cores = self.nodes.iter().flat_map(Node::each_core);
+        let mut stores = cores.flat_map(|core| core.stores().turn_counts());
+        let waits = stores.find(|(_, counts)| counts.waiting > 0);
+        waits.map(|(store, counts)| (store, counts.waiting))
     }
 }
