@@ -241,6 +241,9 @@ impl<T> Lines<T> {
 
     /// All of all lines goes now.
     pub fn pull_all(&mut self, now: Time, is_so: impl Fn(&T) -> bool) {
+        if self.waiting() == 0 {
+            return;
+        }
         for at in 0..self.lines.len() as u32 {
             self.pull(now, LineId(at), &is_so);
         }
@@ -248,6 +251,9 @@ impl<T> Lines<T> {
 
     /// Whatever has waited for so long goes now, and what is before it.
     pub fn hurry(&mut self, now: Time, longest: Duration) {
+        if self.waiting() == 0 {
+            return;
+        }
         for at in 0..self.lines.len() as u32 {
             let waiting = &self.lines[at as usize].waiting;
             let late = waiting.partition_point(|waiting| now.since(waiting.came) >= longest);
@@ -306,13 +312,6 @@ impl<T> Lines<T> {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.scheduler.waiting()
-    }
-
-    /// When what has waited longest came.
-    #[must_use]
-    pub fn oldest(&self) -> Option<Time> {
-        let first = self.lines.iter().filter_map(|line| line.waiting.front());
-        first.map(|waiting| waiting.came).min()
     }
 
     /// Does nothing wait in the line?

@@ -293,6 +293,11 @@ impl<T> Scheduler<T> {
         if state.lanes[0].queue.is_empty() {
             return None;
         }
+        if index == payer {
+            // Else it was the payer's turn. Where all goes out of its turn, no turn would move this on.
+            self.turn_to(self.flows[index as usize].flow.class);
+        }
+        let state = &mut self.flows[index as usize];
         let (item, cost, came) = self.pool.pop(&mut state.lanes[0].queue);
         let since = came.max(std::mem::replace(&mut state.alone, now));
         if state.lanes[0].queue.is_empty() {
@@ -318,6 +323,16 @@ impl<T> Scheduler<T> {
     #[inline]
     fn work(&self, cost: Cost) -> u64 {
         u64::from(cost.operations) * u64::from(self.config.operation_bytes) + u64::from(cost.bytes)
+    }
+
+    /// One of that class goes, for whichever reason: who comes later begins where the least of those stands who are there.
+    #[inline]
+    fn turn_to(&mut self, class: Class) {
+        let ready = self.classes.iter().filter(|class| !class.ready.is_empty());
+        let least = ready.map(|class| class.start).min();
+        self.turn = self.turn.max(least.unwrap_or(0));
+        let class = &mut self.classes[class as usize];
+        class.turn = class.turn.max(class.ready.peek().map_or(0, |(start, _)| start));
     }
 
     /// A flow stands in the order where its tags say, or leaves it.
@@ -449,13 +464,10 @@ impl<T> Scheduler<T> {
                 self.parking.charge(now, member.limiter, cost);
             }
         }
-        // Who comes later begins where the least of those stands who are there, for whichever reason this one goes.
-        let ready = self.classes.iter().filter(|class| !class.ready.is_empty());
-        let least = ready.map(|class| class.start).min();
-        self.turn = self.turn.max(least.unwrap_or(0));
-        let class = &mut self.classes[state.flow.class as usize];
-        class.turn = class.turn.max(class.ready.peek().map_or(0, |(start, _)| start));
-        class.advance(work);
+        let class = state.flow.class;
+        self.turn_to(class);
+        self.classes[class as usize].advance(work);
+        let state = &mut self.flows[index as usize];
         let counts = is_reserved || self.config.faults.has(Fault::ReserveByWeight);
         state.advance(now, lane, work, counts);
         self.depth.begin();

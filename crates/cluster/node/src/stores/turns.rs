@@ -46,6 +46,10 @@ const FLUSHED_TIMES: u32 = 4;
 const MOST_WAITING: usize = 4096;
 /// So many lines are kept at least, though nothing waits in them.
 const KEPT_LINES: usize = 1024;
+/// There are no more: as many as a cluster has volumes. Numbers of volumes come from the network; what is of another one goes at once, and the store refuses it.
+const MOST_LINES: usize = 1 << 16;
+/// A line that was not used for so long is forgotten, where there are many; and how often that is looked for.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// A request on its way to its store.
 #[derive(Debug)]
@@ -81,8 +85,6 @@ pub struct TurnCounts {
     pub tally: Tally,
     /// Requests that wait.
     pub waiting: usize,
-    /// When the first of them came.
-    pub oldest: Option<Time>,
     /// Under way, and how many may be.
     pub depth: (u32, u32),
 }
@@ -119,6 +121,8 @@ pub struct Turns {
     under_way: FxHashMap<(LinkId, RequestId), (Ticket, Duration)>,
     /// When it is looked next whether something has waited for long.
     look_at: Option<Time>,
+    /// When lines are looked for that may be forgotten.
+    forget_at: Option<Time>,
     /// Something may go that waits.
     due: Option<Time>,
     counts: TurnCounts,
@@ -146,6 +150,7 @@ impl Turns {
             accounts: FxHashMap::default(),
             under_way: FxHashMap::default(),
             look_at: None,
+            forget_at: None,
             due: None,
             counts: TurnCounts::default(),
         }
@@ -189,11 +194,17 @@ impl Turns {
     }
 
     fn wait(&mut self, now: Time, volume: VolumeId, class: Class, cost: Cost, passing: Passing) {
+        let known = self.volumes.len();
         let line = match self.volumes.entry(volume) {
             Entry::Occupied(known) => known.into_mut(),
+            // It has no line, so nothing of it waits.
+            Entry::Vacant(_) if known >= MOST_LINES => return self.lines.pass(passing),
             Entry::Vacant(place) => {
                 let priority = self.priorities.get(&volume).copied();
                 let id = self.lines.add(standings(priority));
+                if known >= KEPT_LINES && self.forget_at.is_none() {
+                    self.forget_at = Some(now.plus(IDLE));
+                }
                 place.insert(Line { id, used: now })
             }
         };
@@ -226,8 +237,8 @@ impl Turns {
         if self.look_at.is_some_and(|at| at <= now) {
             self.lines.hurry(now, LONGEST);
             self.look_at = (self.lines.waiting() > 0).then(|| now.plus(LOOK));
-            self.forget_idle(now);
         }
+        self.forget_idle(now);
     }
 
     /// Nothing of what the store was given is under way there: it owes no answer.
@@ -247,6 +258,7 @@ impl Turns {
     pub fn let_all_go(&mut self, now: Time) {
         self.lines.pull_all(now, |_| true);
         (self.due, self.look_at) = (None, None);
+        self.forget_idle(now);
     }
 
     /// A link closes: what waits of it goes, before the store is told.
@@ -299,7 +311,7 @@ impl Turns {
     /// When [`Turns::go`] is wanted, though nothing comes.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.due.into_iter().chain(self.look_at).min()
+        self.due.into_iter().chain(self.look_at).chain(self.forget_at).min()
     }
 
     /// Does nothing wait?
@@ -314,25 +326,25 @@ impl Turns {
         TurnCounts {
             tally: self.lines.tally(),
             waiting: self.lines.waiting(),
-            oldest: self.lines.oldest(),
             depth: self.lines.depth(),
             ..self.counts
         }
     }
 
-    /// Lines in which nothing waits, and nothing has come for long, are forgotten where there are many.
+    /// Lines in which nothing waits, and nothing has come for long, are forgotten now and then where there are many.
     fn forget_idle(&mut self, now: Time) {
-        if self.volumes.len() <= KEPT_LINES {
+        if self.forget_at.is_none_or(|at| at > now) {
             return;
         }
         let lines = &mut self.lines;
         self.volumes.retain(|_, line| {
-            let stays = !lines.is_empty(line.id) || now.since(line.used) < Duration::from_secs(1);
+            let stays = !lines.is_empty(line.id) || now.since(line.used) < IDLE;
             if !stays {
                 lines.remove(now, line.id);
             }
             stays
         });
+        self.forget_at = (self.volumes.len() > KEPT_LINES).then(|| now.plus(IDLE));
     }
 }
 

@@ -375,3 +375,25 @@ fn volumes_share_by_the_weights_of_their_records() {
         "{a} and {b}"
     );
 }
+
+#[test]
+fn lines_that_nobody_uses_are_forgotten_though_nothing_ever_waits() {
+    let mut rig = Rig::new(u32::MAX);
+    for volume in 0..KEPT_LINES as u64 {
+        rig.ask(VolumeId(volume), read(0));
+    }
+    assert_eq!((rig.turns.volumes.len(), rig.turns.deadline()), (KEPT_LINES, None));
+    for volume in 0..MOST_LINES as u64 + 10 {
+        rig.ask(VolumeId(volume), read(0));
+    }
+    assert_eq!(
+        rig.turns.volumes.len(),
+        MOST_LINES,
+        "more are given to the store at once"
+    );
+    assert_eq!(rig.given.len(), KEPT_LINES + MOST_LINES + 10);
+    rig.now = rig.turns.deadline().expect("they are looked at");
+    rig.pass();
+    assert!(rig.turns.volumes.is_empty());
+    assert_eq!(rig.turns.deadline(), None);
+}
