@@ -139,6 +139,11 @@ fn stores_have_an_order_as_long_as_something_is_said_of_a_volume() {
     );
     let wrong = world.amita(&["volume", "limit", "set", VOLUME, "--weight", "1001"]);
     assert!(wrong.text.contains("1 to 1000"), "{}", wrong.text);
+    // Of what is refused by half nothing is done.
+    let both = world.amita(&["volume", "limit", "set", VOLUME, "--iops", "5000", "--weight", "1001"]);
+    assert!(!both.status.success(), "{}", both.text);
+    let limits = world.json(&["volume", "limit", "show", VOLUME]);
+    assert!(!limits.to_string().contains("5000"), "{limits}");
     let wrong = world.amita(&["volume", "limit", "set", VOLUME]);
     assert!(wrong.text.contains("nothing to set is named"), "{}", wrong.text);
 

@@ -126,7 +126,7 @@ pub use policy::{
 };
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, delete_pool, groups, pools};
 pub use precondition::Precondition;
-pub use priority::{LATENCY_TARGETS_US, RESERVATIONS, WEIGHTS, priority, set_priority};
+pub use priority::{LATENCY_TARGETS_US, RESERVATIONS, WEIGHTS, check_priority, priority, set_priority};
 pub(crate) use quota::Tally;
 pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};

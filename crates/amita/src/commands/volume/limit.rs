@@ -229,6 +229,8 @@ fn set_volume(arguments: &VolumeSetArguments, metadata: &Admin) -> Result<()> {
         let more = More::of(priority::read(metadata, name)?);
         return show(Whose::Volume, name, changed, more, of_limits.json);
     }
+    // All of it or nothing, as far as can be told before.
+    priority::check(metadata, name, of_priority)?;
     let limits = match of_limits.is_any() {
         true => set_limits(Whose::Volume, of_limits, metadata)?,
         false => Whose::Volume.read(metadata, name)?,

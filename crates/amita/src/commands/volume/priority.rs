@@ -53,6 +53,11 @@ pub(super) fn set(metadata: &Admin, name: &str, arguments: &Arguments) -> Result
     change(metadata, name, |priority| arguments.apply(priority))
 }
 
+/// Would it be refused?
+pub(super) fn check(metadata: &Admin, name: &str, arguments: &Arguments) -> Result<()> {
+    admin::check_priority(&metadata.reader(), name, |priority| arguments.apply(priority)).described()
+}
+
 /// Nothing is said of the volume any more. In a cluster of before, where nothing can be, nothing is written.
 pub(super) fn clear(metadata: &Admin, name: &str) -> Result<Priority> {
     let found = read(metadata, name)?;
