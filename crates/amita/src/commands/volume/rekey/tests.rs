@@ -23,6 +23,7 @@ fn volume(is_encrypted: bool) -> Volume {
         keys: is_encrypted.then(|| KeyRing::new(key)),
         limits: None,
         closed: None,
+        priority: None,
     }
 }
 
