@@ -15,7 +15,7 @@ impl Waited {
     pub fn of(waited: Duration) -> Waited {
         let doublings = waited.as_millis().checked_ilog2();
         let number = doublings.map_or(0, |doublings| doublings + 1);
-        Waited(number.min(Waited::MOST.into()) as u8)
+        Waited(u8::try_from(number).map_or(Waited::MOST, |number| number.min(Waited::MOST)))
     }
 
     /// So long at least.
