@@ -62,20 +62,29 @@ fn an_end_that_never_arrived_at_a_point_is_left() {
     is_ordinary(&in_a_pass);
 }
 
-/// The second volume's name is taken at the far end, and the operator gives up.
-#[test]
-fn an_end_that_was_joined_by_halves_is_left() {
-    let meta = cluster_of(3);
-    create_pool(&meta, &spec(3)).unwrap();
-    create_volume(&meta, "log", "main", 4096).unwrap();
-    let target = |name| TargetWish {
+/// What a far end is to make.
+fn targets() -> [TargetWish<'static>; 2] {
+    ["db", "log"].map(|name| TargetWish {
         name,
         pool: "main",
         size_bytes: 1 << 30,
         keys: None,
-    };
-    let targets = [target("db"), target("log")];
-    let refused = add_mirrored(&meta, &wish(true), MirrorEpoch(0), &targets, ("somebody", NOW)).unwrap_err();
+    })
+}
+
+/// A far end in which the second volume's name was taken, and why it was joined by halves.
+fn halves() -> (Mutex<State>, AdminError) {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    create_volume(&meta, "log", "main", 4096).unwrap();
+    let refused = add_mirrored(&meta, &wish(true), MirrorEpoch(0), &targets(), ("somebody", NOW)).unwrap_err();
+    (meta, refused)
+}
+
+/// The second volume's name is taken at the far end, and the operator gives up.
+#[test]
+fn an_end_that_was_joined_by_halves_is_left() {
+    let (meta, refused) = halves();
     assert!(matches!(refused, AdminError::Exists { .. }), "{refused}");
     assert!(volume(&meta, "db").unwrap().closed.is_some());
     leave_mirror(&meta, "dr").unwrap();
@@ -85,21 +94,11 @@ fn an_end_that_was_joined_by_halves_is_left() {
 /// What had been in the way is gone, and while the rest is made the mirror's record changes.
 #[test]
 fn an_end_that_was_joined_by_halves_is_gone_on_with_while_its_record_changes() {
-    let meta = cluster_of(3);
-    create_pool(&meta, &spec(3)).unwrap();
-    create_volume(&meta, "log", "main", 4096).unwrap();
-    let target = |name| TargetWish {
-        name,
-        pool: "main",
-        size_bytes: 1 << 30,
-        keys: None,
-    };
-    let targets = [target("db"), target("log")];
-    add_mirrored(&meta, &wish(true), MirrorEpoch(0), &targets, ("somebody", NOW)).unwrap_err();
+    let (meta, _) = halves();
     delete_volume(&meta, "log", true, 9, &mut || false).unwrap();
     let before = record(&meta);
     let race = overtaken(&meta, Box::new(|meta| change(meta, |record| record.interval_s += 1)));
-    let joined = add_mirrored(&race, &wish(true), MirrorEpoch(0), &targets, ("somebody", NOW)).unwrap();
+    let joined = add_mirrored(&race, &wish(true), MirrorEpoch(0), &targets(), ("somebody", NOW)).unwrap();
     let names: Vec<&str> = joined.volumes.iter().map(|volume| volume.name.as_str()).collect();
     assert_eq!(names, ["db", "log"]);
     assert_eq!(joined.interval_s, before.interval_s + 1, "what others changed stays");
