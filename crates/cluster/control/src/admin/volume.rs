@@ -144,12 +144,12 @@ pub(super) fn make_target(
         with(volume)
     }) {
         Ok(made) => Ok(Some(made)),
-        Err(AdminError::TooManyRaces { .. }) => Ok(None),
+        Err(AdminError::Changed | AdminError::TooManyRaces { .. }) => Ok(None),
         Err(why) => Err(why),
     }
 }
 
-/// The same as [`make_volume_and`], if these hold.
+/// The same as [`make_volume_and`], if these hold; else it is [`AdminError::Changed`].
 #[allow(clippy::too_many_arguments)]
 pub(super) fn make_volume_held(
     meta: &dyn Transact,
@@ -240,6 +240,7 @@ fn make(
         let Call {
             mut compares, mut then, ..
         } = more(&mut volume);
+        let held = compares.clone();
         compares.extend([unchanged(&counter, revision), unchanged(&key, 0), pool_stays]);
         then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {
@@ -264,6 +265,15 @@ fn make(
         }
         if get::<Volume>(meta, &key)?.is_some() {
             return Err(AdminError::Exists { what: "volume", name });
+        }
+        // What was looked at before is not looked at again here.
+        let looked_at = Call {
+            compares: held,
+            then: Vec::new(),
+            otherwise: Vec::new(),
+        };
+        if !looked_at.compares.is_empty() && !meta.txn(&looked_at)?.succeeded {
+            return Err(AdminError::Changed);
         }
     }
     Err(AdminError::TooManyRaces { key: counter })

@@ -302,7 +302,7 @@ fn make_mirrored(meta: &dyn Transact, wish: &MirrorWish<'_>, target: &TargetWish
         );
         match made {
             // The mirror's record is another one meanwhile: its runner took it up, or noted something.
-            Err(AdminError::TooManyRaces { .. }) if find_mirror(meta, wish.name)?.1 != revision => {}
+            Err(AdminError::Changed) => {}
             made => return made.map(|_| ()),
         }
     }
