@@ -96,6 +96,7 @@ fn without_a_rule_something_breaks() {
 /// Rules that are kept as a defence: without them nothing breaks at these sizes, because others stand behind them. Each is
 /// tried at the size that it is about, and at all by `make soak`.
 #[test]
+#[ignore = "as long as several others: scripts/soak runs it"]
 fn without_a_defence_nothing_breaks() {
     nothing_breaks(&[
         (Rule::StoreEpoch, sizes::returns()),

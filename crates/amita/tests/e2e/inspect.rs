@@ -330,6 +330,7 @@ fn store_of(world: &World, node: u64) -> Value {
 }
 
 #[test]
+#[ignore = "as long as several others: scripts/soak runs it"]
 fn a_disk_that_predicts_its_failure_is_proposed_to_be_drained_and_drained_where_that_is_wanted() {
     let world = World::of(4);
     inspected(&world);

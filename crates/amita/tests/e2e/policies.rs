@@ -183,6 +183,7 @@ fn snapshots_are_taken_by_policies_whoever_leads() {
 
 /// What volumes have of each of a policy's runs is one set of all of them, whose owners are several, and whoever leads.
 #[test]
+#[ignore = "as long as several others: scripts/soak runs it"]
 fn a_policy_takes_sets_whoever_leads() {
     let mut world = World::of(4);
     for (volume, node) in [("log", 1), ("index", 2)] {

@@ -101,6 +101,7 @@ fn snapshots(world: &World) -> Vec<Value> {
 }
 
 #[test]
+#[ignore = "as long as several others: scripts/soak runs it"]
 fn every_byte_is_what_it_was_forth_and_back() {
     let world = World::with_volume();
     let mut client = world.open(0);

@@ -36,6 +36,7 @@ fn beside(world: &World, name: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "as long as several others: scripts/soak runs it"]
 fn a_volume_is_copied_out_and_in_compared_and_reverted_by_the_api() {
     let world = World::with_volume();
     let work = Workstation {

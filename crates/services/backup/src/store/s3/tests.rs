@@ -297,6 +297,7 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
+#[ignore = "as long as several others: scripts/soak runs it"]
 fn a_vault_lives_in_a_bucket_that_fails_now_and_then() {
     let server = Server::start();
     let store = Arc::new(store(&server));
