@@ -30,11 +30,10 @@ pub fn priority(meta: &dyn Transact, name: &str) -> Result<Priority> {
 /// No such volume, what cannot be kept, or a cluster in which programs may be about that do not know of it (S17); the metadata is away or
 /// refuses.
 pub fn set_priority(meta: &dyn Transact, name: &str, change: impl Fn(&mut Priority)) -> Result<Priority> {
-    check_known(meta, name)?;
     let key = map::volume_key(name);
     write(meta, &key, || {
         let (old, revision) = find_volume(meta, name)?;
-        let wanted = changed(&old, &change)?;
+        let wanted = changed(meta, &old, &change)?;
         let new = Volume {
             priority: (!wanted.is_empty()).then(|| Box::new(wanted)),
             ..old.clone()
@@ -49,21 +48,25 @@ pub fn set_priority(meta: &dyn Transact, name: &str, change: impl Fn(&mut Priori
 /// # Errors
 /// As it.
 pub fn check_priority(meta: &dyn Transact, name: &str, change: impl Fn(&mut Priority)) -> Result<()> {
-    check_known(meta, name)?;
     let (volume, _) = find_volume(meta, name)?;
-    changed(&volume, &change).map(drop)
+    changed(meta, &volume, &change).map(drop)
 }
 
-fn check_known(meta: &dyn Transact, name: &str) -> Result<()> {
+/// Whoever says nothing needs nobody to know of it.
+fn check_known(meta: &dyn Transact, name: &str, wanted: &Priority) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
     let otherwise = "programs from before drop them from the volume's record";
     let settings = ("reservations, weights and latency targets", PRIORITIES_SINCE);
     check_version(meta, ("volume", name), settings, otherwise)
 }
 
-fn changed(volume: &Volume, change: &impl Fn(&mut Priority)) -> Result<Priority> {
+fn changed(meta: &dyn Transact, volume: &Volume, change: &impl Fn(&mut Priority)) -> Result<Priority> {
     let mut wanted = volume.priority.as_deref().copied().unwrap_or_default();
     change(&mut wanted);
     wanted.weight = wanted.weight.filter(|weight| *weight != USUAL_WEIGHT);
+    check_known(meta, &volume.name, &wanted)?;
     check(&volume.name, &wanted)?;
     Ok(wanted)
 }

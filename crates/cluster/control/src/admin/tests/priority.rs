@@ -50,4 +50,7 @@ fn priorities_that_cannot_be_are_refused_and_named() {
     let why = set_priority(&older, "db", |wanted| *wanted = SOME).unwrap_err();
     assert!(why.to_string().contains("amita cluster finalize"), "{why}");
     assert_eq!(volume(&older, "db").unwrap().priority, None);
+    // Who says nothing, or takes back what nobody has said, asks for nothing that they would have to know.
+    let nothing = set_priority(&older, "db", |wanted| *wanted = Priority::default());
+    assert_eq!(nothing.unwrap(), Priority::default());
 }
