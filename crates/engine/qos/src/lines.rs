@@ -119,6 +119,8 @@ pub struct Lines<T> {
     lines: Vec<Line<T>>,
     free: Vec<u32>,
     ready: VecDeque<Handed<T>>,
+    /// When something came, and in which line, since nothing waited; what has gone meanwhile stays for as long as what waits may.
+    arrivals: VecDeque<(Time, u32)>,
     /// Numbers what comes.
     came: u64,
     tally: Tally,
@@ -135,6 +137,7 @@ impl<T> Lines<T> {
             lines: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            arrivals: VecDeque::new(),
             came: 0,
             tally: Tally::default(),
         }
@@ -185,11 +188,15 @@ impl<T> Lines<T> {
         let Ok(flow) = self.flow(at, class) else {
             return Err(item);
         };
+        if self.waiting() == 0 {
+            self.arrivals.clear();
+        }
         let put = self.scheduler.enqueue(now, flow, at, cost, Elsewhere::default());
         if put.is_err() {
             return Err(item);
         }
         self.came += 1;
+        self.arrivals.push_back((now, at));
         self.lines[at as usize].waiting.push_back(Waiting {
             item,
             class,
@@ -249,12 +256,13 @@ impl<T> Lines<T> {
         }
     }
 
-    /// Whatever has waited for so long goes now, and what is before it.
+    /// Whatever has waited for so long goes now, and what is before it. To be asked now and then while something waits: it looks at
+    /// what came before that, and not at all lines.
     pub fn hurry(&mut self, now: Time, longest: Duration) {
-        if self.waiting() == 0 {
-            return;
-        }
-        for at in 0..self.lines.len() as u32 {
+        while let Some(&(came, at)) = self.arrivals.front()
+            && now.since(came) >= longest
+        {
+            self.arrivals.pop_front();
             let waiting = &self.lines[at as usize].waiting;
             let late = waiting.partition_point(|waiting| now.since(waiting.came) >= longest);
             self.pull_first(now, at, late, None);

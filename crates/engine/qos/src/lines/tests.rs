@@ -263,7 +263,12 @@ fn the_order_of_a_line_holds_whatever_is_done() {
                     bed.lines
                         .pull(Time(bed.now), bed.ids[at], |&(_, _, number)| number <= most);
                 }
-                7 => bed.lines.hurry(Time(bed.now), Duration::from_millis(random.below(4))),
+                7 => {
+                    let longest = Duration::from_millis(random.below(4));
+                    bed.lines.hurry(Time(bed.now), longest);
+                    let mut waiting = bed.lines.lines.iter().flat_map(|line| &line.waiting);
+                    assert!(waiting.all(|waiting| Time(bed.now).since(waiting.came) < longest));
+                }
                 _ => {
                     if let Some(ticket) = bed.under_way.pop_front() {
                         bed.lines.done(Time(bed.now), ticket);
