@@ -336,6 +336,7 @@ pub const MOVES: &[&str] = &[
     "operator.migrate_resumed",
     "migrate.runner",
     "migrate.pass",
+    "migrate.slowed",
     "migrate.last_pass",
     "migrate.let_go",
     "migrate.anew",

@@ -4,7 +4,7 @@ use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, Job, JobKind, JobUnit};
+use amita_control::admin::{self, Job, JobKind, JobState, JobUnit};
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
@@ -150,7 +150,11 @@ fn show(job: &Job) -> String {
         text += &format!("It was paused by {} at {at}.\n", paused.by);
     }
     if let Some(ails) = &job.ails {
-        text += &format!("It does not go on: {ails}.\n");
+        // What runs has something to be known of all the same, as that hosts are slowed for it.
+        text += &match job.state {
+            JobState::Running => format!("Meanwhile {ails}.\n"),
+            _ => format!("It does not go on: {ails}.\n"),
+        };
     }
     if !job.actions.is_empty() {
         text += &format!("What can be done: {}.\n", actions(job));

@@ -101,9 +101,9 @@ pub use lun::{
     LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
 };
 pub use migrate::{
-    AtRest, Dressed, MigrateWish, Switched, copy_job_id, dress_move, end_move, forget_move_snapshots, is_last_pass_due,
-    is_number_free, may_migrate, may_switch, migrate_action, migrate_volume, move_hold, next_move_pass, none_moves,
-    points_ahead, stay_in_pool, switch_volume,
+    AtRest, Converging, Dressed, Lap, MigrateWish, Next, Switched, copy_job_id, dress_move, end_move,
+    forget_move_snapshots, is_number_free, may_migrate, may_switch, migrate_action, migrate_volume, move_hold,
+    next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
 };
 pub use mirror::{
     Cutting, MirrorChange, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return,

@@ -48,12 +48,14 @@ mod messages;
 mod named;
 mod nvme;
 mod observe;
+mod paced;
 mod parents;
 mod peers;
 mod records;
 mod report;
 mod reserve;
 mod route;
+mod slowed;
 mod snapshots;
 mod views;
 mod wishes;
@@ -96,8 +98,10 @@ use locks::Locks;
 use named::Named;
 use nvme::NvmeSide;
 use observe::Observing;
+use paced::Paced;
 use parents::ParentReads;
 use peers::Peers;
+use slowed::Slowed;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -187,6 +191,8 @@ impl Core {
                 peers: Peers::new(&config),
                 stores: Stores::default(),
                 shards: Shards::new(config.core, sequencer, config.trace.clone()),
+                paced: Paced::default(),
+                slowed: Slowed::default(),
                 config,
             },
         };
@@ -313,6 +319,12 @@ impl Core {
     #[must_use]
     pub fn holds_for_gone_hosts(&self) -> bool {
         self.forwarding.gate.fronts().any(|front| self.fronts.has_ended(front))
+    }
+
+    /// Are hosts of any volume slowed on this core, because it moves?
+    #[must_use]
+    pub fn slows_hosts(&self) -> bool {
+        self.cx.slowed.is_any()
     }
 
     /// Rules of leases that are switched off.
@@ -490,6 +502,8 @@ impl Core {
         let deadlines = [
             self.cx.stores.deadline(),
             self.cx.shards.deadline(),
+            self.cx.paced.deadline(),
+            self.cx.slowed.deadline(),
             self.cx.peers.fabric.deadline(),
             self.fronts.deadline(),
             self.named.deadline(),

@@ -19,6 +19,7 @@ use amita_metadata as meta;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_sequencer::health::HealthEvent;
+use amita_sequencer::pace::{Pacer, Pass};
 use amita_sequencer::{CallId, Care, Config, Effect, IoId, Opened, Sequencer};
 use amita_types::condition::Failing;
 use amita_types::io::{IoError, Op, Payload};
@@ -42,6 +43,8 @@ struct Io {
     shard: u16,
     began: Time,
     op: Op,
+    /// It is a window of background work, which ends with it.
+    leave: Option<Pass>,
 }
 
 /// Why a piece of I/O is not begun.
@@ -416,6 +419,19 @@ impl Shards {
         op: Op,
         payload: Slice,
     ) -> Result<(), Declined> {
+        self.begin_by(now, origin, volume, op, payload, None)
+    }
+
+    /// The same of what is background work, by this leave.
+    pub fn begin_by(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        volume: VolumeId,
+        op: Op,
+        payload: Slice,
+        leave: Option<Pass>,
+    ) -> Result<(), Declined> {
         let Some(number) = self.table.number(volume) else {
             return Err(Declined::Elsewhere(payload));
         };
@@ -453,6 +469,7 @@ impl Shards {
             shard: number,
             began: now,
             op,
+            leave,
         });
         let io = IoId(slot.number());
         if origin.trace.is_some() {
@@ -683,7 +700,10 @@ impl Shards {
                         };
                         shard.under_way -= 1;
                         shard.heads -= usize::from(is_held(&io.origin));
-                        self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
+                        // How hosts fare is not told by what gives way to them.
+                        if io.leave.is_none() {
+                            self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
+                        }
                         shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
                         if let Err(error) = result
                             && let Some(failing) = trouble(&io.op, io.origin.snapshot, error)
@@ -760,6 +780,12 @@ impl Shards {
     /// The operator has set how hard background work may press.
     pub fn set_recovery(&mut self, settings: &Recovery) {
         self.care.pacer.set(settings, self.config.cores);
+    }
+
+    /// Who says when background work of this core may go on.
+    #[must_use]
+    pub fn pacer(&self) -> &Pacer {
+        &self.care.pacer
     }
 
     /// How background work is held back.

@@ -64,7 +64,7 @@ pub struct View {
     /// Clones that are to be flattened, with their modification revision.
     flattens: BTreeMap<VolumeId, (map::Flatten, u64)>,
     /// Volumes that are to be copies, and are not whole.
-    copying: BTreeSet<VolumeId>,
+    copies: copies::Copies,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// The operator's wishes that owners close volumes, with their modification revision.

@@ -40,7 +40,8 @@ pub use chain::{MAX_FORMER, check_chain};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
 pub use copying::{
-    CopyPlace, Copying, Moving, copier_key, copies_prefix, copying_key, copying_prefix, is_moving_name, moving_name,
+    CopyPlace, Copying, Moving, Slowed, copier_key, copies_prefix, copying_key, copying_prefix, is_moving_name,
+    moving_name,
 };
 pub use flatten::{Flatten, flatten_key, flattens_prefix};
 pub use holders::Holders;

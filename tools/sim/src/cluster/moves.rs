@@ -1054,8 +1054,17 @@ impl Cluster {
             .is_some_and(|found| found.generation > generation && !found.lineage.taking)
     }
 
-    /// Nobody holds any more, when all was read in the end.
+    /// Nobody holds any more, and nobody is slowed, when all was read in the end.
     pub(super) fn judge_holds(&self) -> Result<(), String> {
+        let all_ended = self.migrations.is_on() && self.moving_records().is_empty();
+        for (member, node) in self.nodes.iter().enumerate().filter(|_| all_ended) {
+            if node.each_core().any(amita_node::Core::slows_hosts) && self.blocked.is_empty() {
+                return Err(format!(
+                    "all moves have ended, and node {} slows hosts of a volume",
+                    member + 1
+                ));
+            }
+        }
         for volume in 0..self.setup.volumes {
             let record = self.volume(volume)?;
             if self.migrations.is_on() && self.blocked.is_empty() && record.lineage.held {

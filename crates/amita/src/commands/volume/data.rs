@@ -17,8 +17,10 @@ use std::time::{Duration, Instant};
 pub const PIECE_BYTES: u64 = amita_client::MAX_READ_WRITE_BYTES as u64;
 /// Blocks are what is zero or not.
 pub const BLOCK_BYTES: usize = amita_types::BLOCK_BYTES as usize;
-/// Requests under way: with pieces of 1 MiB enough for any network, and what the client's memory allows reads to bring at one time.
-pub const DEPTH: usize = 16;
+/// Requests under way at most: scattered blocks are brought one by one, and so many of them keep a gateway's cores at work.
+const MOST_REQUESTS: usize = 128;
+/// Bytes under way at most, of reads and of writes: enough for any network, and what the client's memory allows reads to bring at one time.
+const MOST_BYTES: u64 = 16 * PIECE_BYTES;
 /// How often it is looked whether the command is to end.
 const LOOK: Duration = Duration::from_millis(200);
 /// A node that owns the volume and lives may take so long to answer: no command is a reason to take a volume from its clients. Three
@@ -213,7 +215,7 @@ impl Way {
         // That may have taken a while.
         amita_terminal::interrupt::check()?;
         self.bounds.check()?;
-        let queue = client.queue(DEPTH).map_err(|why| described(&why))?;
+        let queue = client.queue(MOST_REQUESTS).map_err(|why| described(&why))?;
         let may_be_refused = self.config.volume_keys.is_some() && self.config.links != Protection::Secret;
         Ok(Data {
             queue,
@@ -260,28 +262,47 @@ pub struct Data {
 /// The requests under way, in the order in which they were begun.
 #[derive(Default)]
 struct UnderWay {
-    /// Offsets and, once it has ended, what came of it.
-    requests: VecDeque<(u64, Option<Done>)>,
+    requests: VecDeque<Begun>,
+    /// Of all of them.
+    bytes: u64,
     /// The lowest offset of those that have failed.
     failed: Option<u64>,
     /// What to do where there is nobody who answers.
     hint: Option<&'static str>,
 }
 
+/// A request under way.
+struct Begun {
+    offset: u64,
+    /// What it brings or takes there: memory is held for them.
+    bytes: u64,
+    /// What came of it, once it has ended.
+    done: Option<Done>,
+}
+
 impl UnderWay {
-    fn begin(&mut self, offset: u64) {
-        self.requests.push_back((offset, None));
+    fn begin(&mut self, offset: u64, bytes: u64) {
+        self.bytes += bytes;
+        self.requests.push_back(Begun {
+            offset,
+            bytes,
+            done: None,
+        });
     }
 
     fn end(&mut self, done: Done) {
         let mut waiting = self.requests.iter_mut();
-        if let Some((_, ended)) = waiting.find(|(offset, ended)| *offset == done.tag && ended.is_none()) {
-            *ended = Some(done);
+        if let Some(begun) = waiting.find(|begun| begun.offset == done.tag && begun.done.is_none()) {
+            begun.done = Some(done);
         }
     }
 
+    fn has_room(&self) -> bool {
+        self.requests.len() < MOST_REQUESTS && self.bytes < MOST_BYTES
+    }
+
     fn is_oldest_done(&self) -> Option<bool> {
-        self.requests.front().map(|(_, done)| done.is_some())
+        self.requests.front().map(|begun| begun.done.is_some())
     }
 
     /// Takes the oldest one out, if it has ended.
@@ -289,9 +310,15 @@ impl UnderWay {
         if self.is_oldest_done() != Some(true) {
             return Ok(None);
         }
-        let Some((offset, Some(done))) = self.requests.pop_front() else {
+        let Some(Begun {
+            offset,
+            bytes,
+            done: Some(done),
+        }) = self.requests.pop_front()
+        else {
             return Ok(None);
         };
+        self.bytes -= bytes;
         if let Err(why) = done.result {
             self.failed = Some(self.failed.map_or(offset, |failed| failed.min(offset)));
             let hint = self.hint.filter(|_| why == IoError::Unavailable).unwrap_or_default();
@@ -301,7 +328,7 @@ impl UnderWay {
     }
 
     fn place(&self) -> Option<u64> {
-        let oldest = self.requests.front().map(|(offset, _)| *offset);
+        let oldest = self.requests.front().map(|begun| begun.offset);
         oldest.into_iter().chain(self.failed).min()
     }
 }
@@ -337,7 +364,7 @@ impl Data {
     pub fn changed(&mut self, offset: u64) -> Result<()> {
         let started = self.queue.changed(&self.volume, offset, offset);
         started.map_err(|why| described(&why))?;
-        self.under_way.begin(offset);
+        self.under_way.begin(offset, 0);
         Ok(())
     }
 
@@ -348,7 +375,7 @@ impl Data {
 
     /// Is there room for another request?
     pub fn has_room(&self) -> bool {
-        self.under_way.requests.len() < DEPTH
+        self.under_way.has_room()
     }
 
     /// Starts to read a piece.
@@ -358,7 +385,7 @@ impl Data {
     pub fn read(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let started = self.queue.read(&self.volume, offset, bytes as u32, offset);
         started.map_err(|why| described(&why))?;
-        self.under_way.begin(offset);
+        self.under_way.begin(offset, bytes);
         Ok(())
     }
 
@@ -366,20 +393,32 @@ impl Data {
     ///
     /// # Errors
     /// It cannot be read; the command is to end; or what `take` says.
-    pub fn each_piece(
+    pub fn each_piece(&mut self, from: u64, end: u64, take: impl FnMut(u64, &mut Vec<u8>) -> Result<()>) -> Result<()> {
+        self.each_piece_of(&[(from, end)], take)
+    }
+
+    /// The same of several ranges, each from a byte to another one. The next is asked for while the one before is brought: so scattered
+    /// blocks wait for each other no more than the pieces of one range do.
+    ///
+    /// # Errors
+    /// As [`Data::each_piece`].
+    pub fn each_piece_of(
         &mut self,
-        from: u64,
-        end: u64,
+        ranges: &[(u64, u64)],
         mut take: impl FnMut(u64, &mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        let mut asked = from;
+        let mut ahead = ranges.iter().copied().filter(|(from, end)| from < end);
+        let mut asks = ahead.next();
         let mut bytes = Vec::new();
         loop {
             amita_terminal::interrupt::check()?;
-            while asked < end && self.has_room() {
-                let length = PIECE_BYTES.min(end - asked);
-                self.read(asked, length)?;
-                asked += length;
+            while let Some((from, end)) = asks.filter(|_| self.has_room()) {
+                let length = PIECE_BYTES.min(end - from);
+                self.read(from, length)?;
+                asks = match from + length < end {
+                    true => Some((from + length, end)),
+                    false => ahead.next(),
+                };
             }
             let Some((offset, done)) = self.next()? else {
                 return Ok(());
@@ -416,7 +455,7 @@ impl Data {
         buffer[bytes.len()..].fill(0);
         let started = self.queue.write(&self.volume, offset, buffer.freeze(), offset);
         started.map_err(|why| described(&why))?;
-        self.under_way.begin(offset);
+        self.under_way.begin(offset, length as u64);
         Ok(())
     }
 
@@ -430,7 +469,8 @@ impl Data {
         }
         let started = self.queue.write_zeroes(&self.volume, offset, bytes, offset);
         started.map_err(|why| described(&why))?;
-        self.under_way.begin(offset);
+        // A large one is cut into many.
+        self.under_way.begin(offset, bytes.min(PIECE_BYTES));
         Ok(())
     }
 
@@ -448,7 +488,7 @@ impl Data {
             // All of them count as begun at the first byte: that zeros are there says nothing of how much of an image is.
             let started = self.queue.write_zeroes(&self.volume, at, bytes, offset);
             started.map_err(|why| described(&why))?;
-            self.under_way.begin(offset);
+            self.under_way.begin(offset, bytes.min(PIECE_BYTES));
             at += bytes;
         }
         self.finish()
@@ -516,7 +556,7 @@ impl Data {
     }
 
     fn of(client: Client, bounds: Bounds, opened: std::result::Result<Volume, Error>) -> Result<Data> {
-        let opened = opened.and_then(|volume| Ok((client.queue(DEPTH)?, volume)));
+        let opened = opened.and_then(|volume| Ok((client.queue(MOST_REQUESTS)?, volume)));
         match opened {
             Ok((queue, volume)) => Ok(Data {
                 queue,
@@ -591,7 +631,7 @@ mod tests {
     fn what_has_failed_is_not_passed_over() {
         let mut under_way = UnderWay::default();
         for offset in [0, 10, 20, 30] {
-            under_way.begin(offset);
+            under_way.begin(offset, 1);
         }
         under_way.end(ended(0, Ok(())));
         under_way.end(ended(20, Ok(())));
@@ -609,10 +649,29 @@ mod tests {
     }
 
     #[test]
+    fn there_is_room_by_number_and_by_bytes() {
+        let mut under_way = UnderWay::default();
+        for offset in 0..MOST_REQUESTS as u64 {
+            assert!(under_way.has_room());
+            under_way.begin(offset, 4096);
+        }
+        assert!(!under_way.has_room());
+        let mut under_way = UnderWay::default();
+        for offset in 0..MOST_BYTES / PIECE_BYTES {
+            assert!(under_way.has_room());
+            under_way.begin(offset, PIECE_BYTES);
+        }
+        assert!(!under_way.has_room());
+        under_way.end(ended(0, Ok(())));
+        under_way.pop().unwrap();
+        assert!(under_way.has_room());
+    }
+
+    #[test]
     fn requests_of_one_place_are_done_when_all_are() {
         let mut under_way = UnderWay::default();
         for _ in 0..2 {
-            under_way.begin(10);
+            under_way.begin(10, 1);
         }
         under_way.end(ended(10, Ok(())));
         assert_eq!(under_way.pop().unwrap().map(|(offset, _)| offset), Some(10));

@@ -274,8 +274,9 @@ impl Teller {
     }
 }
 
-/// Chunks of which the changes are known at one time.
-const CHUNKS: u64 = 64;
+/// Chunks of which the changes are known at one time: between those that are asked and those that are brought nothing is under way, so many
+/// keep that seldom; and what they may tell takes some megabytes.
+const CHUNKS: u64 = 256;
 
 /// What is to be brought next behind a byte, and where that ends: what differs, where `differs`; else all of the next `window` bytes.
 pub(crate) fn next(

@@ -160,7 +160,7 @@ pub struct Job {
     pub started_at: Option<u64>,
     /// Who has paused it, and when.
     pub paused: Option<Paused>,
-    /// Why it does not go on.
+    /// Why it does not go on; of one that runs what there is to be known meanwhile.
     pub ails: Option<String>,
     /// What can be done about it.
     pub actions: Vec<JobAction>,

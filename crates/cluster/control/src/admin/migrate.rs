@@ -9,9 +9,11 @@
 //! The target has data keys of its own. So a move within a pool is how all of a volume, its snapshots included, gets a new data key, is encrypted, or
 //! is so no more. It is the same volume, which is there twice for a time: quotas count it once ([`is_second`]).
 
+mod converge;
 mod points;
 mod switch;
 
+pub use converge::{Converging, Lap, Next};
 pub(super) use points::count_on;
 pub use points::{Dressed, dress_move, end_move, forget_move_snapshots, is_number_free};
 pub use switch::{Switched, may_switch, switch_volume};
@@ -26,7 +28,7 @@ use super::volume::{find_volume, make_target};
 use super::{AdminError, JobKind, RACES, Result, cluster, copy_of, copy_source, get, note_copy};
 use crate::access::Action;
 use amita_metadata::{Call, Transact};
-use amita_types::map::{self, About, CopyPlace, Copying, Moving, Pool, SNAPSHOTS_SINCE, Snapshot, Volume};
+use amita_types::map::{self, About, CopyPlace, Copying, Moving, Pool, SNAPSHOTS_SINCE, Slowed, Snapshot, Volume};
 use amita_types::{SnapshotId, VolumeId};
 use std::time::Duration;
 
@@ -90,10 +92,6 @@ pub fn migrate_action(pool: Option<&str>, at_rest: AtRest) -> Action {
     }
 }
 
-/// Where a pass has brought no more than this, the next one is a last one: what hosts write during a pass of that size is less.
-const LITTLE: u64 = 8 << 20;
-/// After so many passes a last one is tried, however much is left: hosts write as fast as the target takes it.
-const PATIENT_PASSES: u32 = 8;
 /// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long.
 const HOLD: Duration = Duration::from_millis(30);
 /// And so often: for a second at the longest, as long as a planned takeover may take.
@@ -103,12 +101,6 @@ const MOST_DOUBLINGS: u32 = 5;
 #[must_use]
 pub fn move_hold(moving: Moving) -> Duration {
     HOLD * (1 << (moving.late / 2).min(MOST_DOUBLINGS))
-}
-
-/// Is what is left little enough for a last pass? `lap_bytes`: what the pass before has brought; none: it was another runner's.
-#[must_use]
-pub fn is_last_pass_due(lap_bytes: Option<u64>, moving: Moving) -> bool {
-    lap_bytes.is_some_and(|bytes| bytes <= LITTLE || moving.taken.is_multiple_of(PATIENT_PASSES))
 }
 
 pub(super) fn bad(volume: &str, why: impl Into<String>) -> AdminError {
@@ -409,6 +401,7 @@ fn begun(source: &Volume, target: VolumeId, total_bytes: u64, wish: &MigrateWish
             taken: 1,
             late: 0,
             same_pool: wish.pool.is_none(),
+            slowed: None,
         }),
         place: CopyPlace {
             total_bytes,
@@ -422,14 +415,22 @@ fn snapshot_name(target: VolumeId, turn: u32) -> String {
     format!("migrate-{target}-{turn}")
 }
 
-/// There is to be another pass: its snapshot is to be taken next, under a name of its own. `late`: the last pass was not made in time. None: the
-/// claim is lost, or there is no such move.
+/// There is to be another pass: its snapshot is to be taken next, under a name of its own. `late`: the last pass was not made in time. `slow`: until
+/// it is said otherwise hosts write no more than so many bytes a second; none: they are not slowed. None: the claim is lost, or there is no such
+/// move.
 ///
 /// # Errors
 /// The metadata is away or refuses.
-pub fn next_move_pass(meta: &dyn Transact, volume: VolumeId, claim: u64, late: bool) -> Result<Option<Copying>> {
+pub fn next_move_pass(
+    meta: &dyn Transact,
+    volume: VolumeId,
+    claim: u64,
+    late: bool,
+    slow: Option<u64>,
+) -> Result<Option<Copying>> {
     note_copy(meta, volume, claim, &|record| {
         let Some(moving) = &mut record.moving else { return };
+        moving.slowed = slow.map(|bytes_per_s| Slowed { bytes_per_s, by: claim });
         moving.taken = moving.taken.saturating_add(1);
         moving.late = moving.late.saturating_add(u32::from(late));
         record.snapshot = snapshot_name(volume, moving.taken);
@@ -499,6 +500,7 @@ mod tests {
             taken,
             late,
             same_pool: false,
+            slowed: None,
         }
     }
 
@@ -507,15 +509,5 @@ mod tests {
         let of = |late| move_hold(moving(1, late)).as_millis();
         assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
         assert_eq!(of(u32::MAX), 960);
-    }
-
-    #[test]
-    fn a_last_pass_is_begun_when_little_is_left_or_it_never_gets_less() {
-        assert!(
-            !is_last_pass_due(None, moving(8, 0)),
-            "what another runner has done is not known"
-        );
-        assert!(is_last_pass_due(Some(LITTLE), moving(2, 0)) && !is_last_pass_due(Some(LITTLE + 1), moving(2, 0)));
-        assert!(is_last_pass_due(Some(1 << 40), moving(8, 0)));
     }
 }

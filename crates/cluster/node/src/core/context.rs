@@ -3,7 +3,9 @@
 use super::CoreConfig;
 use super::clock::Clock;
 use super::control_plane::ControlPlane;
+use super::paced::Paced;
 use super::peers::Peers;
+use super::slowed::Slowed;
 use crate::authority::Inquiry;
 use crate::faults::Fault;
 use crate::mail::{DirectoryMessage, IoMessage, Mail, NodeMessage, Origin, ReservationMessage, SnapshotMessage};
@@ -29,6 +31,10 @@ pub(super) struct Context {
     pub(super) peers: Peers,
     pub(super) stores: Stores,
     pub(super) shards: Shards,
+    /// What is read for copies and moves, and waits.
+    pub(super) paced: Paced,
+    /// Volumes whose hosts are slowed for a move.
+    pub(super) slowed: Slowed,
 }
 
 impl Context {

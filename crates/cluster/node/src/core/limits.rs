@@ -3,7 +3,7 @@
 
 use super::context::Context;
 use super::route;
-use super::{Core, joints};
+use super::{Core, joints, slowed};
 use crate::forwarder::{Work, is_host};
 use crate::limits::{Answer, Asks, Whose, lending_core, read_asks, read_joint_asks, write_asks, write_joint_asks};
 use crate::mail::{LimitMessage, Mail, Origin};
@@ -95,10 +95,10 @@ pub(super) fn go_on(core: &mut Core, driver: &mut dyn Driver) -> bool {
         core.forwarding.gate.cancel(&left);
     }
     let now = driver.now();
+    let mut moved = slowed::go_on(&mut core.cx, &mut core.forwarding, now, &left);
     if core.forwarding.gate.deadline().is_some_and(|at| at <= now) {
         core.forwarding.gate.tick(now);
     }
-    let mut moved = false;
     while let Some(passage) = core.forwarding.gate.next_passed() {
         moved = true;
         let mut origin = passage.origin;

@@ -2,7 +2,8 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, flattens, hosts, limits, named, parents, snapshots};
+use super::slowed::Waiting;
+use super::{Core, flattens, hosts, limits, named, paced, parents, snapshots};
 use crate::authority;
 use crate::control::FromCore;
 use crate::faults::Fault;
@@ -32,6 +33,7 @@ impl Core {
             moved |= self.hand_out_messages(driver.now());
             // Where a limit is gone, nothing that comes now goes before what has waited for it.
             moved |= limits::go_on(self, driver);
+            moved |= paced::go_on(&mut self.cx, &mut self.forwarding, driver.now());
             moved |= self.hand_out_requests(driver);
             self.cx.shards.traces.refine(driver);
             moved |= self.hand_out_effects(driver);
@@ -207,6 +209,14 @@ impl Core {
                     driver.refresh();
                     now = driver.now();
                     origin.parsed = now;
+                }
+                if op.is_write() && self.cx.slowed.holds(source.volume) {
+                    // The same of what would wait here.
+                    if self.fronts.has(front) {
+                        let waiting = Waiting { origin, op, payload };
+                        self.cx.slowed.hold(source.volume, waiting);
+                    }
+                    return now;
                 }
                 if self.forwarding.gate.holds(source.volume) {
                     // One whose front is gone by now would wait for tokens that nobody is to spend.
@@ -411,7 +421,24 @@ pub(super) fn sequence(
     op: Op,
     payload: Slice,
 ) {
-    match cx.shards.begin(now, origin, volume, op, payload) {
+    if paced::is_paced(cx, &origin, volume, &op) {
+        return paced::hold(cx, forwarding, now, origin, volume, op);
+    }
+    let begun = cx.shards.begin(now, origin, volume, op, payload);
+    declined(cx, forwarding, now, origin, volume, op, begun);
+}
+
+/// What is not begun goes to whoever may begin it, or ends.
+pub(super) fn declined(
+    cx: &mut Context,
+    forwarding: &mut Forwarding,
+    now: Time,
+    origin: Origin,
+    volume: VolumeId,
+    op: Op,
+    begun: Result<(), Declined>,
+) {
+    match begun {
         Ok(()) => {}
         Err(Declined::Elsewhere(payload)) => forwarding.away(cx, now, origin, volume, op, payload),
         Err(Declined::Reserved) => cx.done(origin, Err(IoError::Reserved), Payload::None),

@@ -6,6 +6,7 @@ mod losses;
 mod nvme;
 mod observe;
 mod peers;
+mod slowed;
 
 use super::*;
 use crate::directory::OpeningId;

@@ -1,26 +1,96 @@
-//! Volumes that are to be copies: until they are whole, nobody uses them (decision 080, P5).
+//! Volumes that are to be copies: until they are whole, nobody uses them (decision 080, P5). What is read for them is known by their records, and
+//! whether hosts of what is copied are slowed.
 
 use super::{Change, View, number, parse};
 use crate::control::Record;
-use amita_types::VolumeId;
-use amita_types::map::{self, Copying};
+use amita_types::map::{self, Copying, Slowed};
+use amita_types::{SnapshotId, VolumeId};
+use std::collections::BTreeMap;
+
+/// What is known of one that is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    /// The number by which hosts know what is copied.
+    source: VolumeId,
+    /// Of it, the snapshot of the pass that is under way.
+    pass: SnapshotId,
+    /// Its data, and how fast hosts may write to it.
+    slowed: Option<(VolumeId, Slowed)>,
+}
+
+impl Known {
+    fn of(record: &Copying) -> Known {
+        let goes_on = !record.cancelled && record.paused.is_none();
+        let moving = record.moving.filter(|_| goes_on);
+        Known {
+            source: record.source,
+            pass: record.place.pass,
+            slowed: moving.and_then(|moving| Some((moving.data, moving.slowed?))),
+        }
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// By the target. None: the record cannot be read.
+    known: BTreeMap<VolumeId, Option<Known>>,
+    /// The revision of the key of who is at one.
+    runners: BTreeMap<VolumeId, u64>,
+    /// Data whose hosts are slowed, if he who has set that is at it still: by which target.
+    slowed: BTreeMap<VolumeId, VolumeId>,
+    /// Data of which something was heard that may slow its hosts, or no longer, since somebody looked.
+    heard: Vec<VolumeId>,
+}
+
+impl Copies {
+    /// Returns whether that is news to whoever asks what is copied.
+    fn put(&mut self, target: VolumeId, known: Option<Option<Known>>) -> bool {
+        let of = |known: Option<Known>| known.and_then(|known| known.slowed).map(|(data, _)| data);
+        let before = match known {
+            Some(known) => self.known.insert(target, known),
+            None => self.known.remove(&target),
+        };
+        for data in [before.and_then(of), known.and_then(of)].into_iter().flatten() {
+            self.slowed.remove(&data);
+            self.heard.push(data);
+        }
+        if let Some(data) = known.and_then(of) {
+            self.slowed.insert(data, target);
+        }
+        before.is_some() != known.is_some()
+    }
+
+    fn runner(&mut self, target: VolumeId, revision: Option<u64>) {
+        match revision {
+            Some(revision) => self.runners.insert(target, revision),
+            None => self.runners.remove(&target),
+        };
+        let of_it = self.slowed.iter().filter(|(_, of)| **of == target);
+        self.heard.extend(of_it.map(|(data, _)| *data));
+    }
+}
 
 impl View {
     pub(super) fn apply_copying(&mut self, rest: &str, record: &Record) -> Change {
-        // Who is at a copy is of no interest.
+        let by = rest.strip_prefix("by/");
+        if let Some(target) = by.and_then(|target| number(target, record, map::copier_key)) {
+            let is_there = record.value.is_some();
+            self.copies.runner(target, is_there.then_some(record.revision));
+            return Change::Nothing;
+        }
         let volume = rest.strip_prefix("to/");
         let Some(volume) = volume.and_then(|volume| number(volume, record, map::copying_key)) else {
             return Change::Nothing;
         };
         let found = record.value.as_ref().map(|value| parse::<Copying>(&record.key, value));
         // What cannot be read says that it is no copy yet.
-        let is_copying = found
-            .as_ref()
-            .is_some_and(|found| found.as_ref().map_or(true, |found| !found.whole));
-        let has_changed = match is_copying {
-            true => self.copying.insert(volume),
-            false => self.copying.remove(&volume),
+        let known = match &found {
+            None => None,
+            Some(Err(_)) => Some(None),
+            Some(Ok(found)) => (!found.whole).then(|| Some(Known::of(found))),
         };
+        let has_changed = self.copies.put(volume, known);
         match (found, has_changed) {
             (Some(Err(why)), _) => Change::Unreadable(why),
             (_, true) => Change::Export,
@@ -31,6 +101,31 @@ impl View {
     /// Is a volume to be a copy, and is none yet?
     #[must_use]
     pub fn is_copying(&self, volume: VolumeId) -> bool {
-        self.copying.contains(&volume)
+        self.copies.known.contains_key(&volume)
+    }
+
+    /// Is this snapshot of a volume read for a pass, and does that give way to hosts? One for which they are slowed does not: it would take longer,
+    /// and so would that.
+    #[must_use]
+    pub fn pass(&self, volume: VolumeId, snapshot: SnapshotId) -> Option<bool> {
+        let mut all = self.copies.known.values().flatten().peekable();
+        all.peek()?;
+        let host = self.volume_of(volume).map_or(volume, map::Volume::host);
+        let of = all.filter(|known| (known.source, known.pass) == (host, snapshot));
+        of.map(|known| known.slowed.is_none()).min()
+    }
+
+    /// How many bytes a second hosts may write to a volume that moves, where they are slowed.
+    #[must_use]
+    pub fn slowed(&self, volume: VolumeId) -> Option<u64> {
+        let target = self.copies.slowed.get(&volume)?;
+        let (_, slowed) = self.copies.known.get(target).copied().flatten()?.slowed?;
+        let is_at_it = self.copies.runners.get(target) == Some(&slowed.by);
+        is_at_it.then_some(slowed.bytes_per_s)
+    }
+
+    /// Volumes whose hosts may be slowed, or not any more, since this was last asked.
+    pub fn take_slowed(&mut self) -> Vec<VolumeId> {
+        std::mem::take(&mut self.copies.heard)
     }
 }

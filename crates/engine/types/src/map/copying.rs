@@ -66,6 +66,18 @@ pub struct Moving {
     /// It stays in its pool, and is written anew there: by another data key, or encrypted from then on, or in the clear.
     #[serde(default, skip_serializing_if = "is_false")]
     pub same_pool: bool,
+    /// Its hosts write no faster than that, so that passes get shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowed: Option<Slowed>,
+}
+
+/// Hosts of a volume that moves are slowed: a limit of the volume beside its own (S16). It holds while whoever has set it is at the move still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slowed {
+    /// Bytes a second that are written, and as many operations as blocks of those.
+    pub bytes_per_s: u64,
+    /// The revision of the key ([`copier_key`]) of who has set it.
+    pub by: u64,
 }
 
 /// How far a copy is.

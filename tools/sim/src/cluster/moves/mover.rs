@@ -4,7 +4,7 @@
 //! times and sizes, which fit volumes of some chunks.
 
 use super::line::{Ask, Brought, End, Line, Opened, Piece};
-use amita_control::admin::{self, AdminError, Deletion, Dressed, Fate, Pass, Switched};
+use amita_control::admin::{self, AdminError, Converging, Deletion, Dressed, Fate, Lap, Next, Pass, Switched};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, CopyPlace, Copying, Moving, Snapshot, SnapshotState};
 use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
@@ -24,6 +24,8 @@ const LAST_EVERY: Duration = Duration::from_millis(1);
 const CLOSING_FOR: Duration = Duration::from_secs(3);
 /// Blocks of one piece.
 const PIECE_BLOCKS: u64 = 4;
+/// So much smaller than usual ones are volumes here, and what their hosts write: by that they may be slowed.
+const SCALE: u64 = 16;
 /// Pieces under way.
 const DEPTH: usize = 8;
 
@@ -88,7 +90,9 @@ pub(super) fn run(line: &Line, begins: &Begins) {
         claim,
         target: None,
         source: false,
-        lap_bytes: None,
+        lap: None,
+        lap_began: line.now(),
+        converging: Converging::default(),
         is_last: false,
         noted: line.now(),
         looked: Cell::new(line.now()),
@@ -117,7 +121,11 @@ struct Work<'a> {
     target: Option<Opened>,
     /// The source is open.
     source: bool,
-    lap_bytes: Option<u64>,
+    /// The pass before.
+    lap: Option<Lap>,
+    /// When the snapshot of the pass that is under way was to be taken.
+    lap_began: Duration,
+    converging: Converging,
     /// It makes a last pass, of which nothing is noted: hosts wait.
     is_last: bool,
     noted: Duration,
@@ -262,6 +270,7 @@ impl Work<'_> {
     /// Takes the snapshot of the next pass.
     fn settle(&mut self, record: &Copying) -> Result<()> {
         let until = self.line.now() + TAKING_FOR;
+        self.lap_began = self.line.now();
         let taken = loop {
             let taken = admin::take_copy_snapshot(self.line, record, self.claim, self.line.now())?;
             if let Some(taken) = taken {
@@ -304,7 +313,8 @@ impl Work<'_> {
         if std::mem::take(&mut self.source) {
             self.line.say(Ask::Close(End::Source));
         }
-        self.lap_bytes = None;
+        self.lap = None;
+        self.converging.rest();
     }
 
     /// Opens the target as its one owner, and of that size. What was left of passes that were not done goes.
@@ -390,7 +400,9 @@ impl Work<'_> {
         if place.base == snapshot.number && place.pass == SnapshotId::HEAD {
             return Ok(());
         }
+        let begun = self.line.now();
         let copied = self.copy(target, &mut place, of, snapshot, base);
+        let brought_in = self.line.now().saturating_sub(begun);
         if copied.is_err() {
             let _ = self.note(&|record| record.place = place);
         }
@@ -406,7 +418,11 @@ impl Work<'_> {
         place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
         (place.base, place.mixed) = (snapshot.number, false);
         (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
-        self.lap_bytes = Some(place.written_bytes.saturating_sub(written_bytes));
+        self.lap = Some(Lap {
+            bytes: place.written_bytes.saturating_sub(written_bytes) * SCALE,
+            took: Duration::ZERO,
+            brought_in,
+        });
         self.line.say(Ask::Hit("migrate.pass"));
         self.note_place(&place)
     }
@@ -593,7 +609,15 @@ impl Work<'_> {
             return Ok(Step::Ended);
         };
         admin::forget_move_snapshots(self.line, record, &[record.place.base])?;
-        if self.target.is_none() || !admin::is_last_pass_due(self.lap_bytes, moving) {
+        let lap = self.lap.take().filter(|_| self.target.is_some());
+        let next = lap.map(|lap| {
+            let took = self.line.now().saturating_sub(self.lap_began);
+            self.converging.behind(Lap { took, ..lap }, moving.taken)
+        });
+        if next != Some(Next::Last) {
+            if self.converging.slowed().is_some() {
+                self.line.say(Ask::Hit("migrate.slowed"));
+            }
             return self.another_pass(false);
         }
         admin::may_switch(self.line, record)?;
@@ -604,8 +628,17 @@ impl Work<'_> {
         }
     }
 
+    /// How many bytes a second hosts may write.
+    fn slowed(&self) -> Option<u64> {
+        self.converging.slowed().map(|bytes| bytes / SCALE)
+    }
+
     fn another_pass(&mut self, late: bool) -> Result<Step> {
-        match admin::next_move_pass(self.line, self.volume, self.claim, late)? {
+        if late {
+            self.converging.late();
+        }
+        let slowed = self.slowed();
+        match admin::next_move_pass(self.line, self.volume, self.claim, late, slowed)? {
             Some(_) => Ok(Step::More),
             None => Err(self.lose()),
         }
@@ -613,7 +646,8 @@ impl Work<'_> {
 
     /// Its owner takes the last snapshot, and holds.
     fn last_pass(&mut self, moving: Moving) -> Result<Step> {
-        let next = admin::next_move_pass(self.line, self.volume, self.claim, false)?;
+        let slowed = self.slowed();
+        let next = admin::next_move_pass(self.line, self.volume, self.claim, false, slowed)?;
         let mut record = next.ok_or_else(|| self.lose())?;
         let hold = admin::move_hold(moving);
         let until = self.line.now() + TAKING_FOR;

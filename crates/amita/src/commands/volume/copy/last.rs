@@ -2,7 +2,7 @@
 
 use super::pass::{Step, TAKING_FOR, Work, now};
 use crate::admin::Described;
-use amita_control::admin::{self, Dressed, Pass, Switched};
+use amita_control::admin::{self, Dressed, Lap, Next, Pass, Switched};
 use amita_terminal::error::Result;
 use amita_types::map::{Copying, Moving, Snapshot};
 use std::time::{Duration, Instant};
@@ -56,9 +56,15 @@ impl Work {
         let Some(moving) = record.moving else {
             return Ok(Step::Ended);
         };
-        admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
         // What another runner has opened is opened anew, and has a pass of its own.
-        if self.target.is_none() || !admin::is_last_pass_due(self.lap_bytes, moving) {
+        let lap = self.lap.take().filter(|_| self.target.is_some());
+        let next = lap.map(|lap| {
+            let took = self.lap_began.elapsed();
+            self.converging.behind(Lap { took, ..lap }, moving.taken)
+        });
+        log::debug!("move {}: {lap:?}, and then {next:?}", self.volume);
+        if next != Some(Next::Last) {
+            admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
             return self.another_pass(false);
         }
         // Before anybody holds for it.
@@ -70,7 +76,13 @@ impl Work {
                 self.missed.why,
                 rest.as_secs_f32()
             );
-            self.note(&|record| record.ails = Some(why.clone()))?;
+            self.converging.rest();
+            self.note(&|record| {
+                record.ails = Some(why.clone());
+                if let Some(moving) = &mut record.moving {
+                    moving.slowed = None;
+                }
+            })?;
             self.wanted.rest(rest)?;
             return self.another_pass(false);
         }
@@ -82,7 +94,11 @@ impl Work {
     }
 
     fn another_pass(&mut self, late: bool) -> Result<Step> {
-        match admin::next_move_pass(&self.client, self.volume, self.claim, late).described()? {
+        if late {
+            self.converging.late();
+        }
+        let slowed = self.converging.slowed();
+        match admin::next_move_pass(&self.client, self.volume, self.claim, late, slowed).described()? {
             Some(_) => Ok(Step::More),
             None => Err(self.wanted.lose()),
         }
@@ -90,7 +106,8 @@ impl Work {
 
     /// Its owner takes the last snapshot, and holds. What is not done when it lets go is a pass as any, and there is another one.
     fn last_pass(&mut self, moving: Moving) -> Result<Step> {
-        let next = admin::next_move_pass(&self.client, self.volume, self.claim, false).described()?;
+        let slowed = self.converging.slowed();
+        let next = admin::next_move_pass(&self.client, self.volume, self.claim, false, slowed).described()?;
         let mut record = next.ok_or_else(|| self.wanted.lose())?;
         let hold = admin::move_hold(moving);
         let until = Instant::now() + TAKING_FOR;

@@ -8,11 +8,12 @@ use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone,
 use crate::commands::volume::diff;
 use crate::commands::wanted::Wanted;
 use amita_client::{Config, Extent};
-use amita_control::admin::{self, AdminError, Completion, Deletion, Fate, Pass};
+use amita_control::admin::{self, AdminError, Completion, Converging, Deletion, Fate, Lap, Pass};
 use amita_metadata::Client;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::map::{self, CopyPlace, Copying, Snapshot, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the place is noted: what a copy loses when its runner dies. Each note is in the copy of the metadata that each store keeps.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
-/// How often it is looked whether a snapshot is taken, and for how long.
+/// How often it is looked whether a snapshot is taken, at first and later, and for how long. What hosts write meanwhile is brought by the next pass.
+const TAKING_FIRST: Duration = Duration::from_millis(2);
 const TAKING_EVERY: Duration = Duration::from_millis(100);
 pub(super) const TAKING_FOR: Duration = Duration::from_secs(60);
 /// Who had the target is waited for so long when it is to go.
@@ -56,8 +58,11 @@ pub struct Work {
     pub(super) target: Option<Data>,
     /// Of a move: by which gateway the source was read last. It is not joined anew for the last pass.
     source: Option<Data>,
-    /// Of a move: what the pass before has brought; none: it was another runner's.
-    pub(super) lap_bytes: Option<u64>,
+    /// Of a move: the pass before; none: it was another runner's. How long it took until the next one is told when that is known.
+    pub(super) lap: Option<Lap>,
+    /// When the snapshot of the pass that is under way was to be taken.
+    pub(super) lap_began: Instant,
+    pub(super) converging: Converging,
     pub(super) missed: Missed,
     noted: Instant,
 }
@@ -80,7 +85,9 @@ impl Work {
             hurries: false,
             target: None,
             source: None,
-            lap_bytes: None,
+            lap: None,
+            lap_began: Instant::now(),
+            converging: Converging::default(),
             missed: Missed::default(),
             noted: Instant::now(),
         }
@@ -198,12 +205,14 @@ impl Work {
     /// Takes the snapshot that the copy is to be.
     fn settle(&mut self, record: &Copying) -> Result<()> {
         let until = Instant::now() + TAKING_FOR;
+        let mut every = TAKING_FIRST;
+        self.lap_began = Instant::now();
         let taken = loop {
             let taken = admin::take_copy_snapshot(&self.client, record, self.claim, now());
             if let Some(taken) = taken.described()? {
                 break taken;
             }
-            self.untaken(until, &record.of, &record.snapshot)?;
+            self.untaken(until, &record.of, &record.snapshot, &mut every)?;
         };
         self.note(&|record| {
             // The source may have got another size since it was asked for.
@@ -215,8 +224,10 @@ impl Work {
         })
     }
 
-    fn untaken(&self, until: Instant, of: &str, name: &str) -> Result<()> {
-        self.untaken_within(until, of, name, TAKING_EVERY)
+    fn untaken(&self, until: Instant, of: &str, name: &str, every: &mut Duration) -> Result<()> {
+        self.untaken_within(until, of, name, *every)?;
+        *every = TAKING_EVERY.min(*every * 2);
+        Ok(())
     }
 
     /// The same, looked at so often.
@@ -259,7 +270,8 @@ impl Work {
         for open in [self.target.take(), self.source.take()].into_iter().flatten() {
             open.close();
         }
-        self.lap_bytes = None;
+        self.lap = None;
+        self.converging.rest();
     }
 
     /// Opens the target as its one owner, and of that size. What was left of passes that were not done goes.
@@ -336,12 +348,13 @@ impl Work {
     /// may have written in between, and it goes with the next opening.
     fn take_point(&self, record: &Copying, place: &CopyPlace, of: &Snapshot) -> Result<()> {
         let until = Instant::now() + TAKING_FOR;
+        let mut every = TAKING_FIRST;
         let point = loop {
             let taken = admin::take_point(&self.client, record, of, self.claim, now());
             if let Some(taken) = taken.described()? {
                 break taken;
             }
-            self.untaken(until, &record.name, &of.name)?;
+            self.untaken(until, &record.name, &of.name, &mut every)?;
         };
         match point.state == SnapshotState::Sealed(place.generation) || of.number <= place.base {
             true => Ok(()),
@@ -364,7 +377,9 @@ impl Work {
             self.target = Some(target);
             return Ok(());
         }
+        let begun = Instant::now();
         let copied = self.copy(&mut target, &mut place, of, snapshot, base, record.moving.is_some());
+        let brought_in = begun.elapsed();
         if copied.is_err() {
             place.pass_bytes = target.place().unwrap_or(place.pass_bytes).min(place.pass_bytes);
             // The failure that is told is the first one.
@@ -388,7 +403,11 @@ impl Work {
         place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
         (place.base, place.mixed) = (snapshot.number, false);
         (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
-        self.lap_bytes = Some(place.written_bytes.saturating_sub(written_bytes));
+        self.lap = Some(Lap {
+            bytes: place.written_bytes.saturating_sub(written_bytes),
+            took: Duration::ZERO,
+            brought_in,
+        });
         self.note_place(&place)
     }
 
@@ -452,9 +471,7 @@ impl Work {
             let at = place.pass_bytes;
             let window = pace::window(self.rate());
             let (extents, until) = diff::next(source, (at, size_bytes), compares, window)?;
-            for extent in extents {
-                self.extent(source, target, place, extent, zeros)?;
-            }
+            self.extents(source, target, place, extents.into(), zeros)?;
             self.reached(target, place, until)?;
         }
         if zeros {
@@ -487,23 +504,30 @@ impl Work {
         self.note_place(&durable)
     }
 
-    /// Copies one, in parts that keep to the rate.
-    fn extent(
+    /// Copies these, in parts that keep to the rate. Of a part all is asked for at once: hosts change blocks here and there, and one after the
+    /// other they would take as many round trips as there are.
+    fn extents(
         &mut self,
         source: &mut Data,
         target: &mut Data,
         place: &mut CopyPlace,
-        extent: Extent,
+        mut extents: VecDeque<Extent>,
         zeros: bool,
     ) -> Result<()> {
-        if extent.is_zero {
-            return target.write_zeroes(extent.offset, extent.length);
-        }
-        let (mut at, end) = (extent.offset, extent.offset + extent.length);
-        while at < end {
-            let until = end.min(at + pace::window(self.rate()));
-            self.take(until - at)?;
-            source.each_piece(at, until, |offset, bytes| {
+        loop {
+            let part = part(&mut extents, pace::window(self.rate()));
+            let Some(last) = part.last() else {
+                return Ok(());
+            };
+            let end = last.offset + last.length;
+            let ranges: Vec<(u64, u64)> = part.iter().filter(|extent| !extent.is_zero).map(range).collect();
+            self.take(ranges.iter().map(|(from, end)| end - from).sum())?;
+            // In the order of their places, for of what is under way the oldest tells how far all is done.
+            let mut holes = part.iter().filter(|extent| extent.is_zero).map(range).peekable();
+            source.each_piece_of(&ranges, |offset, bytes| {
+                while let Some((from, end)) = holes.next_if(|(from, _)| *from < offset) {
+                    target.write_zeroes(from, end - from)?;
+                }
                 let mut done = 0;
                 for (start, stop) in runs(bytes, BLOCK_BYTES) {
                     if zeros && start > done {
@@ -518,10 +542,42 @@ impl Work {
                     false => Ok(()),
                 }
             })?;
-            at = until;
+            for (from, end) in holes {
+                target.write_zeroes(from, end - from)?;
+            }
             // What is compared may be long, and slow by the rate.
-            self.reached(target, place, at)?;
+            self.reached(target, place, end)?;
         }
-        Ok(())
     }
 }
+
+fn range(extent: &Extent) -> (u64, u64) {
+    (extent.offset, extent.offset + extent.length)
+}
+
+/// The next extents that are brought together: so many bytes of data at most, and zeros, which cost nothing to read.
+fn part(extents: &mut VecDeque<Extent>, most_bytes: u64) -> Vec<Extent> {
+    let (mut part, mut left) = (Vec::new(), most_bytes);
+    while let Some(mut extent) = extents.pop_front() {
+        if !extent.is_zero && extent.length > left {
+            if left > 0 {
+                part.push(Extent { length: left, ..extent });
+                extent = Extent {
+                    offset: extent.offset + left,
+                    length: extent.length - left,
+                    ..extent
+                };
+            }
+            extents.push_front(extent);
+            break;
+        }
+        if !extent.is_zero {
+            left -= extent.length;
+        }
+        part.push(extent);
+    }
+    part
+}
+
+#[cfg(test)]
+mod tests;

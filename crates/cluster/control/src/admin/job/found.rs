@@ -125,7 +125,7 @@ fn copying(record: &Copying, now: u64) -> Job {
         bytes_per_second: place.written_bytes.checked_div(seconds),
         left_s: left_s(done, place.total_bytes.saturating_sub(done), seconds),
         started_at: Some(record.asked_at),
-        ails: record.ails.clone(),
+        ails: record.ails.clone().or_else(|| slowed(record)),
         ..counted(job, JobUnit::Bytes, done, place.total_bytes)
     };
     let removes = match (record.cancelled, record.whole) {
@@ -143,6 +143,15 @@ fn copying(record: &Copying, now: u64) -> Job {
         ails: Some(job.ails.unwrap_or_else(|| removes.to_owned())),
         ..job
     }
+}
+
+/// What hosts of a volume that moves may wonder at.
+fn slowed(record: &Copying) -> Option<String> {
+    let slowed = record.moving?.slowed?;
+    Some(format!(
+        "hosts write faster than it can be brought along: until it has moved they write {} KiB a second at most",
+        slowed.bytes_per_s >> 10
+    ))
 }
 
 /// Whoever copies into a volume, or makes it smaller, has it open. Where nobody has, `then` says how it comes to its end.

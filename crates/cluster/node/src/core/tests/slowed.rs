@@ -1,0 +1,179 @@
+//! Hosts of a volume that moves are slowed by who is at the move, and for no longer (decision 080).
+
+use super::*;
+use crate::control::{Record, ToCore};
+use amita_types::SnapshotId;
+use amita_types::map::{CopyPlace, Copying, Moving, Slowed};
+
+const TARGET: VolumeId = VolumeId(8);
+/// The revision of the key of who is at it.
+const CLAIM: u64 = 5;
+
+struct Node {
+    rig: Rig,
+    revision: u64,
+}
+
+impl Node {
+    /// A volume that moves.
+    fn new() -> Node {
+        let mut node = Node {
+            rig: Rig::new(),
+            revision: 100,
+        };
+        let volume = opened(Generation(3)).volume;
+        node.put(map::volume_key("v"), Some(&volume), 1);
+        node.put(map::copier_key(TARGET), Some(&"a node"), CLAIM);
+        node
+    }
+
+    fn put(&mut self, key: String, value: Option<&dyn erased::Json>, revision: u64) {
+        let record = Record {
+            key,
+            value: value.map(erased::Json::text),
+            revision,
+            created: 1,
+        };
+        self.rig.core.control(ToCore::Record(record));
+        self.rig.pass();
+    }
+
+    fn moves(&mut self, change: impl Fn(&mut Copying)) {
+        let mut record = Copying {
+            volume: TARGET,
+            name: map::moving_name(TARGET),
+            source: VOLUME,
+            of: "v".to_owned(),
+            snapshot: "migrate".to_owned(),
+            takes: true,
+            snapshots: true,
+            limit_bytes_per_s: None,
+            asked_at: 1,
+            cancelled: false,
+            whole: false,
+            paused: None,
+            ails: None,
+            moving: Some(Moving {
+                data: VOLUME,
+                taken: 1,
+                late: 0,
+                same_pool: false,
+                slowed: Some(Slowed {
+                    bytes_per_s: 1 << 20,
+                    by: CLAIM,
+                }),
+            }),
+            place: CopyPlace {
+                pass: SnapshotId(4),
+                ..CopyPlace::default()
+            },
+        };
+        change(&mut record);
+        self.revision += 1;
+        let revision = self.revision;
+        self.put(map::copying_key(TARGET), Some(&record), revision);
+    }
+
+    fn is_slowed(&self) -> bool {
+        self.rig.core.cx.slowed.holds(VOLUME)
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let until = self.rig.world.now().plus(time);
+        while self.rig.world.now() < until {
+            self.rig.world.next_until(until);
+            self.rig.pass();
+        }
+    }
+}
+
+mod erased {
+    pub(super) trait Json {
+        fn text(&self) -> Vec<u8>;
+    }
+
+    impl<T: serde::Serialize> Json for T {
+        fn text(&self) -> Vec<u8> {
+            serde_json::to_vec(self).unwrap()
+        }
+    }
+}
+
+fn slowed(record: &mut Copying) -> &mut Option<Slowed> {
+    &mut record.moving.as_mut().unwrap().slowed
+}
+
+#[test]
+fn hosts_are_slowed_while_whoever_wants_it_is_at_the_move() {
+    let mut node = Node::new();
+    node.moves(|record| *slowed(record) = None);
+    assert!(!node.is_slowed());
+    node.moves(|_| {});
+    assert!(node.is_slowed());
+    // His lease has lapsed.
+    node.put(map::copier_key(TARGET), None, 200);
+    assert!(!node.is_slowed());
+    // Another one takes it up, of whom it is not said that he wants it.
+    node.put(map::copier_key(TARGET), Some(&"another"), 201);
+    assert!(!node.is_slowed());
+    node.moves(|record| slowed(record).as_mut().unwrap().by = 201);
+    assert!(node.is_slowed());
+}
+
+#[test]
+fn they_are_not_any_more_when_it_is_taken_back_stands_still_or_is_at_its_end() {
+    let mut node = Node::new();
+    let ends: [&dyn Fn(&mut Copying); 4] = [
+        &|record| record.cancelled = true,
+        &|record| record.whole = true,
+        &|record| *slowed(record) = None,
+        &|record| {
+            record.paused = Some(map::Paused {
+                by: String::new(),
+                at: 1,
+            });
+        },
+    ];
+    for end in ends {
+        node.moves(|_| {});
+        assert!(node.is_slowed());
+        node.moves(end);
+        assert!(!node.is_slowed());
+    }
+    node.moves(|_| {});
+    assert!(node.is_slowed());
+    node.put(map::copying_key(TARGET), None, 300);
+    assert!(!node.is_slowed());
+}
+
+/// The metadata may be silent, and with it what would say that nobody is at it any more.
+#[test]
+fn nobody_is_slowed_for_good() {
+    let mut node = Node::new();
+    node.moves(|_| {});
+    node.wait(Duration::from_secs(60));
+    assert!(node.is_slowed());
+    // A place was noted.
+    node.moves(|record| record.place.pass_bytes = 4096);
+    node.wait(Duration::from_secs(60));
+    assert!(node.is_slowed());
+    node.wait(Duration::from_secs(31));
+    assert!(!node.is_slowed());
+    node.moves(|_| {});
+    assert!(node.is_slowed());
+}
+
+/// What is read for a pass is told by its snapshot; one for which hosts are slowed does not give way to them.
+#[test]
+fn what_is_read_for_a_pass_is_known() {
+    let mut node = Node::new();
+    node.moves(|record| *slowed(record) = None);
+    let pass = |node: &Node, snapshot| node.rig.core.cx.view.pass(VOLUME, SnapshotId(snapshot));
+    assert_eq!([4, 3, 0].map(|number| pass(&node, number)), [Some(true), None, None]);
+    node.moves(|_| {});
+    assert_eq!(pass(&node, 4), Some(false));
+    node.moves(|record| record.moving = None);
+    assert_eq!(pass(&node, 4), Some(true), "a copy");
+    node.moves(|record| record.whole = true);
+    assert_eq!(pass(&node, 4), None);
+}
