@@ -499,30 +499,31 @@ impl Core {
         let rest_due = self.cx.clock.rest_due(|| rest().into_iter().flatten().min());
         hosts::set_pulse(&mut self.cx, &self.fronts, &mut self.forwarding, driver.now());
         let starved = self.fronts.is_starved().then(|| driver.now().plus(STARVED_RETRY));
-        let deadlines = [
-            self.cx.stores.deadline(),
-            self.cx.shards.deadline(),
-            self.cx.paced.deadline(),
-            self.cx.slowed.deadline(),
-            self.cx.peers.fabric.deadline(),
-            self.fronts.deadline(),
-            self.named.deadline(),
-            self.doubts.deadline(),
-            self.views.deadline(),
-            self.parents.deadline(),
-            self.flattens.deadline(),
-            locks::deadline(self),
-            self.nvme.deadline(),
-            self.iscsi.deadline(),
-            rest_due,
-            self.forwarding.forwarder.deadline(),
-            self.forwarding.gate.deadline(),
-            self.lender.deadline(),
-            self.cx.clock.pulse(),
-            self.cx.mail.deadline(),
-            starved,
-        ];
-        if let Some(next) = deadlines.into_iter().flatten().min() {
+        // One after the other: of an array of twenty the compiler makes vectors, at the cost of all that they are.
+        let mut next = Time(u64::MAX);
+        let mut sooner = |at: Option<Time>| next = next.min(at.unwrap_or(Time(u64::MAX)));
+        sooner(self.cx.stores.deadline());
+        sooner(self.cx.shards.deadline());
+        sooner(self.cx.paced.deadline());
+        sooner(self.cx.slowed.deadline());
+        sooner(self.cx.peers.fabric.deadline());
+        sooner(self.fronts.deadline());
+        sooner(self.named.deadline());
+        sooner(self.doubts.deadline());
+        sooner(self.views.deadline());
+        sooner(self.parents.deadline());
+        sooner(self.flattens.deadline());
+        sooner(locks::deadline(self));
+        sooner(self.nvme.deadline());
+        sooner(self.iscsi.deadline());
+        sooner(rest_due);
+        sooner(self.forwarding.forwarder.deadline());
+        sooner(self.forwarding.gate.deadline());
+        sooner(self.lender.deadline());
+        sooner(self.cx.clock.pulse());
+        sooner(self.cx.mail.deadline());
+        sooner(starved);
+        if next != Time(u64::MAX) {
             self.cx.clock.arm(driver, next, token::token(token::CORE, 0, 0));
         }
     }

@@ -122,6 +122,9 @@ impl Flattens {
     /// When [`Flattens::look`] is wanted.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
+        if self.volumes.is_empty() && self.reads.is_empty() && self.aside.is_empty() {
+            return None;
+        }
         let forgotten = self.reads.values().next().map(|read| read.began.plus(LONGEST));
         let of_volumes = self.volumes.iter().flat_map(|(volume, flattening)| {
             let reads = self.reads.values().filter(|read| read.volume == *volume);

@@ -445,7 +445,12 @@ impl Fronts {
     }
 
     /// Fronts that have ended since this was last asked, in order.
+    #[inline]
     pub fn take_left(&mut self) -> Vec<FrontId> {
+        // Asked several times a pass.
+        if self.left.is_empty() {
+            return Vec::new();
+        }
         let mut left = std::mem::take(&mut self.left);
         left.sort_unstable();
         left
@@ -453,15 +458,17 @@ impl Fronts {
 
     /// Fronts that have ended since this was last asked, in order, of hosts that may go on by another connection: of NVMe another path, of NBD one
     /// here or at another gateway. What they have asked for and was not looked at yet is dropped.
+    #[inline]
     pub fn take_gone(&mut self) -> Vec<FrontId> {
+        if self.gone.is_empty() {
+            return Vec::new();
+        }
         let mut gone = std::mem::take(&mut self.gone);
         gone.sort_unstable();
-        if !gone.is_empty() {
-            self.requests.queue.retain(|request| {
-                let front = request.front_of_host();
-                front.is_none_or(|front| gone.binary_search(&front).is_err())
-            });
-        }
+        self.requests.queue.retain(|request| {
+            let front = request.front_of_host();
+            front.is_none_or(|front| gone.binary_search(&front).is_err())
+        });
         gone
     }
 

@@ -67,7 +67,7 @@ pub(super) fn drop_everywhere(
 /// A host of this core has gone, and what it asked for goes with it, wherever in the node it waits (R9).
 pub(super) fn forget(cx: &mut Context, fronts: &mut Fronts, forwarder: &mut Forwarder) {
     let gone = fronts.take_gone();
-    if cx.config.faults.has(Fault::KeepForGoneHosts) {
+    if gone.is_empty() || cx.config.faults.has(Fault::KeepForGoneHosts) {
         return;
     }
     let ours = cx.config.core as u16;

@@ -40,6 +40,9 @@ impl Seats {
 
 /// Reads the seats of which this core lends, as far as it is time to.
 pub(super) fn look(core: &mut Core, now: Time) {
+    if core.seats.reading.is_empty() && core.lender.deadline().is_none_or(|at| at > now) {
+        return;
+    }
     let late = |(call, (since, _)): (&u64, &Reading)| (now >= since.plus(PATIENCE)).then_some(*call);
     let late: Vec<u64> = core.seats.reading.iter().filter_map(late).collect();
     for call in late {
