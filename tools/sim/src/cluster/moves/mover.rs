@@ -400,6 +400,7 @@ impl Work<'_> {
         if place.base == snapshot.number && place.pass == SnapshotId::HEAD {
             return Ok(());
         }
+        let is_whole = place.pass_bytes == 0;
         let begun = self.line.now();
         let copied = self.copy(target, &mut place, of, snapshot, base);
         let brought_in = self.line.now().saturating_sub(begun);
@@ -418,9 +419,11 @@ impl Work<'_> {
         place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
         (place.base, place.mixed) = (snapshot.number, false);
         (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
-        self.lap = Some(Lap {
+        self.lap = is_whole.then_some(Lap {
             bytes: place.written_bytes.saturating_sub(written_bytes) * SCALE,
             took: Duration::ZERO,
+            // Volumes are small here: to ask costs nothing beside.
+            asked_in: Duration::ZERO,
             brought_in,
         });
         self.line.say(Ask::Hit("migrate.pass"));
@@ -608,7 +611,6 @@ impl Work<'_> {
         let Some(moving) = record.moving else {
             return Ok(Step::Ended);
         };
-        admin::forget_move_snapshots(self.line, record, &[record.place.base])?;
         let lap = self.lap.take().filter(|_| self.target.is_some());
         let next = lap.map(|lap| {
             let took = self.line.now().saturating_sub(self.lap_began);
@@ -618,12 +620,12 @@ impl Work<'_> {
             if self.converging.slowed().is_some() {
                 self.line.say(Ask::Hit("migrate.slowed"));
             }
-            return self.another_pass(false);
+            return self.another_pass(record, false);
         }
         admin::may_switch(self.line, record)?;
         match admin::dress_move(self.line, record, self.claim)? {
             Dressed::Done => self.last_pass(moving),
-            Dressed::Lacks => self.another_pass(false),
+            Dressed::Lacks => self.another_pass(record, false),
             Dressed::Lost => Err(self.lose()),
         }
     }
@@ -633,7 +635,8 @@ impl Work<'_> {
         self.converging.slowed().map(|bytes| bytes / SCALE)
     }
 
-    fn another_pass(&mut self, late: bool) -> Result<Step> {
+    fn another_pass(&mut self, record: &Copying, late: bool) -> Result<Step> {
+        admin::forget_move_snapshots(self.line, record, &[record.place.base])?;
         if late {
             self.converging.late();
         }
@@ -678,13 +681,13 @@ impl Work<'_> {
             Switched::Lost => Err(self.lose()),
             Switched::LetGo => {
                 self.line.say(Ask::Hit("migrate.let_go"));
-                self.another_pass(true)
+                self.another_pass(&record, true)
             }
             Switched::Anew(why) => {
                 self.line.say(Ask::Hit("migrate.anew"));
                 self.line
                     .say(Ask::Tell(format!("move {}: another last pass: {why}", self.volume)));
-                self.another_pass(true)
+                self.another_pass(&record, true)
             }
         }
     }

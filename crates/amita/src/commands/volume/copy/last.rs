@@ -64,8 +64,7 @@ impl Work {
         });
         log::debug!("move {}: {lap:?}, and then {next:?}", self.volume);
         if next != Some(Next::Last) {
-            admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
-            return self.another_pass(false);
+            return self.another_pass(record, false);
         }
         // Before anybody holds for it.
         admin::may_switch(&self.client, record).described()?;
@@ -84,16 +83,18 @@ impl Work {
                 }
             })?;
             self.wanted.rest(rest)?;
-            return self.another_pass(false);
+            return self.another_pass(record, false);
         }
         match admin::dress_move(&self.client, record, self.claim).described()? {
             Dressed::Done => self.last_pass(moving),
-            Dressed::Lacks => self.another_pass(false),
+            Dressed::Lacks => self.another_pass(record, false),
             Dressed::Lost => Err(self.wanted.lose()),
         }
     }
 
-    fn another_pass(&mut self, late: bool) -> Result<Step> {
+    /// Nobody holds now, so there is time for what the passes before have left.
+    fn another_pass(&mut self, record: &Copying, late: bool) -> Result<Step> {
+        admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
         if late {
             self.converging.late();
         }
@@ -120,6 +121,7 @@ impl Work {
         };
         let began = Instant::now();
         record.place.last = Some(last.number);
+        self.hurries_until = began + 4 * hold;
         if !self.bring_last(&record, &last)? {
             self.missed_one("other snapshots of it were taken meanwhile, or it has another size by now");
             // The next step settles for it as for any other.
@@ -137,8 +139,8 @@ impl Work {
                 Ok(Step::More)
             }
             Switched::Lost => Err(self.wanted.lose()),
-            Switched::LetGo => self.came_to_nothing("its owner has let go", true),
-            Switched::Anew(why) => self.came_to_nothing(&why, false),
+            Switched::LetGo => self.came_to_nothing(&record, "its owner has let go", true),
+            Switched::Anew(why) => self.came_to_nothing(&record, &why, false),
         }
     }
 
@@ -176,9 +178,9 @@ impl Work {
     }
 
     /// The switch was not made: there is another pass, from where the one before the last has ended.
-    fn came_to_nothing(&mut self, why: &str, late: bool) -> Result<Step> {
+    fn came_to_nothing(&mut self, record: &Copying, why: &str, late: bool) -> Result<Step> {
         self.missed_one(why);
-        self.another_pass(late)
+        self.another_pass(record, late)
     }
 
     /// Hosts were held for nothing.

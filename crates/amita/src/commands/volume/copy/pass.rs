@@ -63,6 +63,10 @@ pub struct Work {
     /// When the snapshot of the pass that is under way was to be taken.
     pub(super) lap_began: Instant,
     pub(super) converging: Converging,
+    /// What it has taken so far, of the pass that is under way, to ask which blocks were changed.
+    asked_in: Duration,
+    /// Of a last pass: its owner has let go for long behind that, so that it is a pass as any.
+    pub(super) hurries_until: Instant,
     pub(super) missed: Missed,
     noted: Instant,
 }
@@ -88,6 +92,8 @@ impl Work {
             lap: None,
             lap_began: Instant::now(),
             converging: Converging::default(),
+            asked_in: Duration::ZERO,
+            hurries_until: Instant::now(),
             missed: Missed::default(),
             noted: Instant::now(),
         }
@@ -377,9 +383,12 @@ impl Work {
             self.target = Some(target);
             return Ok(());
         }
+        // What another runner has done of it is not known.
+        let is_whole = place.pass_bytes == 0;
+        self.asked_in = Duration::ZERO;
         let begun = Instant::now();
         let copied = self.copy(&mut target, &mut place, of, snapshot, base, record.moving.is_some());
-        let brought_in = begun.elapsed();
+        let took = begun.elapsed();
         if copied.is_err() {
             place.pass_bytes = target.place().unwrap_or(place.pass_bytes).min(place.pass_bytes);
             // The failure that is told is the first one.
@@ -403,10 +412,11 @@ impl Work {
         place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
         (place.base, place.mixed) = (snapshot.number, false);
         (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
-        self.lap = Some(Lap {
+        self.lap = is_whole.then(|| Lap {
             bytes: place.written_bytes.saturating_sub(written_bytes),
             took: Duration::ZERO,
-            brought_in,
+            asked_in: self.asked_in,
+            brought_in: took.saturating_sub(self.asked_in),
         });
         self.note_place(&place)
     }
@@ -470,7 +480,10 @@ impl Work {
             self.wanted.check()?;
             let at = place.pass_bytes;
             let window = pace::window(self.rate());
+            let begun = Instant::now();
             let (extents, until) = diff::next(source, (at, size_bytes), compares, window)?;
+            self.asked_in += begun.elapsed();
+            self.hurries &= Instant::now() < self.hurries_until;
             self.extents(source, target, place, extents.into(), zeros)?;
             self.reached(target, place, until)?;
         }

@@ -125,11 +125,15 @@ fn copying(record: &Copying, now: u64) -> Job {
         bytes_per_second: place.written_bytes.checked_div(seconds),
         left_s: left_s(done, place.total_bytes.saturating_sub(done), seconds),
         started_at: Some(record.asked_at),
-        ails: record.ails.clone().or_else(|| slowed(record)),
+        ails: record.ails.clone(),
         ..counted(job, JobUnit::Bytes, done, place.total_bytes)
     };
     let removes = match (record.cancelled, record.whole) {
-        (false, false) => return pausable(job, state, record.paused.as_ref()),
+        (false, false) => {
+            let runs = state == JobState::Running && record.paused.is_none();
+            let ails = job.ails.or_else(|| slowed(record).filter(|_| runs));
+            return pausable(Job { ails, ..job }, state, record.paused.as_ref());
+        }
         (true, _) => "it is taken back, and what there is of it is being removed",
         (false, true) if kind == JobKind::Rekey => {
             "the volume is written anew, and what is left of that is being tidied up"

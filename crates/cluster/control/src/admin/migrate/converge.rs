@@ -23,8 +23,17 @@ pub struct Lap {
     pub bytes: u64,
     /// From when its snapshot was to be taken until the next one was.
     pub took: Duration,
-    /// Of that, what it took to ask for what was changed, and to bring it.
+    /// Of that, what it took to ask which blocks were changed: of every chunk, however little that is.
+    pub asked_in: Duration,
+    /// Of that, what it took to bring them.
     pub brought_in: Duration,
+}
+
+impl Lap {
+    /// Can it be made shorter by slowing hosts? Where most of it is to ask what was changed, or hardly anything was, it cannot.
+    fn is_for_writes(&self) -> bool {
+        self.bytes > FEW && self.brought_in > self.asked_in.max(LAST_PASS / 2)
+    }
 }
 
 /// What is next.
@@ -43,6 +52,8 @@ pub struct Converging {
     slowed: Option<u64>,
     /// Passes until the last step is seen.
     unseen: u32,
+    /// Hosts were slowed as far as that helps, and left alone again, and it has not come to a switch: that is not done twice.
+    is_in_vain: bool,
 }
 
 impl Converging {
@@ -55,7 +66,7 @@ impl Converging {
         }
         let gets_shorter = before.is_none_or(|before| lap.bytes <= before.bytes / 2);
         if !gets_shorter && self.unseen == 0 {
-            if self.slowed == Some(LEAST_RATE) {
+            if self.slowed == Some(LEAST_RATE) || self.slowed.is_some() && !lap.is_for_writes() {
                 // No more is to be gained.
                 return Next::Last;
             }
@@ -64,7 +75,7 @@ impl Converging {
         Next::Pass(self.slowed)
     }
 
-    /// Behind a last pass that was not made in time: hosts write less until the next one.
+    /// Behind a last pass that was not made in time: hosts write less until the next one, if that was why.
     pub fn late(&mut self) {
         if let Some(lap) = self.before {
             self.slow(lap);
@@ -77,15 +88,26 @@ impl Converging {
         self.slowed
     }
 
-    /// Hosts are left alone for a while, and nothing is known of passes then.
+    /// Hosts are left alone for a while, for last passes have come to nothing, and nothing is known of passes then. Where they had been slowed, they
+    /// are not again.
     pub fn rest(&mut self) {
-        *self = Converging::default();
+        *self = Converging {
+            is_in_vain: self.is_in_vain || self.slowed.is_some(),
+            ..Converging::default()
+        };
     }
 
-    /// To half the rate at which passes bring what was written, and to half of what it was at least.
+    /// To half the rate at which passes bring what was written, and to half of what it was at least. Hosts that write hardly more than they may
+    /// at least are not why passes are long.
     fn slow(&mut self, lap: Lap) {
+        if self.is_in_vain || !lap.is_for_writes() {
+            return;
+        }
         let us = lap.took.as_micros().max(1);
         let half = (u128::from(lap.bytes) * 500_000 / us).min(u128::from(u64::MAX)) as u64;
+        if self.slowed.is_none() && half < LEAST_RATE {
+            return;
+        }
         let rate = self.slowed.map_or(half, |slowed| half.min(slowed / 2));
         (self.slowed, self.unseen) = (Some(rate.max(LEAST_RATE)), 2);
     }
@@ -94,28 +116,29 @@ impl Converging {
 /// How long the next pass takes: as the one behind which it comes, and longer where more is written during that than was during the one before.
 fn lasts(lap: Lap, before: Option<Lap>) -> Duration {
     let Some(before) = before else {
-        return lap.brought_in;
+        return lap.asked_in + lap.brought_in;
     };
     let (now, then) = (lap.took.as_micros(), before.took.as_micros().max(1));
     let times = (now as f64 / then as f64).max(1.0);
-    lap.brought_in.mul_f64(times.min(1e6))
+    lap.asked_in + lap.brought_in.mul_f64(times.min(1e6))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Hosts that change `rate` bytes a second, if nothing slows them, and a mover that brings so many, and takes that long for a pass besides. Returns
-    /// how many passes it took to the last one, how many bytes that has to bring, and how fast hosts were let write.
-    fn made(rate: f64, brings: f64, besides: f64) -> (u32, f64, Option<u64>) {
+    /// Hosts that change `rate` bytes a second, if nothing slows them, and a mover that brings so many, asks for that long which, and takes that long
+    /// besides. Returns how many passes it took to the last one, how many bytes that has to bring, and how fast hosts were let write.
+    fn made(rate: f64, brings: f64, asks: f64, besides: f64) -> (u32, f64, Option<u64>) {
         let mut converging = Converging::default();
         let (mut bytes, mut slowed) = (256e6, None::<u64>);
         for taken in 1..1000 {
             let brought = bytes / brings;
-            let took = brought + besides;
+            let took = asks + brought + besides;
             let lap = Lap {
                 bytes: bytes as u64,
                 took: Duration::from_secs_f64(took),
+                asked_in: Duration::from_secs_f64(asks),
                 brought_in: Duration::from_secs_f64(brought),
             };
             bytes = took * slowed.map_or(rate, |slowed| rate.min(slowed as f64));
@@ -130,7 +153,7 @@ mod tests {
 
     #[test]
     fn hosts_that_write_little_are_not_slowed() {
-        let (passes, bytes, slowed) = made(1e6, 200e6, 0.05);
+        let (passes, bytes, slowed) = made(1e6, 200e6, 0.002, 0.05);
         assert_eq!((passes, slowed), (2, None));
         assert!(bytes < 1e6, "{bytes}");
     }
@@ -139,7 +162,7 @@ mod tests {
     fn however_fast_hosts_write_passes_come_to_a_short_one() {
         for rate in [20e6, 100e6, 400e6, 4e9] {
             for brings in [20e6, 100e6] {
-                let (passes, bytes, slowed) = made(rate, brings, 0.1);
+                let (passes, bytes, slowed) = made(rate, brings, 0.002, 0.1);
                 assert!(passes <= 40, "{rate} {brings}: {passes}");
                 assert!(bytes / brings < 0.06, "{rate} {brings}: {bytes}");
                 assert!(slowed.is_none_or(|slowed| slowed >= LEAST_RATE));
@@ -147,26 +170,42 @@ mod tests {
         }
     }
 
+    /// Of a large volume: to ask what was changed takes a second, so hosts are slowed until it is not the bringing that is long, and no further.
     #[test]
-    fn a_pass_that_is_long_whatever_it_brings_is_tried_when_no_more_is_to_be_gained() {
-        // To ask for what was changed alone takes a second.
+    fn hosts_are_not_slowed_for_what_it_takes_to_ask() {
+        let (passes, bytes, slowed) = made(400e6, 100e6, 1.0, 0.1);
+        assert!(passes <= 40, "{passes}");
+        assert!(bytes / 100e6 <= 1.1, "{bytes}");
+        assert!(slowed.is_some_and(|slowed| slowed > 10 << 20), "{slowed:?}");
+        let idle = Lap {
+            bytes: 1 << 20,
+            took: Duration::from_secs(2),
+            asked_in: Duration::from_secs(1),
+            brought_in: Duration::from_millis(50),
+        };
         let mut converging = Converging::default();
-        let mut slowed = Some(u64::MAX);
-        for _ in 0..100 {
-            let lap = Lap {
-                bytes: 10 << 20,
-                took: Duration::from_secs(2),
-                brought_in: Duration::from_secs(1),
-            };
-            match converging.behind(lap, 1) {
-                Next::Last => {
-                    assert_eq!(slowed, Some(LEAST_RATE));
-                    return;
-                }
-                Next::Pass(rate) => slowed = rate,
-            }
+        for _ in 0..5 {
+            assert_eq!(converging.behind(idle, 1), Next::Pass(None));
+            converging.late();
+            assert_eq!(converging.slowed(), None);
         }
-        panic!("it is never tried");
+    }
+
+    /// A hold that was too short for another reason slows nobody who writes next to nothing, or less than everybody may.
+    #[test]
+    fn who_writes_little_is_not_slowed_behind_a_late_pass() {
+        for bytes in [0, FEW, 2 * FEW] {
+            let lap = Lap {
+                bytes,
+                took: Duration::from_secs(1),
+                asked_in: Duration::ZERO,
+                brought_in: Duration::from_millis(100),
+            };
+            let mut converging = Converging::default();
+            converging.behind(lap, PATIENT_PASSES);
+            converging.late();
+            assert_eq!(converging.slowed(), None, "{bytes}");
+        }
     }
 
     #[test]
@@ -174,6 +213,7 @@ mod tests {
         let lap = |bytes| Lap {
             bytes,
             took: Duration::from_secs(60),
+            asked_in: Duration::ZERO,
             brought_in: Duration::from_secs(50),
         };
         assert_eq!(Converging::default().behind(lap(FEW), 2), Next::Last);
@@ -182,10 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_seen_before_the_next_one_is_taken() {
+    fn a_step_is_seen_before_the_next_one_is_taken_and_what_was_in_vain_is_not_done_again() {
         let lap = Lap {
             bytes: 100 << 20,
             took: Duration::from_secs(1),
+            asked_in: Duration::ZERO,
             brought_in: Duration::from_secs(1),
         };
         let mut converging = Converging::default();
@@ -199,6 +240,10 @@ mod tests {
         converging.rest();
         converging.late();
         assert_eq!(converging.slowed(), None);
-        assert_eq!(converging.behind(lap, 1), Next::Pass(None));
+        for _ in 0..5 {
+            assert_eq!(converging.behind(lap, 1), Next::Pass(None));
+            converging.late();
+        }
+        assert_eq!(converging.slowed(), None);
     }
 }
