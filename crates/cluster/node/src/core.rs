@@ -315,16 +315,23 @@ impl Core {
         &self.forwarding.gate
     }
 
-    /// Does anything of a host that has gone wait for a limit (R9)?
+    /// Does anything of a host that has gone wait for a limit, or where hosts are slowed (R9)?
     #[must_use]
     pub fn holds_for_gone_hosts(&self) -> bool {
-        self.forwarding.gate.fronts().any(|front| self.fronts.has_ended(front))
+        let mut fronts = self.forwarding.gate.fronts().chain(self.cx.slowed.fronts());
+        fronts.any(|front| self.fronts.has_ended(front))
     }
 
     /// Are hosts of any volume slowed on this core, because it moves?
     #[must_use]
     pub fn slows_hosts(&self) -> bool {
         self.cx.slowed.is_any()
+    }
+
+    /// How many writes have waited on this core because their volume moves.
+    #[must_use]
+    pub fn waited_for_moves(&self) -> u64 {
+        self.cx.slowed.waited()
     }
 
     /// Rules of leases that are switched off.

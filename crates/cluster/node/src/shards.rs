@@ -43,8 +43,19 @@ struct Io {
     shard: u16,
     began: Time,
     op: Op,
+    /// No host waits for it.
+    background: bool,
     /// It is a window of background work, which ends with it.
     leave: Option<Pass>,
+}
+
+/// For whom a piece of I/O is begun.
+#[derive(Debug)]
+pub enum Sake {
+    /// For hosts, or whoever else waits for it.
+    Hosts,
+    /// For background work: by this leave, or without one.
+    Background(Option<Pass>),
 }
 
 /// Why a piece of I/O is not begun.
@@ -117,6 +128,8 @@ pub struct Shards {
     adopting: Vec<(VolumeId, u64)>,
     /// What the sequencers want, and nobody has looked at yet.
     effects: Vec<ShardEffect>,
+    /// Something has ended that was begun by a leave, and nobody has looked yet.
+    leave_ended: bool,
     /// The traces of this core.
     pub traces: Traces,
     /// The mirror that this program is a runner of: what is closed for that is open to its fronts.
@@ -170,6 +183,7 @@ impl Shards {
             dropped: FxHashMap::default(),
             adopting: Vec::new(),
             effects: Vec::new(),
+            leave_ended: false,
             traces: Traces::new(trace, core),
             mirror: None,
             faults: Faults::NONE,
@@ -419,18 +433,18 @@ impl Shards {
         op: Op,
         payload: Slice,
     ) -> Result<(), Declined> {
-        self.begin_by(now, origin, volume, op, payload, None)
+        self.begin_for(now, origin, volume, op, payload, Sake::Hosts)
     }
 
-    /// The same of what is background work, by this leave.
-    pub fn begin_by(
+    /// The same for whoever it is. A leave pays for what is begun by it.
+    pub fn begin_for(
         &mut self,
         now: Time,
         origin: Origin,
         volume: VolumeId,
         op: Op,
         payload: Slice,
-        leave: Option<Pass>,
+        sake: Sake,
     ) -> Result<(), Declined> {
         let Some(number) = self.table.number(volume) else {
             return Err(Declined::Elsewhere(payload));
@@ -462,6 +476,13 @@ impl Shards {
         {
             return Err(Declined::Reserved);
         }
+        let (background, mut leave) = match sake {
+            Sake::Hosts => (false, None),
+            Sake::Background(leave) => (true, leave),
+        };
+        if let Some(leave) = &mut leave {
+            leave.add(op.length(), 1);
+        }
         shard.under_way += 1;
         shard.heads += usize::from(is_head);
         let slot = self.ios.put(Io {
@@ -469,6 +490,7 @@ impl Shards {
             shard: number,
             began: now,
             op,
+            background,
             leave,
         });
         let io = IoId(slot.number());
@@ -700,11 +722,14 @@ impl Shards {
                         };
                         shard.under_way -= 1;
                         shard.heads -= usize::from(is_held(&io.origin));
-                        // How hosts fare is not told by what gives way to them.
-                        if io.leave.is_none() {
+                        self.leave_ended |= io.leave.is_some();
+                        // How hosts fare is told neither by background work nor by a search for what differs.
+                        if !io.background && !matches!(io.op, Op::Differ { .. }) {
                             self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         }
-                        shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
+                        // Nor is it long in coming where it gave way to hosts.
+                        let since = if io.background { io.began } else { io.origin.arrived };
+                        shard.usage.count(&io.op, now.since(since), result.is_ok());
                         if let Err(error) = result
                             && let Some(failing) = trouble(&io.op, io.origin.snapshot, error)
                         {
@@ -782,6 +807,12 @@ impl Shards {
         self.care.pacer.set(settings, self.config.cores);
     }
 
+    /// Has something ended that was begun by a leave, since this was last asked?
+    #[inline]
+    pub fn take_leave_ended(&mut self) -> bool {
+        std::mem::take(&mut self.leave_ended)
+    }
+
     /// Who says when background work of this core may go on.
     #[must_use]
     pub fn pacer(&self) -> &Pacer {
@@ -815,6 +846,12 @@ impl Shards {
     #[must_use]
     pub fn usage(&self, volume: VolumeId) -> Option<(&Sequencer, &Usage)> {
         self.table.of(volume).map(|s| (&s.sequencer, &s.usage))
+    }
+
+    /// How many I/Os are under way.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.ios.iter().count()
     }
 
     /// The same, to be counted in by a test.

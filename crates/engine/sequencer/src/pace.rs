@@ -17,6 +17,9 @@
 //! pause is longer than two seconds. So whatever is begun ends. An operator may have lost copies brought back at a rate that is
 //! kept, too, and pay for it with the clients' latency.
 //!
+//! **Copies of volumes** are data that is to lie elsewhere, under the limits of that. They ask whenever one of their windows ends, which would leave
+//! no room to others: while moving data, or scrubbing, waits beside them, they take turns by the clock. And they keep nobody out by waiting.
+//!
 //! It is a pure state machine: time comes in.
 
 mod clients;
@@ -50,6 +53,8 @@ const SPAN: Duration = Duration::from_millis(200);
 const RETRY: Duration = Duration::from_millis(5);
 /// After so long without asking, more urgent work is not thought to wait any more.
 const URGENT: Duration = Duration::from_millis(20);
+/// While copies of volumes want to go on as well as what else is not urgent, each has its turn for so long; less than [`URGENT`].
+const TURN: Duration = Duration::from_millis(10);
 /// The width is counted in thousandths of a window.
 const ONE: u32 = 1000;
 /// The widest: no device needs more from one core.
@@ -89,6 +94,21 @@ struct Gate {
     behind: Time,
     /// When it was last refused.
     refused: Option<Time>,
+}
+
+impl Gate {
+    fn has_all_windows(&self) -> bool {
+        self.limits.windows > 0 && self.active >= self.limits.windows
+    }
+}
+
+/// Who takes turns where nothing is urgent.
+#[derive(Clone, Copy, Debug)]
+enum Party {
+    /// Copies of volumes.
+    Copies,
+    /// Data that is to lie elsewhere, and copies that are compared.
+    Others,
 }
 
 /// A pause of background work, so that what is normal is seen.
@@ -132,6 +152,8 @@ pub struct Pace {
     idle: bool,
     /// A width below one: nothing starts before then.
     gap: Time,
+    /// When copies of volumes were last refused; and when what takes turns with them was.
+    refused: [Option<Time>; 2],
     span_began: Time,
     /// Background work ran in this span.
     worked: bool,
@@ -155,6 +177,7 @@ impl Pace {
             idle_width: FIRST,
             idle: true,
             gap: Time(0),
+            refused: [None; 2],
             span_began: Time(0),
             worked: false,
             quiet: None,
@@ -193,21 +216,37 @@ impl Pace {
     /// It may not; the moment lies after `now`.
     pub fn start(&mut self, now: Time, level: Level) -> Result<(), Time> {
         self.advance(now);
-        match self.hindrance(now, level) {
-            None => {
-                self.begin(level);
-                Ok(())
-            }
-            Some(until) => {
-                self.gates[level as usize].refused = Some(now);
-                Err(until.max(now.plus(Duration::from_millis(1))))
-            }
+        let Some(until) = self.hindrance(now, level, Party::Others) else {
+            self.gates[level as usize].refused = None;
+            self.begin(level);
+            return Ok(());
+        };
+        self.gates[level as usize].refused = Some(now);
+        // Whoever compares copies and is kept by limits of that alone does not wait for what is copied.
+        if level == Level::Rebalance || level == Level::Scrub && !self.is_at_limit(now, level) {
+            self.refused[Party::Others as usize] = Some(now);
         }
+        Err(until.max(now.plus(Duration::from_millis(1))))
+    }
+
+    /// The same for what a copy of a volume reads, at [`Level::Rebalance`].
+    ///
+    /// # Errors
+    /// As [`Pace::start`].
+    pub fn start_copy(&mut self, now: Time) -> Result<(), Time> {
+        self.advance(now);
+        let Some(until) = self.hindrance(now, Level::Rebalance, Party::Copies) else {
+            self.begin(Level::Rebalance);
+            return Ok(());
+        };
+        self.refused[Party::Copies as usize] = Some(now);
+        Err(until.max(now.plus(Duration::from_millis(1))))
     }
 
     /// A window starts that must not wait: clients wait for it.
     pub fn force(&mut self, now: Time, level: Level) {
         self.advance(now);
+        self.gates[level as usize].refused = None;
         self.begin(level);
     }
 
@@ -215,7 +254,6 @@ impl Pace {
         let (now, cost) = (self.now, self.kept_time());
         let gate = &mut self.gates[level as usize];
         gate.active = gate.active.saturating_add(1);
-        gate.refused = None;
         gate.behind = gate.behind.max(now).plus(cost).min(now.plus(cost + CREDIT));
         self.worked = true;
         self.status.started += 1;
@@ -233,13 +271,36 @@ impl Pace {
         keeps.then_some(self.gates[level as usize].behind)
     }
 
-    fn hindrance(&mut self, now: Time, level: Level) -> Option<Time> {
+    fn is_at_limit(&self, now: Time, level: Level) -> bool {
         let gate = &self.gates[level as usize];
-        if gate.limits.windows > 0 && gate.active >= gate.limits.windows {
+        gate.has_all_windows() || gate.paid > now
+    }
+
+    /// When the turn of the others is over, if they wait and it is theirs.
+    fn turn_of_others(&self, now: Time, level: Level, of: Party) -> Option<Time> {
+        let others = match of {
+            Party::Copies => Party::Others,
+            // By limits of their own they are kept, and not by who has others.
+            Party::Others if level == Level::Scrub && self.is_at_limit(now, Level::Rebalance) => return None,
+            Party::Others => Party::Copies,
+        };
+        let refused = self.refused[others as usize].filter(|_| level >= Level::Rebalance)?;
+        let turn = TURN.as_nanos() as u64;
+        let number = now.0 / turn;
+        let is_theirs = now.since(refused) < URGENT && number % 2 == others as u64;
+        is_theirs.then_some(Time((number + 1) * turn))
+    }
+
+    fn hindrance(&mut self, now: Time, level: Level, of: Party) -> Option<Time> {
+        let gate = &self.gates[level as usize];
+        if gate.has_all_windows() {
             return Some(now.plus(RETRY));
         }
         if gate.paid > now {
             return Some(gate.paid);
+        }
+        if let Some(until) = self.turn_of_others(now, level, of) {
+            return Some(until);
         }
         let urgent = &self.gates[..level as usize];
         if urgent

@@ -2,7 +2,8 @@
 //! ([`amita_sequencer::pace`]), as data that is to lie elsewhere.
 //!
 //! Here it is known how hosts of that core fare, beside background work and without it. Whoever makes a pass, wherever, writes no more than it
-//! has read, so all of it keeps to that. A read of a sealed snapshot brings the same whenever it is carried out: it may wait.
+//! has read, so all of it keeps to that. A read of a sealed snapshot brings the same whenever it is carried out: it may wait. What goes without
+//! waiting for its turn has no leave, and neither counts as recovery's nor pays; nor is it taken for a host's.
 //!
 //! What is read for a pass is told by the record of the copy, which names the snapshot: whoever else reads the same one meanwhile waits likewise.
 //! A last pass names none, for hosts wait for it.
@@ -12,9 +13,10 @@ use super::forward::Forwarding;
 use super::route;
 use crate::forwarder::FORWARDED;
 use crate::mail::Origin;
+use crate::shards::Sake;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_sequencer::pace::Level;
+use amita_sequencer::pace::Pass;
 use amita_types::io::Op;
 use amita_types::{SnapshotId, VolumeId};
 use std::collections::VecDeque;
@@ -22,6 +24,8 @@ use std::time::Duration;
 
 /// Nothing waits for longer, whatever hosts feel: a pass comes to its end, and whoever has asked does not take this owner for dead.
 const LONGEST: Duration = Duration::from_secs(4);
+/// Of what has waited for that long one goes, and then none for this long.
+const BETWEEN: Duration = Duration::from_millis(5);
 
 /// A read that waits.
 #[derive(Debug)]
@@ -36,70 +40,117 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Paced {
     waiting: VecDeque<Waiting>,
-    /// When the first may go.
+    /// When it is asked again whether the first may go; none: at once.
     due: Option<Time>,
+    /// Before then none goes for having waited for long.
+    next_old: Time,
 }
 
 impl Paced {
     /// When [`go_on`] is wanted.
+    #[inline]
     pub(super) fn deadline(&self) -> Option<Time> {
         self.due.filter(|_| !self.waiting.is_empty())
     }
 }
 
-/// Is it read for a pass?
-pub(super) fn is_paced(cx: &Context, origin: &Origin, volume: VolumeId, op: &Op) -> bool {
-    origin.front == FORWARDED
-        && origin.snapshot > SnapshotId::HEAD
-        && matches!(op, Op::Read { .. })
-        && cx.view.pass(volume, origin.snapshot).is_some()
-        && cx.shards.generation(volume).is_some()
+/// Is it read for a pass, and does it give way to hosts?
+#[inline]
+pub(super) fn pass(cx: &Context, origin: &Origin, volume: VolumeId, op: &Op) -> Option<bool> {
+    let may_be = origin.front == FORWARDED && origin.snapshot > SnapshotId::HEAD && matches!(op, Op::Read { .. });
+    if !may_be || cx.shards.generation(volume).is_none() {
+        return None;
+    }
+    pass_of(cx, volume, origin.snapshot)
 }
 
-/// It waits for its turn, or goes at once.
-pub(super) fn hold(cx: &mut Context, forwarding: &mut Forwarding, now: Time, origin: Origin, volume: VolumeId, op: Op) {
+fn pass_of(cx: &Context, volume: VolumeId, snapshot: SnapshotId) -> Option<bool> {
+    cx.view.pass(volume, snapshot, |data| cx.slowed.holds(data))
+}
+
+/// It waits for its turn, or goes at once: what does not give way stands behind nobody.
+pub(super) fn hold(
+    cx: &mut Context,
+    forwarding: &mut Forwarding,
+    now: Time,
+    origin: Origin,
+    volume: VolumeId,
+    op: Op,
+    gives_way: bool,
+) {
     let since = now;
-    cx.paced.waiting.push_back(Waiting {
+    let waiting = Waiting {
         origin,
         volume,
         op,
         since,
-    });
+    };
+    if !gives_way {
+        return begin(cx, forwarding, now, waiting, None);
+    }
+    cx.paced.waiting.push_back(waiting);
     if cx.paced.waiting.len() == 1 {
-        go_on(cx, forwarding, now);
+        turn(cx, forwarding, now);
     }
 }
 
-/// Those go that may.
+/// Those go that may. Asked several times a pass: the pace only when one of them has ended, or it has said so.
+#[inline]
 pub(super) fn go_on(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
-    let mut moved = false;
+    if cx.paced.waiting.is_empty() {
+        return false;
+    }
+    let is_due = cx.paced.due.is_none_or(|due| due <= now);
+    (cx.shards.take_leave_ended() | is_due) && turn(cx, forwarding, now)
+}
+
+fn turn(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
+    cx.paced.due = None;
+    let mut moved = let_go(cx, forwarding, now);
     while let Some(first) = cx.paced.waiting.front() {
-        let latest = first.since.plus(LONGEST);
-        // Nor does what is not copied any more.
-        let gives_way = cx.view.pass(first.volume, first.origin.snapshot) == Some(true);
-        let pacer = cx.shards.pacer();
-        let leave = match latest <= now || !gives_way {
-            true => Ok(pacer.force(now, Level::Rebalance)),
-            false => pacer.start(now, Level::Rebalance),
-        };
-        let mut leave = match leave {
-            Ok(leave) => leave,
+        let latest = first.since.plus(LONGEST).max(cx.paced.next_old);
+        let leave = match cx.shards.pacer().start_copy(now) {
+            Ok(leave) => Some(leave),
+            Err(_) if latest <= now => {
+                cx.paced.next_old = now.plus(BETWEEN);
+                None
+            }
             Err(at) => {
                 cx.paced.due = Some(at.min(latest));
                 break;
             }
         };
-        let Some(Waiting { origin, volume, op, .. }) = cx.paced.waiting.pop_front() else {
+        let Some(waiting) = cx.paced.waiting.pop_front() else {
             break;
         };
         moved = true;
-        if let Op::Read { length, .. } = op {
-            leave.add(u64::from(length), 1);
-        }
-        let begun = cx
-            .shards
-            .begin_by(now, origin, volume, op, Slice::default(), Some(leave));
-        route::declined(cx, forwarding, now, origin, volume, op, begun);
+        begin(cx, forwarding, now, waiting, leave);
     }
     moved
+}
+
+/// What does not give way any more goes: hosts are slowed by now, or it is not copied any more.
+fn let_go(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
+    let gives_way = |waiting: &Waiting| pass_of(cx, waiting.volume, waiting.origin.snapshot) == Some(true);
+    if cx.paced.waiting.iter().all(gives_way) {
+        return false;
+    }
+    let (wait, go): (VecDeque<_>, VecDeque<_>) = {
+        let waiting = std::mem::take(&mut cx.paced.waiting);
+        let cx = &*cx;
+        let gives_way = |waiting: &Waiting| pass_of(cx, waiting.volume, waiting.origin.snapshot) == Some(true);
+        waiting.into_iter().partition(gives_way)
+    };
+    cx.paced.waiting = wait;
+    for waiting in go {
+        begin(cx, forwarding, now, waiting, None);
+    }
+    true
+}
+
+fn begin(cx: &mut Context, forwarding: &mut Forwarding, now: Time, waiting: Waiting, leave: Option<Pass>) {
+    let Waiting { origin, volume, op, .. } = waiting;
+    let sake = Sake::Background(leave);
+    let begun = cx.shards.begin_for(now, origin, volume, op, Slice::default(), sake);
+    route::declined(cx, forwarding, now, origin, volume, op, begun);
 }

@@ -421,8 +421,8 @@ pub(super) fn sequence(
     op: Op,
     payload: Slice,
 ) {
-    if paced::is_paced(cx, &origin, volume, &op) {
-        return paced::hold(cx, forwarding, now, origin, volume, op);
+    if let Some(gives_way) = paced::pass(cx, &origin, volume, &op) {
+        return paced::hold(cx, forwarding, now, origin, volume, op, gives_way);
     }
     let begun = cx.shards.begin(now, origin, volume, op, payload);
     declined(cx, forwarding, now, origin, volume, op, begun);

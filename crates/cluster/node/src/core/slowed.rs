@@ -5,12 +5,15 @@
 //! goes with his lease; and only for a time after the record was heard of last, whatever the metadata says, or does not say, since then. Whoever
 //! is at a move writes the record more often than that.
 //!
+//! No write waits for longer than two seconds, at whatever rate: hosts have timers, and queues that are as long as they like.
+//!
 //! Each core lets so much pass by itself, and asks nobody: hosts never wait for an owner that lends, and what is let pass at many cores together
 //! is seen by who is at the move, who slows them further.
 
 use super::context::Context;
 use super::forward::Forwarding;
 use super::route;
+use crate::faults::Fault;
 use crate::mail::Origin;
 use amita_frontend::FrontId;
 use amita_reactor::Slice;
@@ -22,6 +25,8 @@ use std::time::Duration;
 
 /// Three times as long as it takes until a mover notes its place.
 const LAPSE: Duration = Duration::from_secs(90);
+/// No write waits for longer: hosts give one up after half a minute, and in front of it may stand all that their queues hold.
+const LONGEST: Duration = Duration::from_secs(2);
 /// A core that is late catches up with so much.
 const LATE: Duration = Duration::from_millis(5);
 
@@ -45,22 +50,45 @@ struct Line {
     waiting: VecDeque<Waiting>,
 }
 
+impl Line {
+    /// When the first of what waits goes.
+    fn due(&self) -> Option<Time> {
+        let latest = self.waiting.front()?.origin.arrived.plus(LONGEST);
+        Some(self.next.min(latest))
+    }
+}
+
 /// Volumes whose hosts are slowed at this core.
 #[derive(Debug, Default)]
 pub(super) struct Slowed {
     lines: BTreeMap<VolumeId, Line>,
     /// What is slowed no more, and goes.
     freed: VecDeque<(VolumeId, Waiting)>,
+    /// How many have gone later than they would have.
+    waited: u64,
 }
 
 impl Slowed {
     /// When [`go_on`] is wanted.
+    #[inline]
     pub(super) fn deadline(&self) -> Option<Time> {
-        let due = |line: &Line| match line.waiting.is_empty() {
-            true => line.lapses,
-            false => line.next.min(line.lapses),
-        };
+        if self.lines.is_empty() {
+            return None;
+        }
+        let due = |line: &Line| line.due().map_or(line.lapses, |due| due.min(line.lapses));
         self.lines.values().map(due).min()
+    }
+
+    /// Whose writes wait.
+    pub(super) fn fronts(&self) -> impl Iterator<Item = FrontId> {
+        let waiting = self.lines.values().flat_map(|line| &line.waiting);
+        let waiting = waiting.chain(self.freed.iter().map(|(_, waiting)| waiting));
+        waiting.map(|waiting| waiting.origin.front)
+    }
+
+    /// How many writes have waited.
+    pub(super) fn waited(&self) -> u64 {
+        self.waited
     }
 
     /// Are hosts of the volume slowed?
@@ -70,6 +98,7 @@ impl Slowed {
     }
 
     /// Is anybody slowed?
+    #[inline]
     pub(super) fn is_any(&self) -> bool {
         !self.lines.is_empty()
     }
@@ -91,14 +120,17 @@ impl Slowed {
         let line = self.lines.entry(volume).or_insert(Line {
             rate,
             lapses,
-            next: now,
+            next: Time(0),
             waiting: VecDeque::new(),
         });
         (line.rate, line.lapses) = (rate.max(1), lapses);
     }
 
-    fn free(&mut self, volume: VolumeId) {
+    /// Hosts of the volume are slowed no more.
+    pub(super) fn free(&mut self, volume: VolumeId) {
         if let Some(line) = self.lines.remove(&volume) {
+            let late = line.waiting.iter().filter(|one| one.origin.arrived < line.next);
+            self.waited += late.count() as u64;
             self.freed.extend(line.waiting.into_iter().map(|one| (volume, one)));
         }
     }
@@ -118,30 +150,45 @@ impl Slowed {
             return Some(freed);
         }
         let mut lines = self.lines.iter_mut();
-        let (volume, line) = lines.find(|(_, line)| line.next <= now && !line.waiting.is_empty())?;
+        let (volume, line) = lines.find(|(_, line)| line.due().is_some_and(|due| due <= now))?;
         let waiting = line.waiting.pop_front()?;
+        self.waited += u64::from(waiting.origin.arrived < line.next);
         let earliest = Time(now.0.saturating_sub(LATE.as_nanos() as u64));
-        line.next = line.next.max(earliest).plus(cost(&waiting.op, line.rate));
+        let next = line.next.max(earliest).plus(cost(&waiting.op, line.rate));
+        // What went though it was not its turn is not to be paid for by all that come after it.
+        line.next = next.min(now.plus(LONGEST));
         Some((*volume, waiting))
     }
 }
 
-/// How long a write pays for: one of less than a block changes one.
+/// How long a write pays for: one of less than a block changes one, and what is cleared brings a pass nothing to write, however long it is.
 fn cost(op: &Op, rate: u64) -> Duration {
-    let bytes = op.length().max(u64::from(BLOCK_BYTES));
+    let block = u64::from(BLOCK_BYTES);
+    let bytes = match op {
+        Op::Clear { .. } => block,
+        _ => op.length().max(block),
+    };
     Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate)
 }
 
-/// What may go does.
+/// What may go does. Asked several times a pass.
+#[inline]
 pub(super) fn go_on(cx: &mut Context, forwarding: &mut Forwarding, now: Time, left: &[FrontId]) -> bool {
-    for volume in cx.view.take_slowed() {
-        let rate = cx.view.slowed(volume);
-        cx.slowed.set(now, volume, rate);
-    }
-    if !cx.slowed.is_any() && cx.slowed.freed.is_empty() {
+    if !cx.slowed.is_any() && cx.slowed.freed.is_empty() && !cx.view.has_slowed() {
         return false;
     }
-    cx.slowed.cancel(left);
+    go_on_slowed(cx, forwarding, now, left)
+}
+
+fn go_on_slowed(cx: &mut Context, forwarding: &mut Forwarding, now: Time, left: &[FrontId]) -> bool {
+    for volume in cx.view.take_slowed() {
+        // One that has moved already has no hosts by this number.
+        let rate = cx.view.slowed(volume).filter(|_| cx.view.present(volume) == volume);
+        cx.slowed.set(now, volume, rate);
+    }
+    if !left.is_empty() && !cx.config.faults.has(Fault::HoldForGoneHosts) {
+        cx.slowed.cancel(left);
+    }
     let lapsed = cx.slowed.lines.iter().filter(|(_, line)| line.lapses <= now);
     for volume in lapsed.map(|(volume, _)| *volume).collect::<Vec<_>>() {
         cx.slowed.free(volume);
@@ -223,6 +270,45 @@ mod tests {
         }
         assert_eq!(popped(&mut slowed, at(1000)).len(), 6);
         assert_eq!(slowed.deadline(), Some(at(1001)));
+    }
+
+    #[test]
+    fn what_is_cleared_pays_for_a_block_however_long_it_is() {
+        let mut slowed = Slowed::default();
+        slowed.set(at(0), VOLUME, Some(4096 * 1000));
+        let (offset, length) = (0, 1 << 30);
+        slowed.hold(
+            VOLUME,
+            Waiting {
+                op: Op::Clear { offset, length },
+                ..write(1, 4096)
+            },
+        );
+        slowed.hold(VOLUME, write(2, 4096));
+        assert_eq!(popped(&mut slowed, at(0)), [1]);
+        assert_eq!(popped(&mut slowed, at(1)), [2]);
+    }
+
+    #[test]
+    fn no_write_waits_for_more_than_two_seconds() {
+        let mut slowed = Slowed::default();
+        slowed.set(at(0), VOLUME, Some(1 << 20));
+        for tag in 0..64 {
+            slowed.hold(VOLUME, write(tag, 1 << 20));
+        }
+        assert_eq!((popped(&mut slowed, at(0)), slowed.waited()), (vec![0], 0));
+        assert_eq!(popped(&mut slowed, at(1000)).len(), 1);
+        assert_eq!(popped(&mut slowed, at(1900)), [] as [u64; 0]);
+        assert_eq!(slowed.deadline(), Some(at(1995)));
+        assert_eq!(popped(&mut slowed, at(1995)).len(), 1);
+        assert_eq!(slowed.deadline(), Some(at(2000)));
+        assert_eq!((popped(&mut slowed, at(2000)).len(), slowed.waited()), (61, 63));
+        // They have not paid for all that.
+        let mut late = write(64, 4096);
+        late.origin.arrived = at(2001);
+        slowed.hold(VOLUME, late);
+        assert_eq!(slowed.deadline(), Some(at(4000)));
+        assert_eq!(popped(&mut slowed, at(4000)), [64]);
     }
 
     #[test]

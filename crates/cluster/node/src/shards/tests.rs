@@ -324,3 +324,36 @@ fn a_closed_volume_is_its_runners_alone() {
         assert!(begins(shards, of_snapshot, read, &[]));
     }
 }
+
+/// Hosts' latency is not told by what has given way to them, and what is not begun is not paid for.
+#[test]
+fn what_is_begun_for_background_work_counts_from_its_beginning_and_pays_when_it_is_begun() {
+    let mut shards = shards();
+    let later = NOW.plus(std::time::Duration::from_secs(4));
+    let op = Op::Read {
+        offset: 0,
+        length: 4096,
+    };
+    let start = |shards: &Shards| Sake::Background(Some(shards.pacer().start_copy(later).unwrap()));
+    let sake = start(&shards);
+    let begun = shards.begin_for(later, origin(10), VOLUME, op, Slice::default(), sake);
+    assert!(matches!(begun, Err(Declined::Elsewhere(_))));
+    assert_eq!(shards.pace().bytes, 0);
+    let longest = |shards: &mut Shards, sake| {
+        make(shards, None);
+        let begun = shards.begin_for(later, origin(10), VOLUME, op, Slice::default(), sake);
+        assert!(begun.is_ok());
+        shards.stop(VOLUME, false);
+        shards.take_effects(later);
+        let (_, usage) = shards.usage(VOLUME).unwrap();
+        usage.each().map(|(_, kind)| kind.latency.sum()).max().unwrap()
+    };
+    let sake = start(&shards);
+    assert!(longest(&mut shards, sake) < std::time::Duration::from_secs(1));
+    assert_eq!(shards.pace().bytes, 4096);
+    assert!(shards.take_leave_ended() && !shards.take_leave_ended());
+    assert!(longest(&mut shards, Sake::Background(None)) < std::time::Duration::from_secs(1));
+    assert!(longest(&mut shards, Sake::Hosts) >= std::time::Duration::from_secs(4));
+    assert!(!shards.take_leave_ended());
+    assert_eq!(shards.pace().bytes, 4096);
+}

@@ -61,6 +61,11 @@ impl Copies {
         before.is_some() != known.is_some()
     }
 
+    /// Is whoever has said this at it still?
+    fn holds(&self, target: VolumeId, slowed: &Slowed) -> bool {
+        self.runners.get(&target) == Some(&slowed.by)
+    }
+
     fn runner(&mut self, target: VolumeId, revision: Option<u64>) {
         match revision {
             Some(revision) => self.runners.insert(target, revision),
@@ -105,14 +110,21 @@ impl View {
     }
 
     /// Is this snapshot of a volume read for a pass, and does that give way to hosts? One for which they are slowed does not: it would take longer,
-    /// and so would that.
+    /// and so would that. `is_slowed`: are hosts of this data slowed still, as what is said here has not lapsed?
     #[must_use]
-    pub fn pass(&self, volume: VolumeId, snapshot: SnapshotId) -> Option<bool> {
-        let mut all = self.copies.known.values().flatten().peekable();
-        all.peek()?;
+    pub fn pass(&self, volume: VolumeId, snapshot: SnapshotId, is_slowed: impl Fn(VolumeId) -> bool) -> Option<bool> {
+        if self.copies.known.is_empty() {
+            return None;
+        }
         let host = self.volume_of(volume).map_or(volume, map::Volume::host);
-        let of = all.filter(|known| (known.source, known.pass) == (host, snapshot));
-        of.map(|known| known.slowed.is_none()).min()
+        let all = self.copies.known.iter();
+        let all = all.filter_map(|(target, known)| Some((*target, known.as_ref()?)));
+        let of = all.filter(|(_, known)| (known.source, known.pass) == (host, snapshot));
+        let gives_way = |(target, known): (VolumeId, &Known)| {
+            let slowed = known.slowed.filter(|(_, slowed)| self.copies.holds(target, slowed));
+            !slowed.is_some_and(|(data, _)| is_slowed(data))
+        };
+        of.map(gives_way).min()
     }
 
     /// How many bytes a second hosts may write to a volume that moves, where they are slowed.
@@ -120,8 +132,14 @@ impl View {
     pub fn slowed(&self, volume: VolumeId) -> Option<u64> {
         let target = self.copies.slowed.get(&volume)?;
         let (_, slowed) = self.copies.known.get(target).copied().flatten()?.slowed?;
-        let is_at_it = self.copies.runners.get(target) == Some(&slowed.by);
-        is_at_it.then_some(slowed.bytes_per_s)
+        self.copies.holds(*target, &slowed).then_some(slowed.bytes_per_s)
+    }
+
+    /// Has [`View::take_slowed`] anything?
+    #[inline]
+    #[must_use]
+    pub fn has_slowed(&self) -> bool {
+        !self.copies.heard.is_empty()
     }
 
     /// Volumes whose hosts may be slowed, or not any more, since this was last asked.

@@ -48,6 +48,15 @@ impl Pacer {
         Ok(self.pass(now, level))
     }
 
+    /// The same for what a copy of a volume reads: see [`Pace::start_copy`].
+    ///
+    /// # Errors
+    /// It may not start before that moment.
+    pub fn start_copy(&self, now: Time) -> Result<Pass, Time> {
+        self.0.borrow_mut().start_copy(now)?;
+        Ok(self.pass(now, Level::Rebalance))
+    }
+
     /// The leave for a window that clients wait for.
     #[must_use]
     pub fn force(&self, now: Time, level: Level) -> Pass {

@@ -360,3 +360,68 @@ fn a_pass_ends_when_it_is_dropped() {
     assert!(pacer.start(again, Level::Degraded).is_ok());
     assert_eq!(pacer.status().bytes, 1 << 20);
 }
+
+/// One window at a time for data that is to lie elsewhere.
+fn narrow() -> Pace {
+    let one = Limits {
+        windows: 1,
+        ..Limits::default()
+    };
+    let settings = Recovery {
+        automatic: false,
+        rebalance: one,
+        scrub: one,
+        ..Recovery::default()
+    };
+    Pace::new(&settings, 1)
+}
+
+/// Copies ask whenever one of their windows ends, and others only now and then.
+#[test]
+fn copies_and_what_is_as_little_urgent_take_turns() {
+    let mut pace = narrow();
+    let (mut copies, mut others) = (0, 0);
+    for at in 0..1000 {
+        let now = time(at);
+        if at % 5 == 0 && pace.start(now, Level::Rebalance).is_ok() {
+            others += 1;
+            pace.end(now, Level::Rebalance, now, 0, 1);
+        }
+        if pace.start_copy(now).is_ok() {
+            copies += 1;
+            // It is under way until somebody asks again.
+            let end = now.plus(Duration::from_micros(999));
+            pace.start(end, Level::Rebalance).unwrap_err();
+            pace.end(end, Level::Rebalance, now, 0, 1);
+        }
+    }
+    assert!(copies >= 450 && others >= 90, "{copies} {others}");
+}
+
+#[test]
+fn copies_alone_wait_for_no_turn_and_keep_nobody_out_who_has_other_limits() {
+    let mut pace = narrow();
+    for at in 0..100 {
+        pace.start_copy(time(at)).unwrap();
+        pace.start_copy(time(at)).unwrap_err();
+        if at == 50 {
+            // Its own limit keeps it then, and no copy is kept by that.
+            pace.start(time(at), Level::Scrub).unwrap();
+        }
+        if at >= 50 {
+            pace.start(time(at), Level::Scrub).unwrap_err();
+        }
+        pace.end(time(at), Level::Rebalance, time(at), 0, 1);
+    }
+}
+
+#[test]
+fn copies_give_way_to_what_is_urgent() {
+    let mut pace = narrow();
+    pace.settings.automatic = true;
+    pace.start(time(1), Level::Degraded).unwrap();
+    pace.start(time(2), Level::Critical).unwrap_err();
+    pace.end(time(2), Level::Degraded, time(1), 0, 1);
+    pace.start_copy(time(3)).unwrap_err();
+    pace.start(time(3), Level::Critical).unwrap();
+}

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::control::{Record, ToCore};
+use crate::core::route;
+use crate::forwarder::FORWARDED;
 use amita_types::SnapshotId;
 use amita_types::map::{CopyPlace, Copying, Moving, Slowed};
 
@@ -168,12 +170,107 @@ fn nobody_is_slowed_for_good() {
 fn what_is_read_for_a_pass_is_known() {
     let mut node = Node::new();
     node.moves(|record| *slowed(record) = None);
-    let pass = |node: &Node, snapshot| node.rig.core.cx.view.pass(VOLUME, SnapshotId(snapshot));
+    let pass = |node: &Node, snapshot| {
+        let cx = &node.rig.core.cx;
+        cx.view.pass(VOLUME, SnapshotId(snapshot), |data| cx.slowed.holds(data))
+    };
     assert_eq!([4, 3, 0].map(|number| pass(&node, number)), [Some(true), None, None]);
     node.moves(|_| {});
     assert_eq!(pass(&node, 4), Some(false));
+    // Whoever slows them has gone, or is not heard of any more.
+    node.put(map::copier_key(TARGET), None, 200);
+    assert_eq!(pass(&node, 4), Some(true));
+    node.put(map::copier_key(TARGET), Some(&"a node"), CLAIM);
+    assert_eq!(pass(&node, 4), Some(false));
+    node.wait(Duration::from_secs(91));
+    assert_eq!(pass(&node, 4), Some(true));
     node.moves(|record| record.moving = None);
     assert_eq!(pass(&node, 4), Some(true), "a copy");
     node.moves(|record| record.whole = true);
     assert_eq!(pass(&node, 4), None);
+}
+
+/// Its host writes the same by another path, and something else behind it.
+#[test]
+fn what_waits_goes_with_its_host() {
+    let held = |faults| {
+        let mut node = Node::new();
+        node.rig.core.cx.config.faults = faults;
+        node.moves(|record| slowed(record).as_mut().unwrap().bytes_per_s = 1);
+        (1..4).for_each(|tag| node.rig.write(tag));
+        assert!(!node.rig.core.holds_for_gone_hosts());
+        assert_eq!(node.rig.core.cx.slowed.fronts().count(), 2);
+        node.rig.core.fronts.detach(&mut node.rig.driver, node.rig.front);
+        node.rig.pass();
+        node.rig.core.holds_for_gone_hosts()
+    };
+    assert!(!held(Faults::NONE));
+    assert!(held(Faults::NONE.with(Fault::HoldForGoneHosts)));
+}
+
+#[test]
+fn nobody_is_slowed_any_more_where_the_volume_has_moved() {
+    let mut node = Node::new();
+    node.moves(|record| slowed(record).as_mut().unwrap().bytes_per_s = 1);
+    (1..4).for_each(|tag| node.rig.write(tag));
+    assert_eq!(node.rig.core.waited_for_moves(), 0);
+    let lineage = map::Lineage {
+        host: Some(VOLUME),
+        ..map::Lineage::default()
+    };
+    let volume = map::Volume {
+        id: TARGET,
+        lineage,
+        ..opened(Generation(4)).volume
+    };
+    node.put(map::volume_key("v"), Some(&volume), 150);
+    assert!(!node.is_slowed());
+    assert_eq!(node.rig.core.cx.slowed.fronts().count(), 0);
+    assert_eq!(node.rig.core.waited_for_moves(), 2);
+    // The move is not at its end yet.
+    node.moves(|record| record.place.pass_bytes = 4096);
+    assert!(!node.is_slowed());
+}
+
+impl Node {
+    /// Another gateway reads so much of the snapshot.
+    fn read(&mut self, tag: u64) {
+        let core = &mut self.rig.core;
+        let now = core.cx.clock.began();
+        let mut origin = core.cx.origin(now, FORWARDED, tag);
+        (origin.snapshot, origin.generation) = (SnapshotId(4), Generation(3));
+        let (offset, length) = (0, 4096);
+        let (op, payload) = (Op::Read { offset, length }, amita_reactor::Slice::default());
+        route::sequence(&mut core.cx, &mut core.forwarding, now, origin, VOLUME, op, payload);
+    }
+
+    /// How many reads are under way, and how many of those by a leave.
+    fn under_way(&self) -> (usize, u64) {
+        let shards = &self.rig.core.cx.shards;
+        (shards.under_way(), shards.pace().started)
+    }
+}
+
+/// No store answers here, so what is begun stays under way.
+#[test]
+fn what_a_pass_reads_waits_for_its_turn_and_what_does_not_give_way_waits_for_nobody() {
+    let mut node = Node::new();
+    node.rig.make_shard(3);
+    node.moves(|record| *slowed(record) = None);
+    (1..5).for_each(|tag| node.read(tag));
+    assert_eq!(node.under_way(), (1, 1));
+    node.wait(Duration::from_secs(3));
+    assert_eq!(node.under_way(), (1, 1));
+    // They have waited for long: one after the other goes, and none of them is recovery's.
+    node.wait(Duration::from_millis(1002));
+    assert_eq!(node.under_way(), (2, 1));
+    node.wait(Duration::from_millis(5));
+    assert_eq!(node.under_way(), (3, 1));
+    // Hosts are slowed: what comes goes at once, and so does what waits.
+    node.read(5);
+    assert_eq!(node.under_way(), (3, 1));
+    node.moves(|_| {});
+    assert_eq!(node.under_way(), (5, 1));
+    node.read(6);
+    assert_eq!(node.under_way(), (6, 1));
 }
