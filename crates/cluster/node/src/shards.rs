@@ -28,9 +28,11 @@ use amita_types::message::Answer;
 use amita_types::recovery::{Recovery, StoreHealth};
 use amita_types::{ChunkIndex, Generation, GroupIndex, MirrorId, NodeId, SnapshotId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
+use std::rc::Rc;
 use table::{NEVER, Shard, Table};
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
@@ -45,9 +47,12 @@ struct Io {
     op: Op,
     /// No host waits for it.
     background: bool,
-    /// It is a window of background work, which ends with it.
-    leave: Option<Pass>,
+    /// It is of a window of background work, which ends with the last of them.
+    leave: Option<Leave>,
 }
+
+/// The leave for a window of background work, which all of its pieces have.
+pub type Leave = Rc<RefCell<Pass>>;
 
 /// For whom a piece of I/O is begun.
 #[derive(Debug)]
@@ -55,7 +60,7 @@ pub enum Sake {
     /// For hosts, or whoever else waits for it.
     Hosts,
     /// For background work: by this leave, or without one.
-    Background(Option<Pass>),
+    Background(Option<Leave>),
 }
 
 /// Why a piece of I/O is not begun.
@@ -476,12 +481,12 @@ impl Shards {
         {
             return Err(Declined::Reserved);
         }
-        let (background, mut leave) = match sake {
+        let (background, leave) = match sake {
             Sake::Hosts => (false, None),
             Sake::Background(leave) => (true, leave),
         };
-        if let Some(leave) = &mut leave {
-            leave.add(op.length(), 1);
+        if let Some(leave) = &leave {
+            leave.borrow_mut().add(op.length(), 1);
         }
         shard.under_way += 1;
         shard.heads += usize::from(is_head);

@@ -13,12 +13,12 @@ use super::forward::Forwarding;
 use super::route;
 use crate::forwarder::FORWARDED;
 use crate::mail::Origin;
-use crate::shards::Sake;
+use crate::shards::{Leave, Sake};
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_sequencer::pace::Pass;
 use amita_types::io::Op;
 use amita_types::{SnapshotId, VolumeId};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -26,6 +26,11 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(4);
 /// Of what has waited for that long one goes, and then none for this long.
 const BETWEEN: Duration = Duration::from_millis(5);
+/// A read costs as much as so many bytes beside its own, as in the order at stores.
+const REQUEST_BYTES: u64 = 16 << 10;
+/// What goes by one leave: a largest piece, or some small ones, for a pass that brings scattered blocks has no more of them under way than of large
+/// pieces.
+const WINDOW_BYTES: u64 = (128 << 10) + REQUEST_BYTES;
 
 /// A read that waits.
 #[derive(Debug)]
@@ -51,6 +56,18 @@ impl Paced {
     #[inline]
     pub(super) fn deadline(&self) -> Option<Time> {
         self.due.filter(|_| !self.waiting.is_empty())
+    }
+
+    /// The first ones, as many as go by one leave.
+    fn window(&mut self) -> Vec<Waiting> {
+        let mut work = 0;
+        let fits = |waiting: &&Waiting| {
+            let is_first = work == 0;
+            work += waiting.op.length() + REQUEST_BYTES;
+            is_first || work <= WINDOW_BYTES
+        };
+        let count = self.waiting.iter().take_while(fits).count();
+        self.waiting.drain(..count).collect()
     }
 }
 
@@ -109,22 +126,27 @@ fn turn(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
     let mut moved = let_go(cx, forwarding, now);
     while let Some(first) = cx.paced.waiting.front() {
         let latest = first.since.plus(LONGEST).max(cx.paced.next_old);
-        let leave = match cx.shards.pacer().start_copy(now) {
-            Ok(leave) => Some(leave),
+        match cx.shards.pacer().start_copy(now) {
+            Ok(leave) => {
+                moved = true;
+                let leave = Leave::new(RefCell::new(leave));
+                for waiting in cx.paced.window() {
+                    begin(cx, forwarding, now, waiting, Some(Leave::clone(&leave)));
+                }
+            }
             Err(_) if latest <= now => {
                 cx.paced.next_old = now.plus(BETWEEN);
-                None
+                let Some(waiting) = cx.paced.waiting.pop_front() else {
+                    break;
+                };
+                moved = true;
+                begin(cx, forwarding, now, waiting, None);
             }
             Err(at) => {
                 cx.paced.due = Some(at.min(latest));
                 break;
             }
-        };
-        let Some(waiting) = cx.paced.waiting.pop_front() else {
-            break;
-        };
-        moved = true;
-        begin(cx, forwarding, now, waiting, leave);
+        }
     }
     moved
 }
@@ -148,9 +170,49 @@ fn let_go(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
     true
 }
 
-fn begin(cx: &mut Context, forwarding: &mut Forwarding, now: Time, waiting: Waiting, leave: Option<Pass>) {
+fn begin(cx: &mut Context, forwarding: &mut Forwarding, now: Time, waiting: Waiting, leave: Option<Leave>) {
     let Waiting { origin, volume, op, .. } = waiting;
     let sake = Sake::Background(leave);
     let begun = cx.shards.begin_for(now, origin, volume, op, Slice::default(), sake);
     route::declined(cx, forwarding, now, origin, volume, op, begun);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(lengths: &[u32]) -> Vec<usize> {
+        let origin = Origin {
+            core: 0,
+            front: FORWARDED,
+            tag: 0,
+            arrived: Time(0),
+            parsed: Time(0),
+            kept: Time(0),
+            trace: amita_types::TraceId::NONE,
+            host: amita_frontend::HostKey::NONE,
+            generation: amita_types::Generation(0),
+            snapshot: SnapshotId(1),
+        };
+        let waiting = |&length: &u32| Waiting {
+            origin,
+            volume: VolumeId(1),
+            op: Op::Read { offset: 0, length },
+            since: Time(0),
+        };
+        let mut paced = Paced {
+            waiting: lengths.iter().map(waiting).collect(),
+            ..Paced::default()
+        };
+        std::iter::from_fn(|| Some(paced.window().len()).filter(|count| *count > 0)).collect()
+    }
+
+    #[test]
+    fn small_reads_go_together_and_a_large_one_by_itself() {
+        assert_eq!(windows(&[128 << 10, 128 << 10]), [1, 1]);
+        assert_eq!(windows(&[4096; 20]), [7, 7, 6]);
+        assert_eq!(windows(&[4096, 128 << 10, 4096]), [1, 1, 1]);
+        assert_eq!(windows(&[1 << 20, 4096]), [1, 1]);
+        assert_eq!(windows(&[]), [] as [usize; 0]);
+    }
 }

@@ -3,6 +3,7 @@ use amita_frontend::reservation::{Command, Kind, State};
 use amita_frontend::{FrontId, HostKey};
 use amita_types::map::{self, Pool, PoolKind, Volume};
 use amita_types::{NodeId, PoolId, TraceId};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 const VOLUME: VolumeId = VolumeId(7);
@@ -334,7 +335,10 @@ fn what_is_begun_for_background_work_counts_from_its_beginning_and_pays_when_it_
         offset: 0,
         length: 4096,
     };
-    let start = |shards: &Shards| Sake::Background(Some(shards.pacer().start_copy(later).unwrap()));
+    let start = |shards: &Shards| {
+        let leave = shards.pacer().start_copy(later).unwrap();
+        Sake::Background(Some(Leave::new(RefCell::new(leave))))
+    };
     let sake = start(&shards);
     let begun = shards.begin_for(later, origin(10), VOLUME, op, Slice::default(), sake);
     assert!(matches!(begun, Err(Declined::Elsewhere(_))));
