@@ -337,6 +337,7 @@ pub const MOVES: &[&str] = &[
     "migrate.runner",
     "migrate.pass",
     "migrate.slowed",
+    "migrate.waited",
     "migrate.last_pass",
     "migrate.let_go",
     "migrate.anew",

@@ -71,4 +71,6 @@ amita_reactor::fault_switches! {
     HoldForGoneHosts,
     /// S16: of what waits for a limit the newest goes first.
     OvertakeAtGate,
+    /// Hosts that are slowed for a move stay so when it is at its end.
+    SlowForGood,
 }

@@ -1055,7 +1055,11 @@ impl Cluster {
     }
 
     /// Nobody holds any more, and nobody is slowed, when all was read in the end.
-    pub(super) fn judge_holds(&self) -> Result<(), String> {
+    pub(super) fn judge_holds(&mut self) -> Result<(), String> {
+        let mut cores = self.nodes.iter().flat_map(|node| node.each_core());
+        if cores.any(|core| core.waited_for_moves() > 0) {
+            self.coverage.hit("migrate.waited");
+        }
         let all_ended = self.migrations.is_on() && self.moving_records().is_empty();
         for (member, node) in self.nodes.iter().enumerate().filter(|_| all_ended) {
             if node.each_core().any(amita_node::Core::slows_hosts) && self.blocked.is_empty() {

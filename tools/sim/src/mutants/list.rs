@@ -226,6 +226,7 @@ fn of_clusters() -> Vec<Mutant> {
         // `amita_control::admin` the other.
         moves("no-hold-of-moves", "M2", of_gateway!(NoHold), &[]),
         moves("let-go-unasked", "M4", of_gateway!(LetGoUnasked), &[]),
+        moves("slow-for-good", "S16", of_gateway!(SlowForGood), &[]),
         moves(
             "blind-switch",
             "M1",

@@ -184,7 +184,9 @@ fn go_on_slowed(cx: &mut Context, forwarding: &mut Forwarding, now: Time, left: 
     for volume in cx.view.take_slowed() {
         // One that has moved already has no hosts by this number.
         let rate = cx.view.slowed(volume).filter(|_| cx.view.present(volume) == volume);
-        cx.slowed.set(now, volume, rate);
+        if rate.is_some() || !cx.config.faults.has(Fault::SlowForGood) {
+            cx.slowed.set(now, volume, rate);
+        }
     }
     if !left.is_empty() && !cx.config.faults.has(Fault::HoldForGoneHosts) {
         cx.slowed.cancel(left);
