@@ -348,7 +348,7 @@ fn what_is_begun_for_background_work_counts_from_its_beginning_and_pays_when_it_
         let begun = shards.begin_for(later, origin(10), VOLUME, op, Slice::default(), sake);
         assert!(begun.is_ok());
         shards.stop(VOLUME, false);
-        shards.take_effects(later);
+        drop(shards.take_effects(later));
         let (_, usage) = shards.usage(VOLUME).unwrap();
         usage.each().map(|(_, kind)| kind.latency.sum()).max().unwrap()
     };
