@@ -853,12 +853,6 @@ impl Shards {
         self.table.of(volume).map(|s| (&s.sequencer, &s.usage))
     }
 
-    /// How many I/Os are under way.
-    #[cfg(test)]
-    pub(crate) fn under_way(&self) -> usize {
-        self.ios.iter().count()
-    }
-
     /// The same, to be counted in by a test.
     #[cfg(test)]
     pub(crate) fn usage_mut(&mut self, volume: VolumeId) -> Option<&mut Usage> {

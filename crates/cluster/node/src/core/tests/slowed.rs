@@ -244,25 +244,24 @@ impl Node {
         route::sequence(&mut core.cx, &mut core.forwarding, now, origin, VOLUME, op, payload);
     }
 
-    /// How many reads are under way, and how many of those by a leave.
-    fn under_way(&self) -> (usize, u64) {
-        let shards = &self.rig.core.cx.shards;
-        (shards.under_way(), shards.pace().started)
+    /// Does something wait, and how many reads have gone by a leave?
+    fn waits(&self) -> (bool, u64) {
+        let cx = &self.rig.core.cx;
+        (cx.paced.deadline().is_some(), cx.shards.pace().started)
     }
 }
 
-/// No store answers here, so what is begun stays under way.
 #[test]
 fn what_a_pass_reads_waits_for_its_turn_and_what_does_not_give_way_waits_for_nobody() {
     let mut node = Node::new();
     node.rig.make_shard(3);
     node.moves(|record| *slowed(record) = None);
     (1..5).for_each(|tag| node.read(tag));
-    assert_eq!(node.under_way(), (1, 1));
+    assert_eq!(node.waits(), (true, 1));
     // Hosts are slowed: what waits goes when it is looked at next, without a leave, and what comes goes at once.
     node.moves(|_| {});
     node.wait(Duration::from_millis(10));
-    assert_eq!(node.under_way(), (4, 1));
+    assert_eq!(node.waits(), (false, 1));
     node.read(6);
-    assert_eq!(node.under_way(), (5, 1));
+    assert_eq!(node.waits(), (false, 1));
 }
