@@ -620,12 +620,12 @@ impl Work<'_> {
             if self.converging.slowed().is_some() {
                 self.line.say(Ask::Hit("migrate.slowed"));
             }
-            return self.another_pass(record, false);
+            return self.another_pass(false);
         }
         admin::may_switch(self.line, record)?;
         match admin::dress_move(self.line, record, self.claim)? {
             Dressed::Done => self.last_pass(moving),
-            Dressed::Lacks => self.another_pass(record, false),
+            Dressed::Lacks => self.another_pass(false),
             Dressed::Lost => Err(self.lose()),
         }
     }
@@ -635,16 +635,15 @@ impl Work<'_> {
         self.converging.slowed().map(|bytes| bytes / SCALE)
     }
 
-    fn another_pass(&mut self, record: &Copying, late: bool) -> Result<Step> {
-        admin::forget_move_snapshots(self.line, record, &[record.place.base])?;
+    fn another_pass(&mut self, late: bool) -> Result<Step> {
         if late {
             self.converging.late();
         }
         let slowed = self.slowed();
-        match admin::next_move_pass(self.line, self.volume, self.claim, late, slowed)? {
-            Some(_) => Ok(Step::More),
-            None => Err(self.lose()),
-        }
+        let next = admin::next_move_pass(self.line, self.volume, self.claim, late, slowed)?;
+        let record = next.ok_or_else(|| self.lose())?;
+        admin::forget_move_snapshots(self.line, &record, &[record.place.base])?;
+        Ok(Step::More)
     }
 
     /// Its owner takes the last snapshot, and holds.
@@ -681,13 +680,13 @@ impl Work<'_> {
             Switched::Lost => Err(self.lose()),
             Switched::LetGo => {
                 self.line.say(Ask::Hit("migrate.let_go"));
-                self.another_pass(&record, true)
+                self.another_pass(true)
             }
             Switched::Anew(why) => {
                 self.line.say(Ask::Hit("migrate.anew"));
                 self.line
                     .say(Ask::Tell(format!("move {}: another last pass: {why}", self.volume)));
-                self.another_pass(&record, true)
+                self.another_pass(true)
             }
         }
     }

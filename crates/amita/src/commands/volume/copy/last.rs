@@ -64,7 +64,7 @@ impl Work {
         });
         log::debug!("move {}: {lap:?}, and then {next:?}", self.volume);
         if next != Some(Next::Last) {
-            return self.another_pass(record, false);
+            return self.another_pass(false);
         }
         // Before anybody holds for it.
         admin::may_switch(&self.client, record).described()?;
@@ -83,26 +83,25 @@ impl Work {
                 }
             })?;
             self.wanted.rest(rest)?;
-            return self.another_pass(record, false);
+            return self.another_pass(false);
         }
         match admin::dress_move(&self.client, record, self.claim).described()? {
             Dressed::Done => self.last_pass(moving),
-            Dressed::Lacks => self.another_pass(record, false),
+            Dressed::Lacks => self.another_pass(false),
             Dressed::Lost => Err(self.wanted.lose()),
         }
     }
 
-    /// Nobody holds now, so there is time for what the passes before have left.
-    fn another_pass(&mut self, record: &Copying, late: bool) -> Result<Step> {
-        admin::forget_move_snapshots(&self.client, record, &[record.place.base]).described()?;
+    fn another_pass(&mut self, late: bool) -> Result<Step> {
         if late {
             self.converging.late();
         }
         let slowed = self.converging.slowed();
-        match admin::next_move_pass(&self.client, self.volume, self.claim, late, slowed).described()? {
-            Some(_) => Ok(Step::More),
-            None => Err(self.wanted.lose()),
-        }
+        let next = admin::next_move_pass(&self.client, self.volume, self.claim, late, slowed).described()?;
+        let record = next.ok_or_else(|| self.wanted.lose())?;
+        // Nobody holds now, so there is time for what the passes before have left; and the record names none of that any more.
+        admin::forget_move_snapshots(&self.client, &record, &[record.place.base]).described()?;
+        Ok(Step::More)
     }
 
     /// Its owner takes the last snapshot, and holds. What is not done when it lets go is a pass as any, and there is another one.
@@ -139,8 +138,8 @@ impl Work {
                 Ok(Step::More)
             }
             Switched::Lost => Err(self.wanted.lose()),
-            Switched::LetGo => self.came_to_nothing(&record, "its owner has let go", true),
-            Switched::Anew(why) => self.came_to_nothing(&record, &why, false),
+            Switched::LetGo => self.came_to_nothing("its owner has let go", true),
+            Switched::Anew(why) => self.came_to_nothing(&why, false),
         }
     }
 
@@ -178,9 +177,9 @@ impl Work {
     }
 
     /// The switch was not made: there is another pass, from where the one before the last has ended.
-    fn came_to_nothing(&mut self, record: &Copying, why: &str, late: bool) -> Result<Step> {
+    fn came_to_nothing(&mut self, why: &str, late: bool) -> Result<Step> {
         self.missed_one(why);
-        self.another_pass(record, late)
+        self.another_pass(late)
     }
 
     /// Hosts were held for nothing.
