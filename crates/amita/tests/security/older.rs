@@ -96,7 +96,6 @@ impl Scene {
 }
 
 #[test]
-#[ignore = "as long as several others: scripts/soak runs it"]
 fn a_right_that_was_taken_away_does_not_come_back_with_older_metadata() {
     let mut scene = Scene::new();
     scene.export();
