@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Nothing waits for longer, whatever hosts feel: a pass comes to its end, and whoever has asked does not take this owner for dead.
+/// What has waited for that long goes, one by one, whatever hosts feel: a pass comes to its end, and whoever has asked does not take this owner for dead.
 const LONGEST: Duration = Duration::from_secs(4);
 /// Of what has waited for that long one goes, and then none for this long.
 const BETWEEN: Duration = Duration::from_millis(5);

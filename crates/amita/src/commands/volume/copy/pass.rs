@@ -277,7 +277,7 @@ impl Work {
             open.close();
         }
         self.lap = None;
-        self.converging.rest();
+        self.converging.begin_anew();
     }
 
     /// Opens the target as its one owner, and of that size. What was left of passes that were not done goes.

@@ -91,8 +91,14 @@ impl Converging {
     /// Hosts are left alone for a while, for last passes have come to nothing, and nothing is known of passes then. Where they had been slowed, they
     /// are not again.
     pub fn rest(&mut self) {
+        self.is_in_vain |= self.slowed.is_some();
+        self.begin_anew();
+    }
+
+    /// Nothing is known of passes: what was open was closed, for whatever reason.
+    pub fn begin_anew(&mut self) {
         *self = Converging {
-            is_in_vain: self.is_in_vain || self.slowed.is_some(),
+            is_in_vain: self.is_in_vain,
             ..Converging::default()
         };
     }
@@ -235,6 +241,11 @@ mod tests {
         assert_eq!(converging.behind(lap, 1), half);
         assert_eq!(converging.behind(lap, 1), half, "it was written before");
         assert_eq!(converging.behind(lap, 1), Next::Pass(Some(25 << 20)));
+        // What fails in between says nothing of that.
+        let mut closed = converging;
+        closed.begin_anew();
+        assert_eq!(closed.slowed(), None);
+        assert_eq!([closed.behind(lap, 1), closed.behind(lap, 1)], [Next::Pass(None), half]);
         converging.late();
         assert_eq!(converging.slowed(), Some((25 << 20) / 2));
         converging.rest();
