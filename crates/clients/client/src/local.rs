@@ -345,6 +345,17 @@ impl Local {
         self.session.borrow_mut().changed(requests, volume, offset, tag)
     }
 
+    /// Asks which of the [`CHANGED_CHUNKS`](crate::CHANGED_CHUNKS) chunks from the one that holds the byte on may have been changed since the
+    /// snapshot that the volume was opened with; [`Payload::changed_chunks`](crate::Payload::changed_chunks) reads what comes. Where it is open by
+    /// several cores, the one that has that chunk answers for its own chunks. A version that does not know the question says that it is invalid.
+    ///
+    /// # Errors
+    /// As [`Local::changed`].
+    pub fn changed_chunks(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
+        let requests = self.core.service();
+        self.session.borrow_mut().changed_chunks(requests, volume, offset, tag)
+    }
+
     /// One pass, which does not block; what has ended is appended to `done`. Requests that were started since the last
     /// call leave with the next one at the latest: who polls without pause has one system call for all that a pass
     /// starts.

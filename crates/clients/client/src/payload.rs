@@ -1,7 +1,7 @@
 //! What comes back of a request.
 
 use amita_reactor::Slice;
-use amita_types::io::{Differs, IoError};
+use amita_types::io::{ChangedChunks, Differs, IoError};
 
 /// A request that has ended.
 #[derive(Debug)]
@@ -44,6 +44,12 @@ impl Payload {
             *word = u64::from_le_bytes(*bytes);
         }
         Some(differs)
+    }
+
+    /// Which chunks may have been changed, if that is what was asked for ([`crate::Queue::changed_chunks`]).
+    #[must_use]
+    pub fn changed_chunks(&self) -> Option<ChangedChunks> {
+        ChangedChunks::read(&self.first).filter(|_| self.rest.is_empty())
     }
 
     /// How many bytes there are.

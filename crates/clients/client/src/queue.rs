@@ -27,6 +27,7 @@ pub(crate) enum What {
     Discard { offset: u64, bytes: u64 },
     WriteZeroes { offset: u64, bytes: u64 },
     Changed { offset: u64 },
+    ChangedChunks { offset: u64 },
 }
 
 /// One thread's requests to a [`Client`](crate::Client). Send it to the thread that is to use it.
@@ -118,6 +119,14 @@ impl Queue {
     /// As [`Queue::write`].
     pub fn changed(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
         self.start(volume, offset, 1, What::Changed { offset }, tag)
+    }
+
+    /// As [`Local::changed_chunks`](crate::Local::changed_chunks). That the volume was not opened so is told by the request's end.
+    ///
+    /// # Errors
+    /// As [`Queue::write`].
+    pub fn changed_chunks(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
+        self.start(volume, offset, 1, What::ChangedChunks { offset }, tag)
     }
 
     fn start(&mut self, volume: &Volume, offset: u64, bytes: u64, what: What, tag: u64) -> Result<(), Error> {

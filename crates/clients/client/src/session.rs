@@ -303,6 +303,31 @@ impl Session {
         offset: u64,
         tag: u64,
     ) -> Result<(), Error> {
+        self.compare(service, volume, offset, tag, |since| Op::Differ { offset, since })
+    }
+
+    /// Asks which chunks may have been changed, from the one that holds the byte on.
+    pub(crate) fn changed_chunks(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        tag: u64,
+    ) -> Result<(), Error> {
+        self.compare(service, volume, offset, tag, |since| Op::ChangedChunks {
+            offset,
+            since,
+        })
+    }
+
+    fn compare(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        tag: u64,
+        op: impl FnOnce(SnapshotId) -> Op,
+    ) -> Result<(), Error> {
         let id = self.check(volume, offset, 1)?;
         let open = self.volumes.get(volume.index as usize).and_then(Option::as_ref);
         let since = open.and_then(|open| open.since).ok_or(Error::NotCompared)?;
@@ -311,8 +336,7 @@ impl Session {
             return Ok(());
         };
         request.own = tag;
-        self.engine
-            .submit(slot, Submission::of(Op::Differ { offset, since }), service);
+        self.engine.submit(slot, Submission::of(op(since)), service);
         self.engine.request(slot).issued = true;
         Ok(())
     }

@@ -532,7 +532,10 @@ impl Forwarder {
     fn put_reads_back(&mut self, of: impl Fn(&Flight) -> bool) {
         let is_harmless = |pending: &Pending| match pending.work {
             Work::Reserve | Work::Lend | Work::GiveBack => !pending.is_for_once(),
-            Work::Io(op) => matches!(op, Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. }),
+            Work::Io(op) => matches!(
+                op,
+                Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. }
+            ),
         };
         self.put_those_back(|flight| of(flight) && is_harmless(&flight.pending));
     }

@@ -99,7 +99,7 @@ pub enum ShardEffect {
 /// What an I/O does, as reservations see it.
 fn access(op: &Op) -> Access {
     match op {
-        Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } => Access::Read,
+        Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => Access::Read,
         Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. } => Access::Write,
     }
 }
@@ -146,7 +146,7 @@ pub struct Shards {
 /// What fails, if it is for a reason that an operator can do something about. A snapshot that was deleted while somebody reads it is none:
 /// no copy has it any more. (Of damage, whatever it is of, the sequencer tells by itself, with the store and the block.)
 fn trouble(op: &Op, at: SnapshotId, error: IoError) -> Option<Failing> {
-    let is_of_snapshot = at > SnapshotId::HEAD || matches!(op, Op::Differ { .. });
+    let is_of_snapshot = at > SnapshotId::HEAD || matches!(op, Op::Differ { .. } | Op::ChangedChunks { .. });
     if is_of_snapshot && error == IoError::Damaged {
         return None;
     }
@@ -729,7 +729,7 @@ impl Shards {
                         shard.heads -= usize::from(is_held(&io.origin));
                         self.leave_ended |= io.leave.is_some();
                         // How hosts fare is told neither by background work nor by a search for what differs.
-                        if !io.background && !matches!(io.op, Op::Differ { .. }) {
+                        if !io.background && !matches!(io.op, Op::Differ { .. } | Op::ChangedChunks { .. }) {
                             self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         }
                         // Nor is it long in coming where it gave way to hosts.

@@ -25,7 +25,7 @@ impl IoKind {
             Op::Read { .. } => IoKind::Read,
             Op::Write { .. } | Op::CompareAndWrite { .. } => IoKind::Write,
             Op::Clear { .. } => IoKind::Clear,
-            Op::Allocation { .. } | Op::Differ { .. } => IoKind::Allocation,
+            Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => IoKind::Allocation,
         }
     }
 

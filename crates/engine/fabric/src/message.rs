@@ -132,7 +132,8 @@ pub enum ForwardOp {
     CompareAndWrite = 5,
     /// Look at the volume's reservation, or change it: the payload says how.
     Reserve = 6,
-    /// Which blocks of a chunk were changed since the snapshot whose number stands in place of the length?
+    /// Which blocks of a chunk were changed since the snapshot whose number stands in place of the length? With
+    /// [`OF_CHUNKS`](crate::limits::OF_CHUNKS) there: which chunks?
     Differ = 7,
     /// Lend tokens of the volume's limits: the payload says to whom and how many.
     Lend = 8,

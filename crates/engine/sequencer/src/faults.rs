@@ -6,6 +6,10 @@ amita_reactor::fault_switches! {
     SkipGenerationCheck,
     /// R3: a read's answer is not held until its version is everywhere.
     NoHold,
+    /// S7: what was never touched here is told as unchanged since a snapshot that was taken before the volume was opened here.
+    UnchangedBefore,
+    /// S7: what carries the number of a snapshot is told as unchanged since then.
+    UnchangedAtNumber,
     /// R4: reads do without leases.
     NoLeases,
     /// R4: an owner that was not asked is taken to have given its leases back.

@@ -21,6 +21,7 @@
 //!   stores have granted.
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
+//! * `changed`: which chunks were written since a snapshot.
 //! * `faults`: what is done wrong where a rule is switched off.
 //! * `resync`, whose state is not in the context: members that have missed something are brought up to date, copies are
 //!   looked at and repaired.
@@ -33,6 +34,7 @@ mod answer;
 mod at_rest;
 mod care;
 mod catch_up;
+mod changed;
 mod clear;
 mod compare;
 mod context;

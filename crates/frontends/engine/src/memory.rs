@@ -11,7 +11,7 @@ use crate::service::{
     Bases, Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who, snapshot_named,
 };
 use amita_reactor::{Pool, Slice};
-use amita_types::io::{Differs, IoError, Op, Payload};
+use amita_types::io::{CHANGED_CHUNKS, ChangedChunks, Differs, IoError, Op, Payload};
 use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -267,6 +267,15 @@ impl Volume {
                 }
                 Payload::Differs(differs)
             }
+            Op::ChangedChunks { since, .. } => {
+                let mut changed = ChangedChunks::default();
+                for at in 0..CHANGED_CHUNKS {
+                    let chunk = self.chunks.get(&(index + at as u64));
+                    let mut blocks = chunk.map_or(&[][..], |chunk| &chunk.changed).iter().flatten();
+                    changed.answer(at, blocks.any(|taken| *taken >= since.0 as usize));
+                }
+                changed.to_payload()
+            }
         })
     }
 }
@@ -384,7 +393,9 @@ impl MemoryService {
                     .find(|candidate| candidate.info.id == source.volume)
                     .expect("an open volume");
                 let access = match op {
-                    Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } => reservation::Access::Read,
+                    Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => {
+                        reservation::Access::Read
+                    }
                     _ => reservation::Access::Write,
                 };
                 // What is read of a snapshot is what the volume has: nothing here keeps what it had.

@@ -148,6 +148,7 @@ pub fn operation(op: &Op) -> &'static str {
         Op::CompareAndWrite { .. } => "compare-and-write",
         Op::Allocation { .. } => "allocation",
         Op::Differ { .. } => "differ",
+        Op::ChangedChunks { .. } => "changed-chunks",
     }
 }
 

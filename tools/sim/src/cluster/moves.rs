@@ -682,6 +682,7 @@ impl Cluster {
                 Piece::Read { offset, length } => (Op::Read { offset, length }, Slice::default()),
                 Piece::Clear { offset, length } => (Op::Clear { offset, length }, Slice::default()),
                 Piece::Differ { offset, since } => (Op::Differ { offset, since }, Slice::default()),
+                Piece::ChangedChunks { offset, since } => (Op::ChangedChunks { offset, since }, Slice::default()),
                 Piece::Write { offset, data } => {
                     let length = data.len() as u32;
                     (Op::Write { offset, length }, Slice::copy_from(&data))

@@ -227,6 +227,8 @@ fn of_clusters() -> Vec<Mutant> {
         moves("no-hold-of-moves", "M2", of_gateway!(NoHold), &[]),
         moves("let-go-unasked", "M4", of_gateway!(LetGoUnasked), &[]),
         moves("slow-for-good", "S16", of_gateway!(SlowForGood), &[]),
+        moves("unchanged-at-number", "S7", of_volume!(UnchangedAtNumber), &[]),
+        moves("unchanged-before", "S7", of_volume!(UnchangedBefore), &[]),
         moves(
             "blind-switch",
             "M1",

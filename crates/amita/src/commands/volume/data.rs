@@ -1,5 +1,7 @@
 //! The data of a volume, for commands that copy: by the client library, as whoever may.
 
+mod chunks;
+
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use crate::commands::join::Described as _;
@@ -8,6 +10,7 @@ use amita_identity::{Clock, Live, Name, Role};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::io::IoError;
 use amita_types::map;
+use chunks::Known;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -225,6 +228,7 @@ impl Way {
                 ..UnderWay::default()
             },
             done: Vec::new(),
+            known: Known::default(),
             bounds: self.bounds.clone(),
             client,
         })
@@ -255,6 +259,8 @@ pub struct Data {
     volume: Volume,
     under_way: UnderWay,
     done: Vec<Done>,
+    /// Of the chunks, where it is compared with a snapshot.
+    known: Known,
     bounds: Bounds,
     client: Client,
 }
@@ -305,20 +311,21 @@ impl UnderWay {
         self.requests.front().map(|begun| begun.done.is_some())
     }
 
-    /// Takes the oldest one out, if it has ended.
-    fn pop(&mut self) -> Result<Option<(u64, Done)>> {
+    /// Takes the oldest one out, if it has ended, however it did.
+    fn pop_done(&mut self) -> Option<(u64, Done)> {
         if self.is_oldest_done() != Some(true) {
-            return Ok(None);
+            return None;
         }
-        let Some(Begun {
-            offset,
-            bytes,
-            done: Some(done),
-        }) = self.requests.pop_front()
-        else {
+        let Begun { offset, bytes, done } = self.requests.pop_front()?;
+        self.bytes -= bytes;
+        Some((offset, done?))
+    }
+
+    /// The same; the failure, if it has failed.
+    fn pop(&mut self) -> Result<Option<(u64, Done)>> {
+        let Some((offset, done)) = self.pop_done() else {
             return Ok(None);
         };
-        self.bytes -= bytes;
         if let Err(why) = done.result {
             self.failed = Some(self.failed.map_or(offset, |failed| failed.min(offset)));
             let hint = self.hint.filter(|_| why == IoError::Unavailable).unwrap_or_default();
@@ -563,6 +570,7 @@ impl Data {
                 volume,
                 under_way: UnderWay::default(),
                 done: Vec::new(),
+                known: Known::default(),
                 bounds,
                 client,
             }),

@@ -316,10 +316,13 @@ pub(crate) fn each(
     let size_bytes = size_bytes.min(data.size_bytes());
     let mut next = from - from % chunk;
     let until = size_bytes.min(next.saturating_add(chunks.saturating_mul(chunk)));
+    data.learn_changed(next)?;
     let mut last: Option<Extent> = None;
     loop {
         while next < until && data.has_room() {
-            data.changed(next)?;
+            if data.may_be_changed(next) {
+                data.changed(next)?;
+            }
             next += chunk;
         }
         let Some((offset, done)) = data.next()? else { break };

@@ -316,7 +316,10 @@ impl Link {
 
 /// Does it change anything?
 pub(super) fn is_write(op: &Op) -> bool {
-    !matches!(op, Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. })
+    !matches!(
+        op,
+        Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. }
+    )
 }
 
 /// What it brings, and what it takes along.

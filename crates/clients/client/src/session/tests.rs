@@ -311,6 +311,13 @@ fn what_was_changed_is_told_by_extents() {
     assert_eq!(told(&mut scene, 5000), first, "any byte of the chunk");
     assert_eq!(told(&mut scene, chunk), [extent(chunk, 4096, false)]);
     assert_eq!(told(&mut scene, 2 * chunk), []);
+    let (session, service) = (&mut scene.session, &mut scene.service);
+    session.changed_chunks(service, &volume, 5000, 10).unwrap();
+    scene.run();
+    let done = scene.one();
+    assert_eq!((done.tag, done.result), (10, Ok(())));
+    let chunks = done.payload.changed_chunks().expect("that was asked for");
+    assert_eq!([0, 1, 2].map(|at| chunks.of(at)), [Some(true), Some(true), Some(false)]);
 }
 
 #[test]

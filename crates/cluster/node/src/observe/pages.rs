@@ -293,7 +293,7 @@ impl TracePage {
             op: IoKind::of(&trace.op).name().to_owned(),
             offset: trace.op.offset(),
             length: match trace.op {
-                Op::Allocation { .. } | Op::Differ { .. } => 0,
+                Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => 0,
                 op => op.length(),
             },
             error: trace.error.map(|error| error.to_string()),

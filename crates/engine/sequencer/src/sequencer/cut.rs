@@ -21,6 +21,8 @@ use amita_types::{SnapshotId, StoreId};
 pub(super) struct Cut {
     /// The number that writes carry which get their version now.
     pub number: SnapshotId,
+    /// The one that they carried when the volume was opened.
+    opened_at: SnapshotId,
     /// What carries this one or a smaller one may be acknowledged.
     released: SnapshotId,
     /// Writes with a version and a number below `number` that are not acknowledged; nobody waits for them: none.
@@ -36,11 +38,17 @@ impl Cut {
     pub fn new(number: SnapshotId) -> Cut {
         Cut {
             number,
+            opened_at: number,
             released: number,
             older: None,
             requiring: false,
             look: false,
         }
+    }
+
+    /// The newest number that may have been taken before the volume was opened here.
+    pub fn opened_at(&self) -> SnapshotId {
+        self.opened_at
     }
 
     /// May a write that carries this number be acknowledged?

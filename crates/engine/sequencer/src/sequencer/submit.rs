@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::owned::Owned;
-use super::{at_rest, pipeline, read, write};
+use super::{at_rest, changed, pipeline, read, write};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoId};
 use crate::task::{Read, Write};
@@ -40,11 +40,19 @@ pub(super) fn accept(
             return Err(IoError::Invalid);
         }
     }
-    if let Op::Differ { since, .. } = op {
+    if let Op::Differ { since, .. } | Op::ChangedChunks { since, .. } = op {
         let is_older = at == SnapshotId::HEAD || since < at;
         if since == SnapshotId::HEAD || !is_older || !cx.cut.is_released(since) {
             return Err(IoError::Invalid);
         }
+    }
+    if let Op::ChangedChunks { offset, since } = op {
+        if at == SnapshotId::HEAD || !data.is_empty() {
+            return Err(IoError::Invalid);
+        }
+        let changed = changed::list(cx, ChunkIndex(offset / u64::from(cx.owned.chunk_bytes)), since);
+        cx.done(io, Ok(()), changed.to_payload(), Course::default());
+        return Ok(());
     }
     if matches!(op, Op::Clear { length: 0, .. }) && data.is_empty() {
         // Nothing to do, and nothing to wait for: all that was answered is durable.
@@ -66,7 +74,11 @@ pub(super) fn accept(
             let write = Write::new(io, clear, (place.offset_bytes, place.length_bytes), place.range, data);
             write::queue(cx, now, chunk, write, trace);
         }
-        Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } | Op::CompareAndWrite { .. } => {
+        Op::Read { .. }
+        | Op::Allocation { .. }
+        | Op::Differ { .. }
+        | Op::ChangedChunks { .. }
+        | Op::CompareAndWrite { .. } => {
             read::queue(cx, chunk, Read::new(io, op, place.range, at, data), trace);
         }
     }
@@ -93,7 +105,7 @@ fn place(owned: &Owned, op: &Op, data: &Slice, at: SnapshotId) -> Result<Place, 
         Op::CompareAndWrite { length, .. } => {
             length > 0 && length <= MAX_IO_BYTES / 2 && data.len() == 2 * length as usize
         }
-        Op::Allocation { .. } | Op::Differ { .. } => true,
+        Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => true,
     };
     if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
         return Err(IoError::Invalid);
@@ -109,7 +121,9 @@ fn place(owned: &Owned, op: &Op, data: &Slice, at: SnapshotId) -> Result<Place, 
     let offset_bytes = (offset % chunk_bytes) as u32;
     let length_bytes = length as u32;
     let range = match op {
-        Op::Allocation { .. } | Op::Differ { .. } => BlockRange::new(0, owned.blocks_per_chunk),
+        Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => {
+            BlockRange::new(0, owned.blocks_per_chunk)
+        }
         _ => BlockRange::of_bytes(offset_bytes, length_bytes),
     };
     assert!(range.is_inside(u32::from(owned.blocks_per_chunk)), "checked above");

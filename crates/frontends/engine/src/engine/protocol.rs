@@ -4,7 +4,7 @@ use super::{Delivery, Engine, Part, PieceState, Request, Submission};
 use crate::context::Context;
 use crate::slots::SlotId;
 use amita_reactor::Pool;
-use amita_types::io::{IoError, Op, Payload};
+use amita_types::io::{CHANGED_CHUNKS_BYTES, IoError, Op, Payload};
 use std::time::Duration;
 
 /// When what waits for room is looked at again.
@@ -63,8 +63,9 @@ pub fn fits(op: &Op, payload: &Payload) -> bool {
     match (op, payload) {
         (Op::Read { length, .. }, Payload::Data(data)) => data.len() == *length as usize,
         (Op::Read { length, .. }, Payload::Zeros(zeros)) => zeros == length,
+        (Op::ChangedChunks { .. }, Payload::Data(data)) => data.len() == CHANGED_CHUNKS_BYTES,
         (Op::Allocation { .. }, Payload::Allocation(_)) | (Op::Differ { .. }, Payload::Differs(_)) => true,
-        (Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. }, _) => false,
+        (Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. }, _) => false,
         (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, _) => true,
     }
 }

@@ -586,7 +586,9 @@ fn scsi_bio(lun: u16, ask: IoRequest, op: Op, payload: &[u8]) -> initiator::Bio 
             }
             _ => (cdb[0], cdb[1]) = (0x93, UNMAP | NO_DATA),
         },
-        Op::Allocation { .. } | Op::Differ { .. } => unreachable!("clients do not ask for it"),
+        Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => {
+            unreachable!("clients do not ask for it")
+        }
     }
     let command = Command { lun, cdb, write, read };
     initiator::Bio::new(ask.id, command, matches!(ask.kind, Kind::Read | Kind::Write))
@@ -638,7 +640,9 @@ fn nvme_requests(nsid: u32, op: Op, payload: &[u8]) -> Vec<Request> {
                 write.map(|command| command.fused(2)),
             ]
         }
-        Op::Allocation { .. } | Op::Differ { .. } => unreachable!("clients do not ask for it"),
+        Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => {
+            unreachable!("clients do not ask for it")
+        }
     }
 }
 

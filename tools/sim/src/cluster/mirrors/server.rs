@@ -174,6 +174,10 @@ fn extents(line: &Line, open: Opened, at: u64, until: u64) -> Result<Vec<(u64, u
 
 fn changed(line: &Line, open: Opened, since: SnapshotId, at: u64, until: u64) -> Result<Vec<(u64, u64, bool)>, String> {
     let offset = at - at % open.chunk_bytes;
+    if line.is_unchanged(offset, since) {
+        line.say(Ask::Hit("mirror.spared"));
+        return Ok(Vec::new());
+    }
     let brought = line.io(End::Source, vec![Piece::Differ { offset, since }])?;
     let Some(Brought::Differs(differs)) = brought.into_iter().next() else {
         return Err("nobody says what was changed".to_owned());

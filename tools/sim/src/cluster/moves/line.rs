@@ -5,7 +5,7 @@
 use crate::cluster::mirrors::wire::{Did, FarAnswer, FarAsk, FarWhy};
 use amita_metadata::{Call, Error, Reply, Transact};
 use amita_types::SnapshotId;
-use amita_types::io::Differs;
+use amita_types::io::{ChangedChunks, Differs};
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -27,6 +27,7 @@ pub(in crate::cluster) enum Piece {
     Write { offset: u64, data: Vec<u8> },
     Clear { offset: u64, length: u64 },
     Differ { offset: u64, since: SnapshotId },
+    ChangedChunks { offset: u64, since: SnapshotId },
 }
 
 /// What a piece brings back.
@@ -196,6 +197,15 @@ impl Line {
             Some(Answer::Io(result)) => result,
             _ => Err("its process is gone".to_owned()),
         }
+    }
+
+    /// Does whoever sequences the source's chunk that begins there say that it was not changed? Not where that is not known.
+    pub fn is_unchanged(&self, offset: u64, since: SnapshotId) -> bool {
+        let told = self.io(End::Source, vec![Piece::ChangedChunks { offset, since }]);
+        let Ok([Brought::Bytes(bytes)]) = told.as_deref() else {
+            return false;
+        };
+        ChangedChunks::read(bytes).is_some_and(|chunks| chunks.of(0) == Some(false))
     }
 }
 

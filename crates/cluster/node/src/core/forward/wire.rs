@@ -2,10 +2,11 @@
 
 use crate::forwarder::Work;
 use crate::limits::{Answer, read_answer};
+use amita_fabric::limits::OF_CHUNKS;
 use amita_fabric::{Forward, ForwardOp, Forwarded};
 use amita_frontend::reservation::{self, Refusal};
 use amita_reactor::Slice;
-use amita_types::io::{Differs, IoError, Op, Payload};
+use amita_types::io::{CHANGED_CHUNKS_BYTES, Differs, IoError, Op, Payload};
 use amita_types::{MAX_BLOCKS_PER_CHUNK, SnapshotId, crc32c};
 
 /// The numbers of outcomes in [`Forwarded::code`]: part of the protocol (docs/protocol-wire.md).
@@ -55,7 +56,7 @@ pub(super) fn work_to_wire(work: Work) -> ForwardOp {
         Work::Io(Op::Clear { .. }) => ForwardOp::Clear,
         Work::Io(Op::CompareAndWrite { .. }) => ForwardOp::CompareAndWrite,
         Work::Io(Op::Allocation { .. }) => ForwardOp::Allocation,
-        Work::Io(Op::Differ { .. }) => ForwardOp::Differ,
+        Work::Io(Op::Differ { .. } | Op::ChangedChunks { .. }) => ForwardOp::Differ,
         Work::Reserve => ForwardOp::Reserve,
         Work::Lend | Work::GiveBack => ForwardOp::Lend,
     }
@@ -65,6 +66,7 @@ pub(super) fn work_to_wire(work: Work) -> ForwardOp {
 pub(super) fn length_to_wire(work: Work) -> u64 {
     match work {
         Work::Io(Op::Differ { since, .. }) => since.0.into(),
+        Work::Io(Op::ChangedChunks { since, .. }) => OF_CHUNKS | u64::from(since.0),
         work => work.range().1,
     }
 }
@@ -90,9 +92,16 @@ pub(super) fn work_from_wire(request: &Forward) -> Option<Work> {
             length: request.length,
         },
         ForwardOp::Allocation => Op::Allocation { offset },
-        ForwardOp::Differ => Op::Differ {
-            offset,
-            since: SnapshotId(length.ok()?),
+        // Of which chunks is beyond any snapshot's number: whoever knows no such question refuses it as one that is not valid.
+        ForwardOp::Differ => match u32::try_from(request.length ^ OF_CHUNKS) {
+            Ok(since) => Op::ChangedChunks {
+                offset,
+                since: SnapshotId(since),
+            },
+            Err(_) => Op::Differ {
+                offset,
+                since: SnapshotId(length.ok()?),
+            },
         },
         ForwardOp::Reserve => return Some(Work::Reserve),
         ForwardOp::Lend => return Some(Work::Lend),
@@ -129,6 +138,7 @@ pub(super) fn payload_from_wire(work: Work, answer: &Forwarded, payload: Slice) 
     match (op, answer.form) {
         (Op::Read { length, .. }, form::DATA) if payload.len() == length as usize => Ok(Payload::Data(payload)),
         (Op::Read { length, .. }, form::ZEROS) if answer.value == length => Ok(Payload::Zeros(length)),
+        (Op::ChangedChunks { .. }, form::DATA) if payload.len() == CHANGED_CHUNKS_BYTES => Ok(Payload::Data(payload)),
         (Op::Allocation { .. }, form::ALLOCATION) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 8 => {
             let mut words = Box::new([0; 16]);
             words_from_wire(words.iter_mut(), &payload);
@@ -189,6 +199,7 @@ const _: () = assert!(MAX_BLOCKS_PER_CHUNK == 1024, "an allocation bitmap is six
 mod tests {
     use super::*;
     use amita_types::Generation;
+    use amita_types::io::{CHANGED_CHUNKS, ChangedChunks};
 
     #[test]
     fn the_owner_hears_what_was_asked() {
@@ -204,6 +215,7 @@ mod tests {
             },
             Op::Allocation { offset },
             Op::Differ { offset, since },
+            Op::ChangedChunks { offset, since },
         ];
         for work in asked.map(Work::Io) {
             let request = Forward {
@@ -229,7 +241,7 @@ mod tests {
             generation: Generation(1),
             op: ForwardOp::Differ,
             offset,
-            length: 1 << 32,
+            length: 2 << 32,
             crc: 0,
             as_of: 1,
             snapshot: SnapshotId::HEAD,
@@ -282,5 +294,38 @@ mod tests {
             };
             assert!(payload_from_wire(work, &answer, payload).is_err());
         }
+    }
+
+    #[test]
+    fn which_chunks_were_changed_comes_back_as_it_was() {
+        let mut changed = ChangedChunks::default();
+        (0..CHANGED_CHUNKS)
+            .step_by(3)
+            .for_each(|chunk| changed.answer(chunk, chunk % 2 == 0));
+        let Payload::Data(payload) = changed.to_payload() else {
+            panic!("it is data");
+        };
+        let answer = Forwarded {
+            tag: 1,
+            code: code::DONE,
+            form: form::DATA,
+            value: 0,
+            crc: checksum(&payload),
+            clock: 1,
+        };
+        let since = SnapshotId(1);
+        let work = Work::Io(Op::ChangedChunks { offset: 0, since });
+        let Ok(Payload::Data(read)) = payload_from_wire(work, &answer, payload.clone()) else {
+            panic!("it is what was sent");
+        };
+        let read = ChangedChunks::read(&read).expect("it has that length");
+        assert_eq!(read, changed);
+        assert_eq!([0, 1, 3].map(|chunk| read.of(chunk)), [Some(true), None, Some(false)]);
+        let short = payload.slice(..128);
+        let answer = Forwarded {
+            crc: checksum(&short),
+            ..answer
+        };
+        assert!(payload_from_wire(work, &answer, short).is_err());
     }
 }

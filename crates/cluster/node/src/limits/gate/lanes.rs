@@ -219,7 +219,7 @@ pub(super) fn tokens(cost: Cost, counts_bytes: bool) -> u64 {
 pub(super) fn cost(op: &Op) -> Cost {
     match *op {
         Op::Read { length, .. } => Cost::piece(Direction::Read, length),
-        Op::Allocation { .. } | Op::Differ { .. } => Cost::piece(Direction::Read, 0),
+        Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => Cost::piece(Direction::Read, 0),
         Op::Write { length, .. } | Op::CompareAndWrite { length, .. } => Cost::piece(Direction::Write, length),
         Op::Clear { .. } => Cost::piece(Direction::Write, 0),
     }

@@ -3,7 +3,7 @@
 use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
 use crate::io::Warning;
-use amita_types::io::{Differs, IoError, Op, Payload};
+use amita_types::io::{ChangedChunks, Differs, IoError, Op, Payload};
 use amita_types::message::{
     AllocationAnswer, AnswerBody, Change, ChangesAnswer, DifferRequest, DiffersAnswer, JoinRequest, Problem,
     ReadRequest, Refusal, Request, RequestBody, Scope,
@@ -353,6 +353,79 @@ fn what_was_changed_is_asked_of_one_member() {
         assert_eq!(rig.result(io), Some(Ok(())));
         assert_eq!(rig.payload(io), Payload::Differs(differs));
     }
+}
+
+/// What is told of the first chunks.
+fn changed_chunks<const N: usize>(rig: &mut Rig, at: SnapshotId, since: SnapshotId) -> [Option<bool>; N] {
+    let io = rig.submit_at(at, Op::ChangedChunks { offset: 5000, since });
+    assert_eq!(rig.result(io), Some(Ok(())), "{since:?} at {at:?}");
+    let Payload::Data(bytes) = rig.payload(io) else {
+        panic!("it is bytes")
+    };
+    let chunks = ChangedChunks::read(&bytes).expect("so many bytes");
+    std::array::from_fn(|chunk| chunks.of(chunk))
+}
+
+#[test]
+fn which_chunks_were_changed_is_told_out_of_memory() {
+    let (two, three) = (SnapshotId(2), SnapshotId(3));
+    let mut rig = Rig::open(2, 1);
+    for number in [ONE, two] {
+        adopt(&mut rig, number);
+        release(&mut rig, number);
+    }
+    rig.sent.clear();
+    for (at, since) in [
+        (SnapshotId::HEAD, ONE),
+        (two, SnapshotId::HEAD),
+        (ONE, ONE),
+        (ONE, two),
+        (three, ONE),
+    ] {
+        let io = rig.submit_at(at, Op::ChangedChunks { offset: 0, since });
+        assert_eq!(rig.result(io), Some(Err(IoError::Invalid)), "{since:?} at {at:?}");
+    }
+    assert_eq!(
+        changed_chunks(&mut rig, two, ONE),
+        [Some(false); 3],
+        "one that is open, and two that are not"
+    );
+    rig.write(0, &[1; 4096]);
+    adopt(&mut rig, three);
+    release(&mut rig, three);
+    // It is not opened yet.
+    rig.write(2 * CHUNK_BYTES, &[1; 4096]);
+    rig.sent.clear();
+    let told = [Some(true), Some(false), Some(true)];
+    assert_eq!(changed_chunks(&mut rig, three, two), told);
+    assert_eq!(changed_chunks(&mut rig, three, ONE), told);
+    assert!(rig.sent.is_empty(), "no store is asked");
+}
+
+#[test]
+fn which_chunks_were_changed_is_not_known_of_what_was_before_the_volume_was_opened() {
+    let (five, six, seven) = (SnapshotId(5), SnapshotId(6), SnapshotId(7));
+    let config = Config {
+        cores: 2,
+        ..Config::default()
+    };
+    let mut rig = Rig::numbered(2, 1, five, config);
+    for number in [six, seven] {
+        adopt(&mut rig, number);
+        release(&mut rig, number);
+    }
+    assert_eq!(
+        changed_chunks(&mut rig, six, five),
+        [None; 32],
+        "others wrote behind it"
+    );
+    let told: [_; 32] = changed_chunks(&mut rig, seven, six);
+    let ours = told.iter().filter(|told| **told == Some(false)).count();
+    let others = told.iter().filter(|told| told.is_none()).count();
+    assert!(
+        ours > 0 && others > 0 && ours + others == 32,
+        "the other core has its own: {told:?}"
+    );
 }
 
 #[test]
