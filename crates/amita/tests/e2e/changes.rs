@@ -342,3 +342,55 @@ fn refusals(world: &World, node: SocketAddr) {
         assert!(!refused.status.success(), "{since}: {}", refused.text);
     }
 }
+
+/// How many times a node was asked which blocks of the volume are allocated, or were changed.
+fn asked(page: &str, volume: &str) -> Option<u64> {
+    let head = format!("amita_volume_latency_seconds_count{{volume=\"{volume}\",op=\"allocation\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&head)?.parse().ok())
+}
+
+/// Of a large volume of which little was changed its owner is asked little: which chunks were written it says for many at one time. Behind a change of
+/// owners each is asked for, and the answer is the same.
+#[test]
+fn of_a_large_volume_the_chunks_are_asked_for_that_were_written() {
+    const GIB: u64 = 1 << 30;
+    let world = World::with_volume();
+    let large = "large";
+    let page = crate::observe::metrics_of(&world, "n1");
+    world.cluster.make_volume(large, 80 * GIB).expect("it is thin");
+    let nodes: Vec<SocketAddr> = world.cluster.nodes().iter().map(|node| node.nbd).collect();
+    let mut client = crate::reverts::open(&world, 0, large);
+    let mut write = |at: u64| client.write(at, &[7; 4096]).expect("written");
+    let take = |name: &str| world.amita_done(&["volume", "snapshot", "create", large, name]);
+    [0, 5 * GIB, 79 * GIB].into_iter().for_each(&mut write);
+    take("one");
+    [4096, 5 * GIB + 8192, 70 * GIB].into_iter().for_each(&mut write);
+    take("two");
+    write(30 * GIB);
+    take("three");
+    let expected = [(4096, 4096, true), (5 * GIB + 8192, 4096, true), (70 * GIB, 4096, true)];
+    let one = format!("{large}@one");
+    assert_eq!(diff(&world, &one, "two"), expected);
+    let last = (30 * GIB, 4096, true);
+    assert_eq!(diff(&world, &format!("{large}@two"), "three"), [last]);
+    let mut count = 0;
+    crate::world::eventually("the owner has counted what it was asked", || {
+        let text = amita::nodes::get(&page, "/metrics").expect("the page");
+        count = asked(&text, large).unwrap_or_default();
+        count >= 4
+    });
+    assert!(count < 1000, "of 20,480 chunks {count} were asked for");
+    client.close();
+    // Another owner knows nothing of what was before it.
+    world.amita_done(&["volume", "move", large, "--to", "n2"]);
+    assert_eq!(diff(&world, &one, "two"), expected);
+    let mut client = Client::open(nodes[1], large, PATIENCE).expect("it opens");
+    client.write(60 * GIB, &[8; 4096]).expect("written");
+    client.close();
+    world.amita_done(&["volume", "snapshot", "create", large, "four"]);
+    let mut all = expected.to_vec();
+    all.extend([last, (60 * GIB, 4096, true)]);
+    all.sort_unstable();
+    assert_eq!(diff(&world, &one, "four"), all, "across both");
+    world.end(&[]);
+}
