@@ -46,6 +46,8 @@ struct Life {
     first_acknowledged: Option<Time>,
     /// Of its last point, by block: how many of the writes it has at least, where it was judged.
     last: Option<Vec<Vec<usize>>>,
+    /// When it went on, though it had ended: the end was promoted again, with all that it had.
+    kept: Option<Time>,
 }
 
 impl Life {
@@ -86,6 +88,7 @@ impl Judge {
             writes: Vec::new(),
             first_acknowledged: None,
             last: None,
+            kept: None,
         };
         Judge {
             volumes,
@@ -143,10 +146,16 @@ impl Judge {
                     writes: Vec::new(),
                     first_acknowledged: None,
                     last: None,
+                    kept: None,
                 });
                 self.lives.len() - 1
             }
-            _ => self.life_of(end),
+            // What it handed over in the end is no end any more.
+            _ => {
+                let life = self.life_of(end);
+                (self.lives[life].last, self.lives[life].kept) = (None, Some(now));
+                life
+            }
         };
         self.lives[life].epoch = after.epoch.0;
         self.epochs.insert(after.epoch.0, life);
@@ -365,6 +374,7 @@ impl Judge {
         }
         let began = self.cut_began.get(&name).copied().unwrap_or_default();
         let listed = self.listed.get(&name).copied().unwrap_or(Time(u64::MAX));
+        let is_its_end = is_last && own.kept.is_none_or(|kept| kept < listed);
         for (index, write) in own.writes.iter().enumerate() {
             let has = at[write.volume][write.block as usize] > index;
             let Some(acknowledged) = write.acknowledged else {
@@ -380,7 +390,7 @@ impl Judge {
             if has {
                 continue;
             }
-            if is_last {
+            if is_last && (is_its_end || own.kept > Some(acknowledged)) {
                 return Err(format!("the last point, {name}, has not {what}"));
             }
             if acknowledged <= began {
@@ -401,7 +411,7 @@ impl Judge {
         }
         self.coverage.hit("mirror.judged_moment");
         self.coverage.add("mirror.judged_last", u64::from(is_last));
-        if is_last {
+        if is_its_end {
             self.lives[life].last = Some(at);
         }
         Ok(())
