@@ -27,7 +27,7 @@ mod session;
 pub use amita_frontend::OpenError;
 pub use amita_node::serve::{Level, Log, Protection};
 pub use amita_reactor::{BufMut, Pool, Slice};
-pub use amita_types::io::{CHANGED_CHUNKS, ChangedChunks, IoError};
+pub use amita_types::io::{ChangedChunks, ChangedSearch, IoError};
 pub use client::Client;
 pub use config::Config;
 pub use error::Error;

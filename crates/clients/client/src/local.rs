@@ -345,9 +345,11 @@ impl Local {
         self.session.borrow_mut().changed(requests, volume, offset, tag)
     }
 
-    /// Asks which of the [`CHANGED_CHUNKS`](crate::CHANGED_CHUNKS) chunks from the one that holds the byte on may have been changed since the
-    /// snapshot that the volume was opened with; [`Payload::changed_chunks`](crate::Payload::changed_chunks) reads what comes. Where it is open by
-    /// several cores, the one that has that chunk answers for its own chunks. A version that does not know the question says that it is invalid.
+    /// Asks which chunks may have been changed since the snapshot that the volume was opened with, of those in one window with the chunk that holds the
+    /// byte ([`ChangedChunks`](crate::ChangedChunks)); [`Payload::changed_chunks`](crate::Payload::changed_chunks) reads what comes. The core of the
+    /// owner that has that chunk answers for its own chunks: [`ChangedSearch`](crate::ChangedSearch) asks all of them. It ends in
+    /// [`IoError::Invalid`](crate::IoError::Invalid) where the volume itself was opened and not a snapshot of it, and at an owner whose version does
+    /// not know the question.
     ///
     /// # Errors
     /// As [`Local::changed`].

@@ -1,8 +1,7 @@
 //! What is in flight on a link.
 
 use crate::limits::{
-    CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, OF_CHUNKS, REQUEST_CHARGE_BYTES, RESERVATION_CHARGE_BYTES,
-    TOKENS_CHARGE_BYTES,
+    CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES, RESERVATION_CHARGE_BYTES, TOKENS_CHARGE_BYTES,
 };
 use crate::message::{Forward, ForwardOp};
 use amita_types::BLOCK_BYTES;
@@ -32,7 +31,6 @@ pub fn forward_charge(forward: &Forward, payload_bytes: usize) -> u32 {
     let answer = match forward.op {
         // The codec bounds it.
         ForwardOp::Read => u32::try_from(forward.length).unwrap_or(u32::MAX),
-        ForwardOp::Differ if forward.length & OF_CHUNKS != 0 => CHUNKS_CHARGE_BYTES,
         ForwardOp::Allocation | ForwardOp::Differ => LIST_CHARGE_BYTES,
         ForwardOp::Reserve => RESERVATION_CHARGE_BYTES,
         ForwardOp::Lend => TOKENS_CHARGE_BYTES,

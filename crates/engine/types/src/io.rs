@@ -1,6 +1,7 @@
 //! One I/O of a volume: what is asked, what it brings back, why it was not done. What front ends, nodes and sequencers say
 //! to one another.
 
+pub use crate::changed::{CHANGED_CHUNKS, CHANGED_CHUNKS_BYTES, ChangedChunks, ChangedSearch};
 use crate::id::SnapshotId;
 use amita_reactor::Slice;
 
@@ -50,80 +51,14 @@ pub enum Op {
         /// An older snapshot than the one that is looked at, sealed.
         since: SnapshotId,
     },
-    /// Which of the [`CHANGED_CHUNKS`] chunks from the one that holds this byte on may have been changed in a snapshot since an older one? Whoever
-    /// sequences that chunk answers for those that it sequences, by what it has in memory.
+    /// Which chunks may have been changed in a snapshot since an older one? Whoever sequences the chunk that holds this byte answers for those that it
+    /// sequences of that chunk's [window](ChangedChunks), by what it has in memory.
     ChangedChunks {
-        /// Any byte of the first chunk.
+        /// Any byte of the chunk.
         offset: u64,
         /// An older snapshot than the one that is looked at, sealed.
         since: SnapshotId,
     },
-}
-
-/// How many chunks one [`Op::ChangedChunks`] looks at: of 64 GiB, where they are of 4 MiB.
-pub const CHANGED_CHUNKS: usize = 1 << 14;
-/// Bytes of what it brings: see [`ChangedChunks`].
-pub const CHANGED_CHUNKS_BYTES: usize = 2 * CHANGED_CHUNKS / 8;
-
-/// What [`Op::ChangedChunks`] brings: a bit for each chunk that is answered for, and then a bit for each of those that may have been changed. The first
-/// chunk is the lowest bit of the first byte. What is not answered for may have been changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangedChunks {
-    bytes: Box<[u8; CHANGED_CHUNKS_BYTES]>,
-}
-
-impl Default for ChangedChunks {
-    fn default() -> ChangedChunks {
-        ChangedChunks {
-            bytes: Box::new([0; CHANGED_CHUNKS_BYTES]),
-        }
-    }
-}
-
-impl ChangedChunks {
-    /// As [`ChangedChunks::to_payload`] has them; `None`: it is of another length.
-    #[must_use]
-    pub fn read(bytes: &[u8]) -> Option<ChangedChunks> {
-        let bytes = Box::new(bytes.try_into().ok()?);
-        Some(ChangedChunks { bytes })
-    }
-
-    /// The bytes that it consists of.
-    #[must_use]
-    pub fn to_payload(&self) -> Payload {
-        Payload::Data(Slice::copy_from(&self.bytes[..]))
-    }
-
-    /// The chunk that is so many behind the first one is answered for.
-    ///
-    /// # Panics
-    /// When it is none of them.
-    pub fn answer(&mut self, chunk: usize, may_be_changed: bool) {
-        assert!(chunk < CHANGED_CHUNKS, "chunk {chunk} is none of {CHANGED_CHUNKS}");
-        let (byte, bit) = (chunk / 8, 1 << (chunk % 8));
-        self.bytes[byte] |= bit;
-        if may_be_changed {
-            self.bytes[CHANGED_CHUNKS / 8 + byte] |= bit;
-        }
-    }
-
-    /// Is that chunk answered for, and if so, may it have been changed?
-    ///
-    /// # Panics
-    /// When it is none of them.
-    #[must_use]
-    pub fn of(&self, chunk: usize) -> Option<bool> {
-        assert!(chunk < CHANGED_CHUNKS, "chunk {chunk} is none of {CHANGED_CHUNKS}");
-        let has = |at: usize| self.bytes[at] >> (chunk % 8) & 1 == 1;
-        has(chunk / 8).then(|| has(CHANGED_CHUNKS / 8 + chunk / 8))
-    }
-
-    /// What another one answers for is answered for.
-    pub fn merge(&mut self, other: &ChangedChunks) {
-        for (byte, more) in self.bytes.iter_mut().zip(&other.bytes[..]) {
-            *byte |= more;
-        }
-    }
 }
 
 impl Op {

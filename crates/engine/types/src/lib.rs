@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod capability;
+mod changed;
 pub mod condition;
 pub mod holdings;
 pub mod id;

@@ -11,7 +11,7 @@ use crate::service::{
     Bases, Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who, snapshot_named,
 };
 use amita_reactor::{Pool, Slice};
-use amita_types::io::{CHANGED_CHUNKS, ChangedChunks, Differs, IoError, Op, Payload};
+use amita_types::io::{ChangedChunks, Differs, IoError, Op, Payload};
 use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -269,10 +269,10 @@ impl Volume {
             }
             Op::ChangedChunks { since, .. } => {
                 let mut changed = ChangedChunks::default();
-                for at in 0..CHANGED_CHUNKS {
-                    let chunk = self.chunks.get(&(index + at as u64));
+                for index in ChangedChunks::window_of(index) {
+                    let chunk = self.chunks.get(&index);
                     let mut blocks = chunk.map_or(&[][..], |chunk| &chunk.changed).iter().flatten();
-                    changed.answer(at, blocks.any(|taken| *taken >= since.0 as usize));
+                    changed.answer(index, blocks.any(|taken| *taken >= since.0 as usize));
                 }
                 changed.to_payload()
             }

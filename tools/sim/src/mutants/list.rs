@@ -235,6 +235,7 @@ fn of_clusters() -> Vec<Mutant> {
             plant!(plants => plants.metadata.blind_switch = true),
             &[],
         ),
+        mirrors("unchanged-in-points", "S7", of_volume!(UnchangedAtNumber), &[]),
         mirrors("arrive-in-parts", "T1", of_coordinator!(ArriveInParts), &[0]),
         mirrors("promote-as-it-is", "T2", of_coordinator!(PromoteAsItIs), &[80]),
         mirrors("compare-with-begun", "T3", of_coordinator!(CompareWithBegun), &[9]),

@@ -5,12 +5,11 @@ mod chunks;
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use crate::commands::join::Described as _;
-use amita_client::{Client, Config, Done, Error, Extent, OpenError, Protection, Queue, Volume};
+use amita_client::{ChangedSearch, Client, Config, Done, Error, Extent, OpenError, Protection, Queue, Volume};
 use amita_identity::{Clock, Live, Name, Role};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::io::IoError;
 use amita_types::map;
-use chunks::Known;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -228,7 +227,7 @@ impl Way {
                 ..UnderWay::default()
             },
             done: Vec::new(),
-            known: Known::default(),
+            known: ChangedSearch::default(),
             bounds: self.bounds.clone(),
             client,
         })
@@ -260,7 +259,7 @@ pub struct Data {
     under_way: UnderWay,
     done: Vec<Done>,
     /// Of the chunks, where it is compared with a snapshot.
-    known: Known,
+    known: ChangedSearch,
     bounds: Bounds,
     client: Client,
 }
@@ -378,6 +377,11 @@ impl Data {
     /// What was changed there, as the answer says.
     pub fn extents(&self, offset: u64, answer: &Done) -> impl Iterator<Item = Extent> + use<> {
         self.volume.extents(offset, &answer.payload)
+    }
+
+    /// Is nothing under way?
+    pub fn is_idle(&self) -> bool {
+        self.under_way.requests.is_empty()
     }
 
     /// Is there room for another request?
@@ -570,7 +574,7 @@ impl Data {
                 volume,
                 under_way: UnderWay::default(),
                 done: Vec::new(),
-                known: Known::default(),
+                known: ChangedSearch::default(),
                 bounds,
                 client,
             }),

@@ -316,16 +316,24 @@ pub(crate) fn each(
     let size_bytes = size_bytes.min(data.size_bytes());
     let mut next = from - from % chunk;
     let until = size_bytes.min(next.saturating_add(chunks.saturating_mul(chunk)));
-    data.learn_changed(next)?;
+    let mut learned = 0;
     let mut last: Option<Extent> = None;
     loop {
-        while next < until && data.has_room() {
+        if next < until && next >= learned && data.is_idle() {
+            learned = data.learn_changed(next)?;
+        }
+        while next < until.min(learned) && data.has_room() {
             if data.may_be_changed(next) {
                 data.changed(next)?;
             }
             next += chunk;
         }
-        let Some((offset, done)) = data.next()? else { break };
+        let Some((offset, done)) = data.next()? else {
+            if next >= until {
+                break;
+            }
+            continue;
+        };
         for extent in data.extents(offset, &done).filter_map(|extent| behind(extent, from)) {
             match &mut last {
                 Some(before) if before.is_zero == extent.is_zero && before.offset + before.length == extent.offset => {

@@ -105,7 +105,8 @@ fn place(owned: &Owned, op: &Op, data: &Slice, at: SnapshotId) -> Result<Place, 
         Op::CompareAndWrite { length, .. } => {
             length > 0 && length <= MAX_IO_BYTES / 2 && data.len() == 2 * length as usize
         }
-        Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. } => true,
+        Op::Allocation { .. } | Op::Differ { .. } => true,
+        Op::ChangedChunks { .. } => false,
     };
     if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
         return Err(IoError::Invalid);

@@ -134,12 +134,21 @@ fn pieces(line: &Line, open: Opened, to: &Snapshot, after: u64, whole: bool) -> 
         pieces: Vec::new(),
         reached: after.min(size_bytes),
     };
+    let known = open.since.map(|since| line.changed(open, since));
     for _ in 0..CHUNKS {
         let at = taken.reached;
         if at >= size_bytes {
             break;
         }
         let until = (at - at % open.chunk_bytes + open.chunk_bytes).min(size_bytes);
+        if known
+            .as_ref()
+            .is_some_and(|known| !known.may_be_changed(at / open.chunk_bytes))
+        {
+            line.say(Ask::Hit("mirror.spared"));
+            taken.reached = until;
+            continue;
+        }
         for (from, to, is_zero) in extents(line, open, at, until)? {
             if is_zero {
                 taken.pieces.push((from, None, to - from));
@@ -174,10 +183,6 @@ fn extents(line: &Line, open: Opened, at: u64, until: u64) -> Result<Vec<(u64, u
 
 fn changed(line: &Line, open: Opened, since: SnapshotId, at: u64, until: u64) -> Result<Vec<(u64, u64, bool)>, String> {
     let offset = at - at % open.chunk_bytes;
-    if line.is_unchanged(offset, since) {
-        line.say(Ask::Hit("mirror.spared"));
-        return Ok(Vec::new());
-    }
     let brought = line.io(End::Source, vec![Piece::Differ { offset, since }])?;
     let Some(Brought::Differs(differs)) = brought.into_iter().next() else {
         return Err("nobody says what was changed".to_owned());

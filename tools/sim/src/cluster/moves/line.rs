@@ -5,7 +5,7 @@
 use crate::cluster::mirrors::wire::{Did, FarAnswer, FarAsk, FarWhy};
 use amita_metadata::{Call, Error, Reply, Transact};
 use amita_types::SnapshotId;
-use amita_types::io::{ChangedChunks, Differs};
+use amita_types::io::{ChangedChunks, ChangedSearch, Differs};
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -199,13 +199,24 @@ impl Line {
         }
     }
 
-    /// Does whoever sequences the source's chunk that begins there say that it was not changed? Not where that is not known.
-    pub fn is_unchanged(&self, offset: u64, since: SnapshotId) -> bool {
-        let told = self.io(End::Source, vec![Piece::ChangedChunks { offset, since }]);
-        let Ok([Brought::Bytes(bytes)]) = told.as_deref() else {
-            return false;
-        };
-        ChangedChunks::read(bytes).is_some_and(|chunks| chunks.of(0) == Some(false))
+    /// Which of the source's chunks may have been changed, as those say who sequence them.
+    pub fn changed(&self, source: Opened, since: SnapshotId) -> ChangedSearch {
+        let mut search = ChangedSearch::new(0, source.size_bytes.div_ceil(source.chunk_bytes));
+        loop {
+            let questions = search.questions();
+            if questions.is_empty() {
+                return search;
+            }
+            for chunk in questions {
+                let offset = chunk * source.chunk_bytes;
+                let told = self.io(End::Source, vec![Piece::ChangedChunks { offset, since }]);
+                let told = match told.as_deref() {
+                    Ok([Brought::Bytes(bytes)]) => ChangedChunks::read(bytes),
+                    _ => None,
+                };
+                search.answered(chunk, told.as_ref());
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 use super::line::{Ask, Brought, End, Line, Opened, Piece};
 use amita_control::admin::{self, AdminError, Converging, Deletion, Dressed, Fate, Lap, Next, Pass, Switched};
 use amita_metadata::{Call, Compare, Op, Transact};
+use amita_types::io::ChangedSearch;
 use amita_types::map::{self, CopyPlace, Copying, Moving, Snapshot, SnapshotState};
 use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
 use std::cell::Cell;
@@ -470,11 +471,17 @@ impl Work<'_> {
         }
         // Of what was never written nothing has to be cleared.
         let zeros = place.mixed || place.base != SnapshotId::HEAD;
+        let known = source.since.map(|since| self.line.changed(source, since));
         while place.pass_bytes < size_bytes {
             self.check()?;
             let at = place.pass_bytes;
             let until = (at - at % source.chunk_bytes + source.chunk_bytes).min(size_bytes);
+            let is_unchanged = |known: &ChangedSearch| !known.may_be_changed(at / source.chunk_bytes);
             let extents = match source.since {
+                Some(_) if known.as_ref().is_some_and(is_unchanged) => {
+                    self.line.say(Ask::Hit("migrate.spared"));
+                    Vec::new()
+                }
                 Some(since) => self.changed(source, since, at, until)?,
                 None => vec![(at, until, false)],
             };
@@ -495,10 +502,6 @@ impl Work<'_> {
     /// What was changed of a chunk, from some byte on: what begins where, and has zeros.
     fn changed(&self, source: Opened, since: SnapshotId, at: u64, until: u64) -> Result<Vec<(u64, u64, bool)>> {
         let offset = at - at % source.chunk_bytes;
-        if self.line.is_unchanged(offset, since) {
-            self.line.say(Ask::Hit("migrate.spared"));
-            return Ok(Vec::new());
-        }
         let brought = self
             .line
             .io(End::Source, vec![Piece::Differ { offset, since }])

@@ -2,7 +2,7 @@
 
 use crate::forwarder::Work;
 use crate::limits::{Answer, read_answer};
-use amita_fabric::limits::OF_CHUNKS;
+use amita_fabric::limits::{LIST_CHARGE_BYTES, OF_CHUNKS};
 use amita_fabric::{Forward, ForwardOp, Forwarded};
 use amita_frontend::reservation::{self, Refusal};
 use amita_reactor::Slice;
@@ -194,12 +194,16 @@ pub(super) fn error_from_wire(code: u8) -> IoError {
 }
 
 const _: () = assert!(MAX_BLOCKS_PER_CHUNK == 1024, "an allocation bitmap is sixteen words");
+const _: () = assert!(
+    CHANGED_CHUNKS_BYTES <= LIST_CHARGE_BYTES as usize,
+    "what is told of chunks is charged as a list"
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use amita_types::Generation;
-    use amita_types::io::{CHANGED_CHUNKS, ChangedChunks};
+    use amita_types::io::ChangedChunks;
 
     #[test]
     fn the_owner_hears_what_was_asked() {
@@ -299,9 +303,8 @@ mod tests {
     #[test]
     fn which_chunks_were_changed_comes_back_as_it_was() {
         let mut changed = ChangedChunks::default();
-        (0..CHANGED_CHUNKS)
-            .step_by(3)
-            .for_each(|chunk| changed.answer(chunk, chunk % 2 == 0));
+        let window = ChangedChunks::window_of(0).step_by(3);
+        window.for_each(|chunk| changed.answer(chunk, chunk % 2 == 0));
         let Payload::Data(payload) = changed.to_payload() else {
             panic!("it is data");
         };

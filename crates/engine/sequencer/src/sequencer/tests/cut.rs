@@ -363,7 +363,7 @@ fn changed_chunks<const N: usize>(rig: &mut Rig, at: SnapshotId, since: Snapshot
         panic!("it is bytes")
     };
     let chunks = ChangedChunks::read(&bytes).expect("so many bytes");
-    std::array::from_fn(|chunk| chunks.of(chunk))
+    std::array::from_fn(|chunk| chunks.of(chunk as u64))
 }
 
 #[test]
