@@ -345,6 +345,15 @@ impl Local {
         self.session.borrow_mut().changed(requests, volume, offset, tag)
     }
 
+    /// Asks which blocks of the chunk that holds the byte have data; [`Volume::extents`] reads what comes. All others read as zeros.
+    ///
+    /// # Errors
+    /// As [`Local::write`].
+    pub fn allocated(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
+        let requests = self.core.service();
+        self.session.borrow_mut().allocated(requests, volume, offset, tag)
+    }
+
     /// Asks which chunks may have been changed since the snapshot that the volume was opened with, of those in one window with the chunk that holds the
     /// byte ([`ChangedChunks`](crate::ChangedChunks)); [`Payload::changed_chunks`](crate::Payload::changed_chunks) reads what comes. The core of the
     /// owner that has that chunk answers for its own chunks: [`ChangedSearch`](crate::ChangedSearch) asks all of them. It ends in

@@ -27,6 +27,7 @@ pub(crate) enum What {
     Discard { offset: u64, bytes: u64 },
     WriteZeroes { offset: u64, bytes: u64 },
     Changed { offset: u64 },
+    Allocated { offset: u64 },
     ChangedChunks { offset: u64 },
 }
 
@@ -119,6 +120,14 @@ impl Queue {
     /// As [`Queue::write`].
     pub fn changed(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
         self.start(volume, offset, 1, What::Changed { offset }, tag)
+    }
+
+    /// As [`Local::allocated`](crate::Local::allocated).
+    ///
+    /// # Errors
+    /// As [`Queue::write`].
+    pub fn allocated(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
+        self.start(volume, offset, 1, What::Allocated { offset }, tag)
     }
 
     /// As [`Local::changed_chunks`](crate::Local::changed_chunks). That the volume was not opened so is told by the request's end.

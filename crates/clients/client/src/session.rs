@@ -306,7 +306,20 @@ impl Session {
         self.compare(service, volume, offset, tag, |since| Op::Differ { offset, since })
     }
 
-    /// Asks which chunks may have been changed, from the one that holds the byte on.
+    /// Asks which blocks of the chunk that holds the byte have data.
+    pub(crate) fn allocated(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        tag: u64,
+    ) -> Result<(), Error> {
+        let id = self.check(volume, offset, 1)?;
+        self.look(service, id, offset, tag, Op::Allocation { offset });
+        Ok(())
+    }
+
+    /// Asks which chunks may have been changed, of those in one window with the one that holds the byte.
     pub(crate) fn changed_chunks(
         &mut self,
         service: &mut dyn StorageService,
@@ -331,14 +344,17 @@ impl Session {
         let id = self.check(volume, offset, 1)?;
         let open = self.volumes.get(volume.index as usize).and_then(Option::as_ref);
         let since = open.and_then(|open| open.since).ok_or(Error::NotCompared)?;
-        // There is room: `check` has looked.
-        let Some((slot, request)) = self.engine.begin(id, offset, Plan::Hold, Delivery::Whole) else {
-            return Ok(());
-        };
-        request.own = tag;
-        self.engine.submit(slot, Submission::of(op(since)), service);
-        self.engine.request(slot).issued = true;
+        self.look(service, id, offset, tag, op(since));
         Ok(())
+    }
+
+    fn look(&mut self, service: &mut dyn StorageService, id: Source, offset: u64, tag: u64, op: Op) {
+        // There is room: `check` has looked.
+        if let Some((slot, request)) = self.engine.begin(id, offset, Plan::Hold, Delivery::Whole) {
+            request.own = tag;
+            self.engine.submit(slot, Submission::of(op), service);
+            self.engine.request(slot).issued = true;
+        }
     }
 
     /// Starts a write.

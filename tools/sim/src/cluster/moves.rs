@@ -26,7 +26,7 @@ use amita_control::admin::{self, FormerSweep, MigrateWish};
 use amita_frontend::{Event, FrontId, Source, Who};
 use amita_metadata::{Call, Compare, Error, Op as Change, Reply};
 use amita_reactor::{Slice, Time};
-use amita_types::io::{Op, Payload};
+use amita_types::io::{Differs, Op, Payload};
 use amita_types::map::{self, Copying, SnapshotState};
 use amita_types::{MirrorId, PoolId, SnapshotId, VolumeId};
 use line::{Answer, Ask, Brought, End, Handle, Opened, Piece};
@@ -681,6 +681,7 @@ impl Cluster {
             let (op, data) = match piece {
                 Piece::Read { offset, length } => (Op::Read { offset, length }, Slice::default()),
                 Piece::Clear { offset, length } => (Op::Clear { offset, length }, Slice::default()),
+                Piece::Allocation { offset } => (Op::Allocation { offset }, Slice::default()),
                 Piece::Differ { offset, since } => (Op::Differ { offset, since }, Slice::default()),
                 Piece::ChangedChunks { offset, since } => (Op::ChangedChunks { offset, since }, Slice::default()),
                 Piece::Write { offset, data } => {
@@ -783,7 +784,11 @@ impl Cluster {
                         Payload::Data(data) => Brought::Bytes(data.to_vec()),
                         Payload::Zeros(length) => Brought::Bytes(vec![0; length as usize]),
                         Payload::Differs(differs) => Brought::Differs(differs),
-                        Payload::None | Payload::Allocation(_) => Brought::Nothing,
+                        Payload::Allocation(words) => Brought::Differs(Box::new(Differs {
+                            changed: *words,
+                            allocated: *words,
+                        })),
+                        Payload::None => Brought::Nothing,
                     });
                     if let Err(why) = result {
                         failed.get_or_insert(why.to_string());

@@ -131,7 +131,7 @@ impl Sender<'_> {
         let block = BLOCK_BYTES as u64;
         let mut at = (after - after % block).min(size_bytes);
         while at < size_bytes {
-            let (extents, until) = diff::next(data, (at, size_bytes), differs, pace::window(None))?;
+            let (extents, until) = diff::next(data, (at, size_bytes), differs)?;
             for extent in extents {
                 self.extent(data, extent)?;
             }

@@ -374,7 +374,18 @@ impl Data {
         Ok(())
     }
 
-    /// What was changed there, as the answer says.
+    /// Starts to ask what of the chunk that begins there has data.
+    ///
+    /// # Errors
+    /// The client has ended.
+    pub fn allocated(&mut self, offset: u64) -> Result<()> {
+        let started = self.queue.allocated(&self.volume, offset, offset);
+        started.map_err(|why| described(&why))?;
+        self.under_way.begin(offset, 0);
+        Ok(())
+    }
+
+    /// What was changed there, or has data, as the answer says.
     pub fn extents(&self, offset: u64, answer: &Done) -> impl Iterator<Item = Extent> + use<> {
         self.volume.extents(offset, &answer.payload)
     }

@@ -278,35 +278,59 @@ impl Teller {
 /// keep that seldom; and what they may tell takes some megabytes.
 const CHUNKS: u64 = 256;
 
-/// What is to be brought next behind a byte, and where that ends: what differs, where `differs`; else all of the next `window` bytes.
-pub(crate) fn next(
-    data: &mut Data,
-    (at, size_bytes): (u64, u64),
-    differs: bool,
-    window: u64,
-) -> Result<(Vec<Extent>, u64)> {
+/// What is to be brought next behind a byte, and where that ends: what differs, where `differs`; else all, of which what has no data is zeros.
+pub(crate) fn next(data: &mut Data, (at, size_bytes): (u64, u64), differs: bool) -> Result<(Vec<Extent>, u64)> {
     let mut extents = Vec::new();
-    if differs {
-        let until = each(at, size_bytes, CHUNKS, data, |extent| {
-            extents.push(extent);
-            Ok(true)
-        })?;
-        return Ok((extents, until.unwrap_or(size_bytes)));
+    let until = look(differs, (at, size_bytes), CHUNKS, data, |extent| {
+        extents.push(extent);
+        Ok(true)
+    })?;
+    let until = until.unwrap_or(size_bytes);
+    if !differs {
+        extents = with_holes(&extents, at, until);
     }
-    let until = size_bytes.min(at.saturating_add(window));
-    extents.push(Extent {
-        offset: at,
-        length: until - at,
-        is_zero: false,
-    });
     Ok((extents, until))
 }
 
-/// The extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while
+/// What lies between the extents is zeros.
+fn with_holes(extents: &[Extent], from: u64, until: u64) -> Vec<Extent> {
+    let mut all = Vec::new();
+    let mut at = from;
+    let end = Extent {
+        offset: until,
+        length: 0,
+        is_zero: true,
+    };
+    for extent in extents.iter().chain([&end]) {
+        if extent.offset > at {
+            all.push(Extent {
+                offset: at,
+                length: extent.offset - at,
+                is_zero: true,
+            });
+        }
+        all.extend(Some(*extent).filter(|extent| extent.length > 0));
+        at = extent.offset + extent.length;
+    }
+    all
+}
+
+/// The changed extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while
 /// `tell` wants more: where it was looked to, or the first extent that was not wanted; none: the end.
 pub(crate) fn each(
     from: u64,
     size_bytes: u64,
+    chunks: u64,
+    data: &mut Data,
+    tell: impl FnMut(Extent) -> Result<bool>,
+) -> Result<Option<u64>> {
+    look(true, (from, size_bytes), chunks, data, tell)
+}
+
+/// The same of what has data, where not `differs`.
+fn look(
+    differs: bool,
+    (from, size_bytes): (u64, u64),
     chunks: u64,
     data: &mut Data,
     mut tell: impl FnMut(Extent) -> Result<bool>,
@@ -316,15 +340,17 @@ pub(crate) fn each(
     let size_bytes = size_bytes.min(data.size_bytes());
     let mut next = from - from % chunk;
     let until = size_bytes.min(next.saturating_add(chunks.saturating_mul(chunk)));
-    let mut learned = 0;
+    let mut learned = if differs { 0 } else { u64::MAX };
     let mut last: Option<Extent> = None;
     loop {
         if next < until && next >= learned && data.is_idle() {
             learned = data.learn_changed(next)?;
         }
         while next < until.min(learned) && data.has_room() {
-            if data.may_be_changed(next) {
-                data.changed(next)?;
+            match differs {
+                true if data.may_be_changed(next) => data.changed(next)?,
+                true => {}
+                false => data.allocated(next)?,
             }
             next += chunk;
         }
@@ -370,6 +396,32 @@ fn behind(extent: Extent, from: u64) -> Option<Extent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_data_is_zeros() {
+        let extent = |offset, length, is_zero| Extent {
+            offset,
+            length,
+            is_zero,
+        };
+        let (data, hole) = (
+            |offset, length| extent(offset, length, false),
+            |offset, length| extent(offset, length, true),
+        );
+        assert_eq!(with_holes(&[], 4096, 4096), []);
+        assert_eq!(with_holes(&[], 4096, 20_480), [hole(4096, 16_384)]);
+        assert_eq!(with_holes(&[data(0, 4096)], 0, 4096), [data(0, 4096)]);
+        assert_eq!(
+            with_holes(&[data(4096, 4096), data(12_288, 4096)], 0, 20_480),
+            [
+                hole(0, 4096),
+                data(4096, 4096),
+                hole(8192, 4096),
+                data(12_288, 4096),
+                hole(16_384, 4096)
+            ]
+        );
+    }
 
     #[test]
     fn what_lies_before_is_left_out() {

@@ -220,6 +220,7 @@ fn start(local: &mut Local, command: Command, tag: u64) -> Result<(), Error> {
         What::Discard { offset, bytes } => local.discard(volume, offset, bytes, tag),
         What::WriteZeroes { offset, bytes } => local.write_zeroes(volume, offset, bytes, tag),
         What::Changed { offset } => local.changed(volume, offset, tag),
+        What::Allocated { offset } => local.allocated(volume, offset, tag),
         What::ChangedChunks { offset } => local.changed_chunks(volume, offset, tag),
     }
 }

@@ -6,7 +6,7 @@ use amita_frontend::engine::{Capabilities, Delivery, Engine, PieceState, Protoco
 use amita_frontend::slots::SlotId;
 use amita_frontend::{Context, StorageService};
 use amita_reactor::{Slice, Time};
-use amita_types::io::{IoError, Payload as Found};
+use amita_types::io::{Differs, IoError, Payload as Found};
 use std::convert::Infallible;
 
 /// What a step of the session may use.
@@ -103,7 +103,12 @@ impl Session {
             Found::Data(data) => data,
             Found::Zeros(length) => self.engine.pool().zeros(length as usize),
             Found::Differs(differs) => Payload::of_differs(&differs),
-            Found::None | Found::Allocation(_) => Slice::default(),
+            // Each block that has data is told as one that was changed since there were none.
+            Found::Allocation(words) => Payload::of_differs(&Differs {
+                changed: *words,
+                allocated: *words,
+            }),
+            Found::None => Slice::default(),
         })
     }
 }

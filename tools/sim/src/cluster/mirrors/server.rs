@@ -6,7 +6,7 @@ use super::{Wall, value_of};
 use crate::cluster::moves::line::{Ask, Brought, End, Line, Opened, Piece};
 use amita_control::admin::{self, AdminError, Cutting};
 use amita_types::map::{Mirror, MirrorRole, PointName, Snapshot, Standing};
-use amita_types::{BLOCK_BYTES, SnapshotId};
+use amita_types::BLOCK_BYTES;
 
 /// Chunks of one piece.
 const CHUNKS: u64 = 2;
@@ -149,7 +149,7 @@ fn pieces(line: &Line, open: Opened, to: &Snapshot, after: u64, whole: bool) -> 
             taken.reached = until;
             continue;
         }
-        for (from, to, is_zero) in extents(line, open, at, until)? {
+        for (from, to, is_zero) in line.extents(open, at, until)? {
             if is_zero {
                 taken.pieces.push((from, None, to - from));
                 continue;
@@ -171,27 +171,6 @@ fn pieces(line: &Line, open: Opened, to: &Snapshot, after: u64, whole: bool) -> 
         taken.reached = until;
     }
     Ok(taken)
-}
-
-/// What begins where, ends where, and has zeros.
-fn extents(line: &Line, open: Opened, at: u64, until: u64) -> Result<Vec<(u64, u64, bool)>, String> {
-    let Some(since) = open.since else {
-        return Ok(vec![(at, until, false)]);
-    };
-    changed(line, open, since, at, until)
-}
-
-fn changed(line: &Line, open: Opened, since: SnapshotId, at: u64, until: u64) -> Result<Vec<(u64, u64, bool)>, String> {
-    let offset = at - at % open.chunk_bytes;
-    let brought = line.io(End::Source, vec![Piece::Differ { offset, since }])?;
-    let Some(Brought::Differs(differs)) = brought.into_iter().next() else {
-        return Err("nobody says what was changed".to_owned());
-    };
-    let has = |words: &[u64; 16], index: u64| words[index as usize / 64] >> (index % 64) & 1 == 1;
-    let blocks = (0..open.chunk_bytes / BLOCK).map(|index| (index, offset + index * BLOCK));
-    let within = blocks.filter(|(index, from)| *from >= at && *from < until && has(&differs.changed, *index));
-    let extents = within.map(|(index, from)| (from, from + BLOCK, !has(&differs.allocated, index)));
-    Ok(extents.collect())
 }
 
 /// What the snapshots of a point hold, for who judges that.

@@ -4,8 +4,8 @@
 
 use crate::cluster::mirrors::wire::{Did, FarAnswer, FarAsk, FarWhy};
 use amita_metadata::{Call, Error, Reply, Transact};
-use amita_types::SnapshotId;
 use amita_types::io::{ChangedChunks, ChangedSearch, Differs};
+use amita_types::{BLOCK_BYTES, SnapshotId};
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -26,6 +26,7 @@ pub(in crate::cluster) enum Piece {
     Read { offset: u64, length: u32 },
     Write { offset: u64, data: Vec<u8> },
     Clear { offset: u64, length: u64 },
+    Allocation { offset: u64 },
     Differ { offset: u64, since: SnapshotId },
     ChangedChunks { offset: u64, since: SnapshotId },
 }
@@ -35,6 +36,7 @@ pub(in crate::cluster) enum Piece {
 pub(in crate::cluster) enum Brought {
     Nothing,
     Bytes(Vec<u8>),
+    /// What is told of which blocks have data, too.
     Differs(Box<Differs>),
 }
 
@@ -197,6 +199,34 @@ impl Line {
             Some(Answer::Io(result)) => result,
             _ => Err("its process is gone".to_owned()),
         }
+    }
+
+    /// What was changed of the source's chunk that holds the byte, or has data where it is not compared: what begins where, ends where, and has zeros.
+    pub fn extents(&self, source: Opened, at: u64, until: u64) -> Result<Vec<(u64, u64, bool)>, String> {
+        let offset = at - at % source.chunk_bytes;
+        let piece = match source.since {
+            Some(since) => Piece::Differ { offset, since },
+            None => Piece::Allocation { offset },
+        };
+        let brought = self.io(End::Source, vec![piece])?;
+        let Some(Brought::Differs(differs)) = brought.into_iter().next() else {
+            return Err("nobody says what was changed, or has data".to_owned());
+        };
+        let block = u64::from(BLOCK_BYTES);
+        let has = |words: &[u64; 16], index: u64| words[index as usize / 64] >> (index % 64) & 1 == 1;
+        let mut extents: Vec<(u64, u64, bool)> = Vec::new();
+        for index in 0..source.chunk_bytes / block {
+            let from = offset + index * block;
+            if from < at || from >= until || source.since.is_some() && !has(&differs.changed, index) {
+                continue;
+            }
+            let is_zero = !has(&differs.allocated, index);
+            match extents.last_mut() {
+                Some((_, to, was_zero)) if *to == from && *was_zero == is_zero => *to += block,
+                _ => extents.push((from, from + block, is_zero)),
+            }
+        }
+        Ok(extents)
     }
 
     /// Which of the source's chunks may have been changed, as those say who sequence them.

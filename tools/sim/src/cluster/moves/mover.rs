@@ -482,11 +482,11 @@ impl Work<'_> {
                     self.line.say(Ask::Hit("migrate.spared"));
                     Vec::new()
                 }
-                Some(since) => self.changed(source, since, at, until)?,
-                None => vec![(at, until, false)],
+                _ => self.line.extents(source, at, until).map_err(said)?,
             };
             for (from, to, is_zero) in extents {
                 match is_zero {
+                    true if !zeros => {}
                     true => self.write(target, vec![(from, None, to - from)])?,
                     false => self.extent(target, place, (from, to), zeros)?,
                 }
@@ -497,33 +497,6 @@ impl Work<'_> {
             self.write(target, vec![(size_bytes, None, target.size_bytes - size_bytes)])?;
         }
         Ok(())
-    }
-
-    /// What was changed of a chunk, from some byte on: what begins where, and has zeros.
-    fn changed(&self, source: Opened, since: SnapshotId, at: u64, until: u64) -> Result<Vec<(u64, u64, bool)>> {
-        let offset = at - at % source.chunk_bytes;
-        let brought = self
-            .line
-            .io(End::Source, vec![Piece::Differ { offset, since }])
-            .map_err(said)?;
-        let Some(Brought::Differs(differs)) = brought.into_iter().next() else {
-            return Err(said("nobody says what was changed"));
-        };
-        let block = u64::from(BLOCK_BYTES);
-        let has = |words: &[u64; 16], index: u64| words[index as usize / 64] >> (index % 64) & 1 == 1;
-        let mut extents: Vec<(u64, u64, bool)> = Vec::new();
-        for index in 0..source.chunk_bytes / block {
-            let from = offset + index * block;
-            if from < at || from >= until || !has(&differs.changed, index) {
-                continue;
-            }
-            let is_zero = !has(&differs.allocated, index);
-            match extents.last_mut() {
-                Some((_, to, was_zero)) if *to == from && *was_zero == is_zero => *to += block,
-                _ => extents.push((from, from + block, is_zero)),
-            }
-        }
-        Ok(extents)
     }
 
     /// Copies one, in parts.

@@ -479,9 +479,9 @@ impl Work {
         while place.pass_bytes < size_bytes {
             self.wanted.check()?;
             let at = place.pass_bytes;
-            let window = pace::window(self.rate());
             let begun = Instant::now();
-            let (extents, until) = diff::next(source, (at, size_bytes), compares, window)?;
+            let (mut extents, until) = diff::next(source, (at, size_bytes), compares)?;
+            extents.retain(|extent| zeros || !extent.is_zero);
             self.asked_in += begun.elapsed();
             self.hurries &= Instant::now() < self.hurries_until;
             self.extents(source, target, place, extents.into(), zeros)?;
