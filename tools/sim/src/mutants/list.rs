@@ -228,7 +228,7 @@ fn of_clusters() -> Vec<Mutant> {
         moves("let-go-unasked", "M4", of_gateway!(LetGoUnasked), &[]),
         moves("slow-for-good", "S16", of_gateway!(SlowForGood), &[]),
         moves("unchanged-at-number", "S7", of_volume!(UnchangedAtNumber), &[0]),
-        moves("unchanged-before", "S7", of_volume!(UnchangedBefore), &[1]),
+        moves("unchanged-before", "S7", of_volume!(UnchangedBefore), &[5]),
         moves(
             "blind-switch",
             "M1",
