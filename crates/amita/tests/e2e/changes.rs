@@ -344,10 +344,21 @@ fn refusals(world: &World, node: SocketAddr) {
     }
 }
 
-/// How many times a node was asked which blocks of the volume are allocated, or were changed.
-fn asked(page: &str, volume: &str) -> Option<u64> {
-    let head = format!("amita_volume_latency_seconds_count{{volume=\"{volume}\",op=\"allocation\"}} ");
-    page.lines().find_map(|line| line.strip_prefix(&head)?.parse().ok())
+/// How many I/Os a node has counted of the volume: reads, or questions for which blocks are allocated or were changed. Each core tells what it has
+/// counted now and then: what does not grow for so long is all.
+fn counted(world: &World, node: &str, volume: &str, op: &str) -> u64 {
+    let page = crate::observe::metrics_of(world, node);
+    let head = format!("amita_volume_latency_seconds_count{{volume=\"{volume}\",op=\"{op}\"}} ");
+    let (mut count, mut looks) = (0, 0);
+    crate::world::eventually("the owner has counted what it was asked", || {
+        let text = amita::nodes::get(&page, "/metrics").expect("the page");
+        let now = text.lines().find_map(|line| line.strip_prefix(&head)?.parse().ok());
+        let before = std::mem::replace(&mut count, now.unwrap_or_default());
+        looks = if count == before { looks + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(100));
+        count > 0 && looks > 20
+    });
+    count
 }
 
 /// Of a large volume of which little was changed its owner is asked little: which chunks were written it says for many at one time. Behind a change of
@@ -357,8 +368,8 @@ fn of_a_large_volume_the_chunks_are_asked_for_that_were_written() {
     const GIB: u64 = 1 << 30;
     let world = World::serving(&["--cores", "2"]);
     let large = "large";
-    let page = crate::observe::metrics_of(&world, "n1");
-    world.cluster.make_volume(large, 80 * GIB).expect("it is thin");
+    world.amita_done(&["volume", "create", large, "--pool", "demo", "--size", "80G"]);
+    world.cluster.offer_by_nbd(large).expect("it is exported");
     let nodes: Vec<SocketAddr> = world.cluster.nodes().iter().map(|node| node.nbd).collect();
     let mut client = crate::reverts::open(&world, 0, large);
     let mut write = |at: u64| client.write(at, &[7; 4096]).expect("written");
@@ -374,15 +385,7 @@ fn of_a_large_volume_the_chunks_are_asked_for_that_were_written() {
     assert_eq!(diff(&world, &one, "two"), expected);
     let last = (30 * GIB, 4096, true);
     assert_eq!(diff(&world, &format!("{large}@two"), "three"), [last]);
-    // Each core tells what it has counted now and then: what does not grow for so long is all.
-    let (mut count, mut looks) = (0, 0);
-    crate::world::eventually("the owner has counted what it was asked", || {
-        let text = amita::nodes::get(&page, "/metrics").expect("the page");
-        let before = std::mem::replace(&mut count, asked(&text, large).unwrap_or_default());
-        looks = if count == before { looks + 1 } else { 0 };
-        std::thread::sleep(Duration::from_millis(100));
-        count >= 4 && looks > 20
-    });
+    let count = counted(&world, "n1", large, "allocation");
     assert!(count < 1000, "of 20,480 chunks {count} were asked for");
     client.close();
     // Another owner knows nothing of what was before it.
@@ -396,5 +399,22 @@ fn of_a_large_volume_the_chunks_are_asked_for_that_were_written() {
     all.extend([last, (60 * GIB, 4096, true)]);
     all.sort_unstable();
     assert_eq!(diff(&world, &one, "four"), all, "across both");
+    // A copy reads what has data.
+    crate::passes::other_pool(&world);
+    world.amita_done(&["volume", "copy", &format!("{large}@four"), "copied", "--pool", "other"]);
+    let count = counted(&world, "n2", large, "read");
+    assert!((8..1000).contains(&count), "of 655,360 pieces {count} were read");
+    world.cluster.offer_by_nbd("copied").expect("it is exported");
+    let mut client = crate::reverts::open(&world, 2, "copied");
+    let mut found = [0; 4096];
+    let written = [0, 4096, 5 * GIB, 5 * GIB + 8192, 30 * GIB, 60 * GIB, 70 * GIB, 79 * GIB];
+    for at in written {
+        client.read(at, &mut found).expect("it can be read");
+        let expected = if at == 60 * GIB { 8 } else { 7 };
+        assert!(found.iter().all(|byte| *byte == expected), "at {at}");
+        client.read(at + 16384, &mut found).expect("it can be read");
+        assert!(found.iter().all(|byte| *byte == 0), "behind {at}");
+    }
+    client.close();
     world.end(&[]);
 }

@@ -164,7 +164,7 @@ fn who_makes_a_copy_may_die_and_what_is_taken_back_leaves_nothing() {
         assert_eq!(said["whole"], json!(false), "{said}");
         VolumeId(said["id"].as_u64().expect("a number"))
     };
-    let id = copy(COPY, "6M");
+    let id = copy(COPY, "512K");
     assert!(is_copying(&world));
     let mut copying = None;
     eventually("somebody is at it", || {

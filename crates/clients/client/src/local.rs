@@ -345,7 +345,8 @@ impl Local {
         self.session.borrow_mut().changed(requests, volume, offset, tag)
     }
 
-    /// Asks which blocks of the chunk that holds the byte have data; [`Volume::extents`] reads what comes. All others read as zeros.
+    /// Asks which blocks of the chunk that holds the byte have data; [`Volume::extents`] reads what comes. All others read as zeros. To a client's
+    /// identity that is told by NBD alone: it ends in [`IoError::Invalid`](crate::IoError::Invalid).
     ///
     /// # Errors
     /// As [`Local::write`].

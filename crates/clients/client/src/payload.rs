@@ -10,7 +10,8 @@ pub struct Done {
     pub tag: u64,
     /// How it ended. Writes, discards and zeroings that succeed are durable on every in-sync store.
     pub result: Result<(), IoError>,
-    /// What a read brings: exactly the bytes that were asked for; and of a question for changes what [`crate::Volume::extents`] reads.
+    /// What a read brings: exactly the bytes that were asked for; of a question for what was changed or has data what
+    /// [`crate::Volume::extents`] reads, and of one for chunks what [`Payload::changed_chunks`] does.
     /// Empty for all else.
     pub payload: Payload,
 }

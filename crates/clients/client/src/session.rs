@@ -62,7 +62,7 @@ impl Volume {
         self.chunk_bytes
     }
 
-    /// What the answer to [`Queue::changed`](crate::Queue::changed) says: the extents of the chunk that holds the byte, ascending;
+    /// What the answer to [`Queue::changed`](crate::Queue::changed) or [`Queue::allocated`](crate::Queue::allocated) says: the extents of the chunk that holds the byte, ascending;
     /// extents that touch each other differ.
     pub fn extents(&self, offset: u64, answer: &Payload) -> impl Iterator<Item = Extent> + use<> {
         let start = offset - offset % u64::from(self.chunk_bytes);

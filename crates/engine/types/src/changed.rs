@@ -150,8 +150,10 @@ impl ChangedSearch {
         while from < self.end && !self.is_over && questions.len() < MOST_QUESTIONS {
             let until = self.end.min((from / WINDOW + 1) * WINDOW);
             let unknown: Vec<u64> = (from..until).filter(|chunk| self.of(*chunk).is_none()).collect();
-            // No more than there can be cores that have not answered.
-            let left = unknown.len().div_ceil(self.of_one.max(1));
+            // Hardly more than there can be cores that have not answered.
+            let of_one = (self.of_one as u64 * (until - from) / WINDOW) as usize;
+            let left = (unknown.len() + of_one / 2).checked_div(of_one);
+            let left = left.unwrap_or(unknown.len()).max(unknown.len().min(1));
             let count = self.at_once.min(left).min(MOST_QUESTIONS - questions.len());
             questions.extend_from_slice(&unknown[..count]);
             from = until;

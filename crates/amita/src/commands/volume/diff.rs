@@ -6,7 +6,7 @@ mod by_api;
 
 pub(super) use by_api::run as run_by_api;
 
-use super::data::{Access, BLOCK_BYTES, Data, Way};
+use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, Way};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_client::Extent;
@@ -292,27 +292,40 @@ pub(crate) fn next(data: &mut Data, (at, size_bytes): (u64, u64), differs: bool)
     Ok((extents, until))
 }
 
-/// What lies between the extents is zeros.
+/// A hole between data that is no longer than this is read with it: one read costs less than two.
+const SHORT_HOLE: u64 = PIECE_BYTES;
+
+/// What lies between the extents is zeros, but for short holes.
 fn with_holes(extents: &[Extent], from: u64, until: u64) -> Vec<Extent> {
-    let mut all = Vec::new();
-    let mut at = from;
-    let end = Extent {
-        offset: until,
-        length: 0,
-        is_zero: true,
+    let data = |offset, end| Extent {
+        offset,
+        length: end - offset,
+        is_zero: false,
     };
-    for extent in extents.iter().chain([&end]) {
-        if extent.offset > at {
-            all.push(Extent {
-                offset: at,
-                length: extent.offset - at,
-                is_zero: true,
-            });
+    let mut all: Vec<Extent> = Vec::new();
+    let mut at = from;
+    for extent in extents {
+        let end = extent.offset + extent.length;
+        match all.last_mut() {
+            Some(before) if extent.offset - at <= SHORT_HOLE => before.length = end - before.offset,
+            _ => {
+                all.push(hole(at, extent.offset));
+                all.push(data(extent.offset, end));
+            }
         }
-        all.extend(Some(*extent).filter(|extent| extent.length > 0));
-        at = extent.offset + extent.length;
+        at = end;
     }
+    all.push(hole(at, until));
+    all.retain(|extent| extent.length > 0);
     all
+}
+
+fn hole(offset: u64, end: u64) -> Extent {
+    Extent {
+        offset,
+        length: end - offset,
+        is_zero: true,
+    }
 }
 
 /// The changed extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while
@@ -404,22 +417,29 @@ mod tests {
             length,
             is_zero,
         };
-        let (data, hole) = (
+        let (data, gap) = (
             |offset, length| extent(offset, length, false),
             |offset, length| extent(offset, length, true),
         );
         assert_eq!(with_holes(&[], 4096, 4096), []);
-        assert_eq!(with_holes(&[], 4096, 20_480), [hole(4096, 16_384)]);
+        assert_eq!(with_holes(&[], 4096, 20_480), [gap(4096, 16_384)]);
         assert_eq!(with_holes(&[data(0, 4096)], 0, 4096), [data(0, 4096)]);
+        let far = 8192 + SHORT_HOLE + 4096;
         assert_eq!(
-            with_holes(&[data(4096, 4096), data(12_288, 4096)], 0, 20_480),
+            with_holes(&[data(4096, 4096), data(far, 4096)], 0, far + 8192),
             [
-                hole(0, 4096),
+                gap(0, 4096),
                 data(4096, 4096),
-                hole(8192, 4096),
-                data(12_288, 4096),
-                hole(16_384, 4096)
+                gap(8192, far - 8192),
+                data(far, 4096),
+                gap(far + 4096, 4096)
             ]
+        );
+        // Every other block: one read, and not as many as there are blocks.
+        let every_other: Vec<Extent> = (0..64).map(|block| data(8192 * block, 4096)).collect();
+        assert_eq!(
+            with_holes(&every_other, 0, 64 * 8192),
+            [data(0, 63 * 8192 + 4096), gap(63 * 8192 + 4096, 4096)]
         );
     }
 

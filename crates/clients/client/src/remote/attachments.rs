@@ -274,14 +274,17 @@ impl StorageService for Attachments {
     }
 
     fn submit(&mut self, _: FrontId, tag: u64, source: Source, op: Op, data: Slice) {
-        match self.volumes.get_mut(&source.volume) {
-            Some(volume) if !volume.is_over() => volume.submit(tag, op, data),
-            _ => self.events.push_back(Event::Done {
-                tag,
-                result: Err(IoError::Lost),
-                payload: Payload::None,
-            }),
-        }
+        let failed = match self.volumes.get_mut(&source.volume) {
+            // NBD has them as its block status, which is not asked for here.
+            _ if matches!(op, Op::Allocation { .. } | Op::Differ { .. } | Op::ChangedChunks { .. }) => IoError::Invalid,
+            Some(volume) if !volume.is_over() => return volume.submit(tag, op, data),
+            _ => IoError::Lost,
+        };
+        self.events.push_back(Event::Done {
+            tag,
+            result: Err(failed),
+            payload: Payload::None,
+        });
     }
 
     fn identify(&mut self, _: FrontId, _: HostKey) {}

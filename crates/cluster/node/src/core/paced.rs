@@ -1,4 +1,4 @@
-//! What copies and moves of volumes read gives way to hosts (decision 080): at the core that sequences what is read, by the same pace as recovery
+//! What copies and moves of volumes read, and their questions for what has data, which open chunks, give way to hosts (decision 080): at the core that sequences what is read, by the same pace as recovery
 //! ([`amita_sequencer::pace`]), as data that is to lie elsewhere.
 //!
 //! Here it is known how hosts of that core fare, beside background work and without it. Whoever makes a pass, wherever, writes no more than it
@@ -74,7 +74,9 @@ impl Paced {
 /// Is it read for a pass, and does it give way to hosts?
 #[inline]
 pub(super) fn pass(cx: &Context, origin: &Origin, volume: VolumeId, op: &Op) -> Option<bool> {
-    let may_be = origin.front == FORWARDED && origin.snapshot > SnapshotId::HEAD && matches!(op, Op::Read { .. });
+    let may_be = origin.front == FORWARDED
+        && origin.snapshot > SnapshotId::HEAD
+        && matches!(op, Op::Read { .. } | Op::Allocation { .. });
     if !may_be || cx.shards.generation(volume).is_none() {
         return None;
     }
@@ -197,7 +199,10 @@ mod tests {
         let waiting = |&length: &u32| Waiting {
             origin,
             volume: VolumeId(1),
-            op: Op::Read { offset: 0, length },
+            op: match length {
+                0 => Op::Allocation { offset: 0 },
+                _ => Op::Read { offset: 0, length },
+            },
             since: Time(0),
         };
         let mut paced = Paced {
@@ -214,5 +219,6 @@ mod tests {
         assert_eq!(windows(&[4096, 128 << 10, 4096]), [1, 1, 1]);
         assert_eq!(windows(&[1 << 20, 4096]), [1, 1]);
         assert_eq!(windows(&[]), [] as [usize; 0]);
+        assert_eq!(windows(&[0; 20]), [9, 9, 2], "questions for what has data");
     }
 }

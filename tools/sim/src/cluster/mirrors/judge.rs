@@ -47,7 +47,7 @@ struct Life {
     /// Of its last point, by block: how many of the writes it has at least, where it was judged.
     last: Option<Vec<Vec<usize>>>,
     /// When it went on, though it had ended: the end was promoted again, with all that it had.
-    kept: Option<Time>,
+    kept: Vec<Time>,
 }
 
 impl Life {
@@ -88,7 +88,7 @@ impl Judge {
             writes: Vec::new(),
             first_acknowledged: None,
             last: None,
-            kept: None,
+            kept: Vec::new(),
         };
         Judge {
             volumes,
@@ -146,14 +146,15 @@ impl Judge {
                     writes: Vec::new(),
                     first_acknowledged: None,
                     last: None,
-                    kept: None,
+                    kept: Vec::new(),
                 });
                 self.lives.len() - 1
             }
             // What it handed over in the end is no end any more.
             _ => {
                 let life = self.life_of(end);
-                (self.lives[life].last, self.lives[life].kept) = (None, Some(now));
+                self.lives[life].last = None;
+                self.lives[life].kept.push(now);
                 life
             }
         };
@@ -374,7 +375,8 @@ impl Judge {
         }
         let began = self.cut_began.get(&name).copied().unwrap_or_default();
         let listed = self.listed.get(&name).copied().unwrap_or(Time(u64::MAX));
-        let is_its_end = is_last && own.kept.is_none_or(|kept| kept < listed);
+        // Until when it was the life's end; none: it is.
+        let went_on = own.kept.iter().find(|kept| **kept >= listed).copied();
         for (index, write) in own.writes.iter().enumerate() {
             let has = at[write.volume][write.block as usize] > index;
             let Some(acknowledged) = write.acknowledged else {
@@ -390,7 +392,7 @@ impl Judge {
             if has {
                 continue;
             }
-            if is_last && (is_its_end || own.kept > Some(acknowledged)) {
+            if is_last && went_on.is_none_or(|went_on| acknowledged < went_on) {
                 return Err(format!("the last point, {name}, has not {what}"));
             }
             if acknowledged <= began {
@@ -411,7 +413,7 @@ impl Judge {
         }
         self.coverage.hit("mirror.judged_moment");
         self.coverage.add("mirror.judged_last", u64::from(is_last));
-        if is_its_end {
+        if is_last && went_on.is_none() {
             self.lives[life].last = Some(at);
         }
         Ok(())

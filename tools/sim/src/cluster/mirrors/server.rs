@@ -5,8 +5,8 @@ use super::wire::{Content, Did, FarAnswer, FarAsk, FarWhy, Link, Taken};
 use super::{Wall, value_of};
 use crate::cluster::moves::line::{Ask, Brought, End, Line, Opened, Piece};
 use amita_control::admin::{self, AdminError, Cutting};
-use amita_types::map::{Mirror, MirrorRole, PointName, Snapshot, Standing};
 use amita_types::BLOCK_BYTES;
+use amita_types::map::{Mirror, MirrorRole, PointName, Snapshot, Standing};
 
 /// Chunks of one piece.
 const CHUNKS: u64 = 2;

@@ -23,7 +23,7 @@ pub struct Lap {
     pub bytes: u64,
     /// From when its snapshot was to be taken until the next one was.
     pub took: Duration,
-    /// Of that, what it took to ask which blocks were changed: of every chunk, however little that is.
+    /// Of that, what it took to ask which blocks were changed: by chunk, however little that is.
     pub asked_in: Duration,
     /// Of that, what it took to bring them.
     pub brought_in: Duration,
