@@ -187,14 +187,14 @@ fn nothing_is_left_of_a_move_that_is_taken_back() {
     let before = pool(&world);
     let mut all = with_snapshots(&world);
     let diary = Diary::begin(&world, VOLUME);
-    let (job, target) = begun(&world, "16K");
+    let (job, target) = begun(&world, "64K");
     let refused = world.amita(&["volume", "rename", VOLUME, "elsewhere"]);
     assert!(
         refused.text.contains("is being moved to another pool"),
         "{}",
         refused.text
     );
-    // By its rate the first pass takes some minutes: it is left in its middle, to stand still and for good.
+    // By its rate the first pass takes half a minute: it is left in its middle, to stand still and for good.
     let place = || {
         let meta = world.cluster.metadata_client().expect("the metadata");
         let record = admin::copy_of(&meta, target).expect("it can be read");
