@@ -422,3 +422,16 @@ fn what_is_for_gateways_is_refused() {
     let why = Local::connect(&patient).unwrap().open("disk").unwrap_err().to_string();
     assert!(why.contains("127.0.0.1:1"), "{why}");
 }
+
+#[test]
+fn what_has_data_is_told_to_gateways_and_nothing_is_sent_for_it() {
+    let server = serve(&volumes(), "127.0.0.1:0");
+    let mut local = Local::connect(&config(&[server.address().unwrap()])).unwrap();
+    let volume = local.open("disk").unwrap();
+    local.allocated(&volume, 0, 5).expect("it begins");
+    let done = settle(&mut local);
+    assert_eq!((done[0].tag, done[0].result), (5, Err(IoError::Invalid)));
+    write(&mut local, &volume, 0, 9, 4096);
+    assert!(settle(&mut local)[0].result.is_ok());
+    assert_eq!(read(&mut local, &volume, 0, 4096), [9; 4096]);
+}
