@@ -130,7 +130,8 @@ impl ChangedSearch {
     }
 
     fn window(&self, chunk: u64) -> Option<usize> {
-        self.has(chunk).then(|| (chunk / WINDOW - self.first / WINDOW) as usize)
+        let at = usize::try_from(chunk.checked_sub(self.first - self.first % WINDOW)? / WINDOW);
+        at.ok().filter(|_| self.has(chunk))
     }
 
     fn of(&self, chunk: u64) -> Option<bool> {
@@ -151,7 +152,8 @@ impl ChangedSearch {
             let until = self.end.min((from / WINDOW + 1) * WINDOW);
             let unknown: Vec<u64> = (from..until).filter(|chunk| self.of(*chunk).is_none()).collect();
             // Hardly more than there can be cores that have not answered.
-            let of_one = (self.of_one as u64 * (until - from) / WINDOW) as usize;
+            let asked_for = usize::try_from(until - from).unwrap_or(CHANGED_CHUNKS);
+            let of_one = self.of_one * asked_for / CHANGED_CHUNKS;
             let left = (unknown.len() + of_one / 2).checked_div(of_one);
             let left = left.unwrap_or(unknown.len()).max(unknown.len().min(1));
             let count = self.at_once.min(left).min(MOST_QUESTIONS - questions.len());
