@@ -274,7 +274,7 @@ impl Teller {
     }
 }
 
-/// Chunks of which the changes are known at one time: between those that are asked and those that are brought nothing is under way, so many
+/// Chunks that are asked for what was changed at one time: between those that are asked and those that are brought nothing is under way, so many
 /// keep that seldom; and what they may tell takes some megabytes.
 const CHUNKS: u64 = 256;
 
@@ -328,7 +328,7 @@ fn hole(offset: u64, end: u64) -> Extent {
     }
 }
 
-/// The changed extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while
+/// The changed extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are asked for, and only while
 /// `tell` wants more: where it was looked to, or the first extent that was not wanted; none: the end.
 pub(crate) fn each(
     from: u64,
@@ -352,23 +352,25 @@ fn look(
     // The volume may have grown since it was looked at.
     let size_bytes = size_bytes.min(data.size_bytes());
     let mut next = from - from % chunk;
-    let until = size_bytes.min(next.saturating_add(chunks.saturating_mul(chunk)));
+    let mut left = chunks;
     let mut learned = if differs { 0 } else { u64::MAX };
     let mut last: Option<Extent> = None;
     loop {
-        if next < until && next >= learned && data.is_idle() {
+        if next < size_bytes && left > 0 && next >= learned && data.is_idle() {
             learned = data.learn_changed(next)?;
         }
-        while next < until.min(learned) && data.has_room() {
-            match differs {
-                true if data.may_be_changed(next) => data.changed(next)?,
-                true => {}
-                false => data.allocated(next)?,
+        while next < size_bytes.min(learned) && left > 0 && data.has_room() {
+            if !differs || data.may_be_changed(next) {
+                match differs {
+                    true => data.changed(next)?,
+                    false => data.allocated(next)?,
+                }
+                left -= 1;
             }
             next += chunk;
         }
         let Some((offset, done)) = data.next()? else {
-            if next >= until {
+            if next >= size_bytes || left == 0 {
                 break;
             }
             continue;
@@ -391,7 +393,7 @@ fn look(
     debug_assert!(last.is_none_or(|last| last.offset.is_multiple_of(BLOCK_BYTES as u64)));
     match last {
         Some(last) if !tell(last)? => Ok(Some(last.offset)),
-        _ => Ok((until < size_bytes).then_some(until)),
+        _ => Ok((next < size_bytes).then_some(next)),
     }
 }
 
