@@ -75,12 +75,12 @@ pub const FORWARD_BYTES: u32 = 1 << 20;
 /// What the answer to a forwarded request about a reservation costs of that window: it is of this size at most.
 pub const RESERVATION_CHARGE_BYTES: u32 = 64 << 10;
 
+/// And what the answer to forwarded asks for tokens costs.
+pub const TOKENS_CHARGE_BYTES: u32 = 8 << 10;
+
 /// Stands above the older snapshot's number in the `length` of a forwarded [`ForwardOp::Differ`](crate::ForwardOp::Differ) that asks which chunks
 /// were changed, and not which blocks of one.
 pub const OF_CHUNKS: u64 = 1 << 32;
-
-/// And what the answer to forwarded asks for tokens costs.
-pub const TOKENS_CHARGE_BYTES: u32 = 8 << 10;
 
 /// Unanswered bytes over all incoming links of a core, by default; above it no incoming link is read. It is what
 /// bounds the buffers that peers can make this core hold.
