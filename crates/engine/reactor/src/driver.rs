@@ -14,7 +14,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-/// A moment: nanoseconds of a monotonic clock whose zero is the driver's start (virtual in the simulation).
+/// A moment: nanoseconds of a monotonic clock, one for all drivers of a process, whose zero is the start of its first one (virtual in the
+/// simulation).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 

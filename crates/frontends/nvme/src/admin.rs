@@ -266,7 +266,7 @@ impl Admin {
     /// Sets a property. Look at [`Admin::is_ready`] before and after: a controller that ceases to be ready drops its I/O
     /// queues.
     pub fn property_set(&mut self, now: Time, offset: u32, size: usize, value: u64) -> Result<(), Status> {
-        self.scope.session.shared.beat();
+        self.scope.session.shared.beat(now);
         match self.properties.set(offset, size, value)? {
             Change::Nothing => {}
             Change::Enabled => self.since = now,
@@ -302,7 +302,7 @@ impl Admin {
 
     /// Carries out a command; `data` is what [`Admin::data_bytes`] has asked for.
     pub fn execute(&mut self, now: Time, command: &Command, data: &[u8]) -> Turn {
-        self.scope.session.shared.beat();
+        self.scope.session.shared.beat(now);
         if self.features.kato_ms() == 0 {
             // A discovery controller without a keep alive time is closed when it is not used.
             self.since = now;

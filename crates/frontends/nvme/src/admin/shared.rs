@@ -1,13 +1,14 @@
 //! What the queues of one controller share, though they may be on different cores: plain atomics, each a fact of its own,
 //! so that no order between them is needed.
 
+use amita_reactor::Time;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the queues of one controller share.
 #[derive(Debug, Default)]
 pub struct ControllerShared {
-    /// Commands of the admin queue, counted: I/O queues look whether it moves. Cores need not agree on the time for this.
-    beats: AtomicU64,
+    /// When the admin queue has taken a command last, in nanoseconds of [`Time`]: one clock for all cores of a process.
+    heard_at: AtomicU64,
     /// The keep alive time, in milliseconds; 0: none.
     kato_ms: AtomicU32,
     /// The controller is gone: every queue closes.
@@ -36,14 +37,14 @@ pub struct Counters {
 
 impl ControllerShared {
     /// The admin queue has taken a command.
-    pub fn beat(&self) {
-        self.beats.fetch_add(1, Relaxed);
+    pub fn beat(&self, now: Time) {
+        self.heard_at.fetch_max(now.0, Relaxed);
     }
 
-    /// How many it has taken.
+    /// When it has taken the last one.
     #[must_use]
-    pub fn beats(&self) -> u64 {
-        self.beats.load(Relaxed)
+    pub fn heard_at(&self) -> Time {
+        Time(self.heard_at.load(Relaxed))
     }
 
     /// The host has set its keep alive time, in milliseconds; 0: none.

@@ -22,7 +22,7 @@ pub(super) fn command(queue: &mut Queue, command: &Command, data: Slice, cx: &mu
     let Role::Admin(role) = &mut queue.role else {
         return Err(status::SEQUENCE.into());
     };
-    role.shared.beat();
+    role.shared.beat(cx.now);
     match role.admin.data_bytes(command)? {
         Transfer::FromHost(length) if length > 0 => {
             let work = Work::Gather {

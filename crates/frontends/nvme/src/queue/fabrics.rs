@@ -46,7 +46,7 @@ pub(super) fn command(queue: &mut Queue, command: &Command, data: Slice, cx: &mu
         _ if !authenticated => Err(status::AUTH_REQUIRED.into()),
         (Role::Admin(role), kind_of::PROPERTY_GET) => {
             let (size, offset) = (property_bytes(command)?, command.dword(11));
-            role.shared.beat();
+            role.shared.beat(cx.now);
             let value = role.admin.property_get(offset, size)?;
             queue.capsules.ids.remove(command.id());
             queue.capsules.respond(command.id(), Status::SUCCESS, value, cx);

@@ -19,7 +19,8 @@ use std::time::Duration;
 const PART: u32 = 60;
 /// For hosts without a keep alive time.
 const NO_KEEP_ALIVE: Duration = Duration::from_secs(3);
-/// All queues of a core look at the same moments, so far apart: to look takes a walk over all its sessions.
+/// All queues of a core look at the same moments, so far apart, and at the one when a host that stays silent is given up: to look takes a walk
+/// over all its sessions.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// When the host was heard, and when to look for that.
@@ -27,10 +28,8 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) struct Watch {
     /// When to look for old commands; none while there is no command.
     pub look_at: Option<Time>,
-    /// When the host was surely heard last.
+    /// When the host was heard last, as far as was looked.
     pub heard_at: Time,
-    beats: u64,
-    looked_at: Option<Time>,
 }
 
 impl Watch {
@@ -53,17 +52,9 @@ impl Watch {
         if self.look_at.is_none_or(|at| now < at) {
             return Ok(());
         }
-        let (beats, kato_ms) = (controller.beats(), controller.kato_ms());
-        let moved = std::mem::replace(&mut self.beats, beats) != beats;
-        // It has moved since the last look: at that time at the earliest.
-        if let Some(before) = self.looked_at.replace(now)
-            && moved
-        {
-            self.heard_at = self.heard_at.max(before);
-        }
+        self.heard_at = self.heard_at.max(controller.heard_at());
         let Some(oldest) = engine.oldest(|request| request.own.since) else {
             self.look_at = None;
-            self.looked_at = None;
             return Ok(());
         };
         let old_at = oldest.plus(stale_after);
@@ -71,7 +62,7 @@ impl Watch {
             self.look_at = Some(next_look(old_at));
             return Ok(());
         }
-        let limit = match kato_ms {
+        let limit = match controller.kato_ms() {
             0 => NO_KEEP_ALIVE,
             kato_ms => Duration::from_millis(u64::from(kato_ms)) * PART / 100,
         };
@@ -79,7 +70,7 @@ impl Watch {
         if now >= silent_at {
             return Err(End::Now(CloseReason::Timeout));
         }
-        self.look_at = Some(next_look(Time(now.0 + 1)));
+        self.look_at = Some(next_look(Time(now.0 + 1)).min(silent_at));
         Ok(())
     }
 }
