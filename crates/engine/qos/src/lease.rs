@@ -46,7 +46,7 @@ mod grantor;
 mod holder;
 mod mandate;
 
-pub use grantor::{Grantor, GrantorConfig, LeaseError};
+pub use grantor::{Grantor, GrantorConfig, LeaseError, ROUNDS};
 pub use holder::{Holder, HolderConfig};
 pub use mandate::{MANDATE, Mandate};
 

@@ -8,6 +8,7 @@ mod joint;
 mod lanes;
 mod settings;
 mod shown;
+mod spread;
 
 pub use joint::JointCounts;
 pub use lanes::{Counts, Passage};
@@ -24,7 +25,7 @@ use amita_reactor::driver::Time;
 use amita_types::io::{IoError, Op};
 use amita_types::{Generation, VolumeId};
 use arrayvec::ArrayVec;
-use bank::{Bank, Lack, Names, PAUSE, is_of_both};
+use bank::{Bank, Lack, Names, is_of_both};
 use joint::{Joint, JointNumber, JointNumbers, LOOKED_AT, MAX_JOINTS, needs, work};
 use lanes::{Lanes, Want, cost};
 use rustc_hash::FxHashMap;
@@ -262,12 +263,11 @@ impl Gate {
                     }
                     self.line_up(now, volume);
                 }
-                let at = self.bank_mut(whose).map_or(now, |bank| bank.rests_until);
-                self.look_again(whose, at);
+                self.ask(now, whose);
             }
             Err(_) => {
-                bank.asked = None;
-                self.look_again(whose, now.plus(PAUSE));
+                bank.pause(now);
+                self.ask(now, whose);
             }
         }
     }
@@ -281,7 +281,8 @@ impl Gate {
         if gives_up {
             joint.failing = Some(now);
             joint.bank.hurry();
-            self.look_again(Whose::Joint(number), now.plus(PAUSE));
+            joint.bank.pause(now);
+            self.ask(now, Whose::Joint(number));
         }
         gives_up
     }
@@ -305,7 +306,10 @@ impl Gate {
             .collect();
         asked.sort_unstable();
         for whose in asked {
-            self.look_again(whose, now.plus(PAUSE));
+            if let Some(bank) = self.bank_mut(whose) {
+                bank.pause(now);
+            }
+            self.ask(now, whose);
         }
     }
 
@@ -498,15 +502,25 @@ impl Gate {
         let Some(bank) = self.bank_mut(whose) else {
             return;
         };
-        if let Some(asked) = bank.asked
-            && now < asked.plus(LOST)
-        {
-            return self.look_again(whose, asked.plus(LOST));
+        if bank.asked.is_some_and(|asked| now >= asked.plus(LOST)) {
+            bank.asked = None;
         }
-        bank.asked = None;
-        if now < bank.rests_until {
-            let at = bank.rests_until;
-            return self.look_again(whose, at);
+        let waits_until = match bank.asked {
+            Some(asked) => Some(asked.plus(LOST)),
+            None => Some(bank.rests_until).filter(|at| now < *at),
+        };
+        if let Some(at) = waits_until {
+            if !bank.is_spread(now) {
+                return self.look_again(whose, at);
+            }
+            // What comes meanwhile is looked at when it is time to: to see what all wait for takes a walk over all of a tenant's volumes.
+            if self
+                .due_mut(whose)
+                .and_then(|due| *due)
+                .is_some_and(|due| now < due && due <= now.plus(spread::STEP))
+            {
+                return;
+            }
         }
         let wanted = match whose {
             Whose::Volume(volume) => self.wanted(now, volume),
@@ -515,14 +529,22 @@ impl Gate {
         let Some(bank) = self.bank_mut(whose) else {
             return;
         };
-        let (asks, next) = bank.wish(now, &wanted);
-        if !asks.is_empty() {
-            bank.asked = Some(now);
-            self.asks.push_back((whose, asks));
-            return self.look_again(whose, now.plus(LOST));
-        }
-        match next {
-            Some(next) => self.look_again(whose, next),
+        let next = match waits_until {
+            Some(at) => Some(at),
+            None => {
+                let (asks, next) = bank.wish(now, &wanted);
+                if asks.is_empty() {
+                    next
+                } else {
+                    bank.asked = Some(now);
+                    self.asks.push_back((whose, asks));
+                    Some(now.plus(LOST))
+                }
+            }
+        };
+        let more_at = self.bank_mut(whose).and_then(|bank| bank.more_at(now, &wanted));
+        match next.into_iter().chain(more_at).min() {
+            Some(at) => self.look_again(whose, at),
             None => self.rest(whose),
         }
     }

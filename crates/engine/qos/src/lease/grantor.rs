@@ -12,7 +12,7 @@ use std::time::Duration;
 const UNTOLD: usize = 8;
 /// While there is less than is wanted, it is lent once in this part of a lease: a holder asks four times in one, so that what it has not
 /// told of has a place, and grants are not crumbs.
-const ROUNDS: u32 = 16;
+pub const ROUNDS: u32 = 16;
 /// Of what is there, one turn takes a part of that size, divided by those who want some.
 const TURN: u64 = 4;
 /// A turn is no smaller than what comes in within this part of a lease.

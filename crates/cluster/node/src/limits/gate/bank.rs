@@ -2,6 +2,7 @@
 //! is asked for.
 
 use super::lanes::tokens;
+use super::spread::Spread;
 use crate::limits::{Answer, Asks};
 use amita_qos::lease::{HolderConfig, HolderId, LEASE, LONG_LEASE, LeaseEpoch};
 use amita_qos::limits::{BUCKETS, largest, own};
@@ -70,6 +71,10 @@ pub(super) enum Lack {
 #[derive(Debug)]
 pub(super) struct Bank {
     holders: [Option<Holder>; BUCKETS],
+    /// What a holder has, where it was less than it wanted.
+    spread: [Option<Spread>; BUCKETS],
+    /// What was wanted by the last asks.
+    wanted: [u64; BUCKETS],
     /// Until then the lender knows nothing of the limit, and it holds nothing.
     open: [Time; BUCKETS],
     /// The newest that was heard of.
@@ -91,6 +96,8 @@ impl Bank {
     pub fn new() -> Bank {
         Bank {
             holders: array::from_fn(|_| None),
+            spread: [None; BUCKETS],
+            wanted: [0; BUCKETS],
             open: [Time(0); BUCKETS],
             epoch: LeaseEpoch::default(),
             asked: None,
@@ -127,7 +134,7 @@ impl Bank {
                     let made = Holder::new(now, names.next(), self.epoch, config);
                     *holder = Some(made.expect("without a standing share there is no limit"));
                 }
-                (Some(_), None) => *holder = None,
+                (Some(_), None) => (*holder, self.spread[place]) = (None, None),
                 _ => {}
             }
         }
@@ -140,6 +147,7 @@ impl Bank {
         }
         self.epoch = epoch;
         self.open = [Time(0); BUCKETS];
+        self.spread = [None; BUCKETS];
         self.hurry();
         for holder in self.holders.iter_mut().flatten() {
             holder.adopt(epoch);
@@ -154,7 +162,11 @@ impl Bank {
                 continue;
             };
             let needed = tokens(cost, counts_bytes).min(largest(place)) + kept[place];
-            if now >= self.open[place] && holder.tokens(now) < needed {
+            if now < self.open[place] {
+                continue;
+            }
+            let free = self.spread[place].and_then(|spread| spread.free(now));
+            if holder.tokens(now).min(free.unwrap_or(u64::MAX)) < needed {
                 if !is_of_both(place) {
                     return Some(Lack::Own);
                 }
@@ -170,10 +182,28 @@ impl Bank {
             if let Some(holder) = &mut self.holders[place]
                 && now >= self.open[place]
             {
-                let passes = holder.spend(now, tokens(cost, counts_bytes));
+                let tokens = tokens(cost, counts_bytes);
+                if let Some(spread) = &mut self.spread[place] {
+                    spread.spend(tokens);
+                }
+                let passes = holder.spend(now, tokens);
                 debug_assert!(passes, "it was asked just now");
             }
         }
+    }
+
+    /// Is something kept back that it has, until others have passed?
+    pub fn is_spread(&self, now: Time) -> bool {
+        self.spread.iter().flatten().any(|spread| spread.free(now).is_some())
+    }
+
+    /// When some of what is kept back is free for what waits (as for [`Bank::wish`]).
+    pub fn more_at(&self, now: Time, wanted: &[(u64, u64); BUCKETS]) -> Option<Time> {
+        let of = |(place, spread): (usize, &Option<Spread>)| {
+            let (waiting, head) = wanted[place];
+            spread.filter(|_| waiting > 0)?.more_at(now, head.min(largest(place)))
+        };
+        self.spread.iter().enumerate().filter_map(of).min()
     }
 
     /// What to ask the lender now; else when to look again, if that is known. `wanted`: for the limit at a place, what waits, and what the next one
@@ -184,7 +214,13 @@ impl Bank {
         for (place, holder) in self.holders.iter_mut().enumerate() {
             let Some(holder) = holder else { continue };
             let (waiting, head) = wanted[place];
+            if let Some(over) = self.spread[place].and_then(|spread| spread.over_at(now)) {
+                // Who lends has nothing before.
+                next = Some(next.map_or(over, |next| next.min(over)));
+                continue;
+            }
             if let Some(ask) = holder.ask(now, waiting, head) {
+                self.wanted[place] = ask.want;
                 asks.push((place, ask));
             } else if waiting > 0 || holder.tokens(now) > 0 {
                 let at = match holder.ask_at(head) {
@@ -206,6 +242,12 @@ impl Bank {
         self.rests_until = now.plus(pause.min(LONGEST_PAUSE));
     }
 
+    /// What was asked has come to nothing: it is asked again soon.
+    pub fn pause(&mut self, now: Time) {
+        self.asked = None;
+        self.rests_until = self.rests_until.max(now.plus(PAUSE));
+    }
+
     /// It is reached, or there may be another one.
     pub fn hurry(&mut self) {
         (self.unreached, self.rests_until) = (0, Time(0));
@@ -218,10 +260,27 @@ impl Bank {
         for holder in self.holders.iter_mut().flatten() {
             holder.answered(answer.sent);
         }
+        let mut lent = [0_u64; BUCKETS];
         for (place, grant) in &answer.grants {
-            if let Some(holder) = &mut self.holders[*place] {
-                holder.grant(now, grant);
+            if let Some(holder) = &mut self.holders[*place]
+                && holder.grant(now, grant)
+            {
+                lent[*place] = lent[*place].saturating_add(grant.tokens);
             }
+        }
+        // Over a slow way what a round trip brings has to be spent before the next one.
+        let wanted = self.wanted.iter().map(|wanted| if self.is_long { 0 } else { *wanted });
+        let places = self
+            .holders
+            .iter_mut()
+            .zip(&mut self.spread)
+            .zip(lent.iter().zip(wanted));
+        for ((holder, spread), (lent, wanted)) in places.filter(|(_, (lent, _))| **lent > 0) {
+            let held = holder
+                .as_mut()
+                .filter(|_| *lent < wanted)
+                .map(|holder| holder.tokens(now));
+            *spread = held.map(|tokens| Spread::new(now, tokens));
         }
         // Like tokens: from the ask on, and no longer than a short lease, so that a late answer says nothing: when the lender has heard of
         // the limit it lends the first token a lease later. Nor does one say anything that lends no more.
@@ -255,6 +314,7 @@ impl Bank {
     /// A holder is for leases of one kind: others take the places of these, which give back what they have.
     fn change_leases(&mut self, now: Time) {
         (self.is_long, self.contrary) = (!self.is_long, 0);
+        self.spread = [None; BUCKETS];
         for (place, holder) in self.holders.iter_mut().enumerate() {
             let last = holder.take().and_then(|holder| holder.give_back(now));
             self.farewells.extend(last.map(|ask| (place, ask)));
