@@ -1,6 +1,8 @@
 //! Data that is brought keeps to a rate.
 
+use amita_client::Extent;
 use amita_terminal::error::Result;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// At most so many bytes a second; none: no limit.
@@ -19,6 +21,35 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) fn window(rate: Rate) -> u64 {
     let (least, most) = PACED_WINDOW;
     rate.map_or(WINDOW, |rate| (rate / 4 / BLOCK_BYTES * BLOCK_BYTES).clamp(least, most))
+}
+
+/// From which byte to which one.
+pub(super) fn range(extent: &Extent) -> (u64, u64) {
+    (extent.offset, extent.offset + extent.length)
+}
+
+/// The next extents that are brought together: so many bytes of data at most, and zeros, which cost nothing to read.
+pub(super) fn part(extents: &mut VecDeque<Extent>, most_bytes: u64) -> Vec<Extent> {
+    let (mut part, mut left) = (Vec::new(), most_bytes);
+    while let Some(mut extent) = extents.pop_front() {
+        if !extent.is_zero && extent.length > left {
+            if left > 0 {
+                part.push(Extent { length: left, ..extent });
+                extent = Extent {
+                    offset: extent.offset + left,
+                    length: extent.length - left,
+                    ..extent
+                };
+            }
+            extents.push_front(extent);
+            break;
+        }
+        if !extent.is_zero {
+            left -= extent.length;
+        }
+        part.push(extent);
+    }
+    part
 }
 
 /// Keeps to a rate. One that changes holds at once, for who waits as well, and what was owed by the one before is forgiven.
@@ -96,5 +127,39 @@ mod tests {
         assert_eq!(window(Some(1 << 20)), 256 << 10);
         assert_eq!(window(Some(u64::MAX)), 4 << 20);
         assert_eq!(window(Some((1 << 20) + 1)) % BLOCK_BYTES, 0);
+    }
+
+    fn extent(offset: u64, length: u64, is_zero: bool) -> Extent {
+        Extent {
+            offset,
+            length,
+            is_zero,
+        }
+    }
+
+    /// Nothing is left out, nothing comes twice, and the order stays: how far a pass is rests on it.
+    #[test]
+    fn parts_have_all_of_it_in_its_order_and_keep_to_what_may_be_had() {
+        let all = [
+            extent(0, 10, false),
+            extent(10, 1000, true),
+            extent(1010, 25, false),
+            extent(2000, 5, false),
+        ];
+        let mut left = VecDeque::from(all);
+        let mut parts = Vec::new();
+        loop {
+            let part = part(&mut left, 16);
+            if part.is_empty() {
+                break;
+            }
+            parts.push(part);
+        }
+        let expected = [
+            vec![extent(0, 10, false), extent(10, 1000, true), extent(1010, 6, false)],
+            vec![extent(1016, 16, false)],
+            vec![extent(1032, 3, false), extent(2000, 5, false)],
+        ];
+        assert_eq!(parts, expected);
     }
 }

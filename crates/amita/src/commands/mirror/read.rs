@@ -12,6 +12,7 @@ use amita_client::Extent;
 use amita_control::admin;
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// It is said where it is so often, and once a second at a lower rate: what the other end loses when it goes on elsewhere.
@@ -132,9 +133,7 @@ impl Sender<'_> {
         let mut at = (after - after % block).min(size_bytes);
         while at < size_bytes {
             let (extents, until) = diff::next(data, (at, size_bytes), differs)?;
-            for extent in extents {
-                self.extent(data, extent)?;
-            }
+            self.extents(data, extents.into())?;
             self.said(until)?;
             at = until;
         }
@@ -142,23 +141,34 @@ impl Sender<'_> {
         self.flush()
     }
 
-    fn extent(&mut self, data: &mut Data, extent: Extent) -> Result<()> {
-        let Extent {
-            offset,
-            length,
-            is_zero,
-        } = extent;
-        if is_zero {
-            return self.frame(&Frame::Zeros { offset, length });
+    /// In parts that keep to the rate. Of a part all is asked for at once: hosts change blocks here and there.
+    fn extents(&mut self, data: &mut Data, mut extents: VecDeque<Extent>) -> Result<()> {
+        loop {
+            let part = pace::part(&mut extents, pace::window(self.rate));
+            if part.is_empty() {
+                return Ok(());
+            }
+            let ranges: Vec<(u64, u64)> = part.iter().filter(|extent| !extent.is_zero).map(pace::range).collect();
+            self.take(ranges.iter().map(|(from, end)| end - from).sum())?;
+            // In the order of their places, as the other end takes them.
+            let mut holes = part.iter().filter(|extent| extent.is_zero).peekable();
+            data.each_piece_of(&ranges, |offset, bytes| {
+                while let Some(hole) = holes.next_if(|hole| hole.offset < offset) {
+                    self.hole(hole)?;
+                }
+                self.piece(offset, bytes)
+            })?;
+            for hole in holes {
+                self.hole(hole)?;
+            }
         }
-        let (mut at, end) = (offset, offset + length);
-        while at < end {
-            let until = end.min(at.saturating_add(pace::window(self.rate)));
-            self.take(until - at)?;
-            data.each_piece(at, until, |offset, bytes| self.piece(offset, bytes))?;
-            at = until;
-        }
-        Ok(())
+    }
+
+    fn hole(&mut self, hole: &Extent) -> Result<()> {
+        self.frame(&Frame::Zeros {
+            offset: hole.offset,
+            length: hole.length,
+        })
     }
 
     fn take(&mut self, bytes: u64) -> Result<()> {
@@ -181,6 +191,7 @@ impl Sender<'_> {
 
     /// Runs of blocks that are zeros, or are not.
     fn piece(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.going.check().map_err(|why| Failure::new(why.detail))?;
         let mut done = 0;
         for (start, stop) in runs(bytes, BLOCK_BYTES) {
             self.zeros(offset, done, start)?;

@@ -528,15 +528,15 @@ impl Work {
         zeros: bool,
     ) -> Result<()> {
         loop {
-            let part = part(&mut extents, pace::window(self.rate()));
+            let part = pace::part(&mut extents, pace::window(self.rate()));
             let Some(last) = part.last() else {
                 return Ok(());
             };
             let end = last.offset + last.length;
-            let ranges: Vec<(u64, u64)> = part.iter().filter(|extent| !extent.is_zero).map(range).collect();
+            let ranges: Vec<(u64, u64)> = part.iter().filter(|extent| !extent.is_zero).map(pace::range).collect();
             self.take(ranges.iter().map(|(from, end)| end - from).sum())?;
             // In the order of their places, for of what is under way the oldest tells how far all is done.
-            let mut holes = part.iter().filter(|extent| extent.is_zero).map(range).peekable();
+            let mut holes = part.iter().filter(|extent| extent.is_zero).map(pace::range).peekable();
             source.each_piece_of(&ranges, |offset, bytes| {
                 while let Some((from, end)) = holes.next_if(|(from, _)| *from < offset) {
                     target.write_zeroes(from, end - from)?;
@@ -563,34 +563,3 @@ impl Work {
         }
     }
 }
-
-fn range(extent: &Extent) -> (u64, u64) {
-    (extent.offset, extent.offset + extent.length)
-}
-
-/// The next extents that are brought together: so many bytes of data at most, and zeros, which cost nothing to read.
-fn part(extents: &mut VecDeque<Extent>, most_bytes: u64) -> Vec<Extent> {
-    let (mut part, mut left) = (Vec::new(), most_bytes);
-    while let Some(mut extent) = extents.pop_front() {
-        if !extent.is_zero && extent.length > left {
-            if left > 0 {
-                part.push(Extent { length: left, ..extent });
-                extent = Extent {
-                    offset: extent.offset + left,
-                    length: extent.length - left,
-                    ..extent
-                };
-            }
-            extents.push_front(extent);
-            break;
-        }
-        if !extent.is_zero {
-            left -= extent.length;
-        }
-        part.push(extent);
-    }
-    part
-}
-
-#[cfg(test)]
-mod tests;
