@@ -330,6 +330,7 @@ pub const STORE: &[&str] = &[
 /// Of a cluster whose volumes move to other pools.
 pub const MOVES: &[&str] = &[
     "operator.migrate",
+    "operator.rekey",
     "operator.migrate_refused",
     "operator.migrate_cancelled",
     "operator.migrate_paused",
@@ -343,6 +344,7 @@ pub const MOVES: &[&str] = &[
     "migrate.let_go",
     "migrate.anew",
     "migrate.switched",
+    "migrate.rekeyed",
     "migrate.snapshots",
     "migrate.ended",
     "migrate.removed",

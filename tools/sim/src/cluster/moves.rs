@@ -120,6 +120,8 @@ pub struct Migrations {
     data: Vec<Vec<VolumeId>>,
     /// Volumes of which a pass has written all: what was not changed is told as changed.
     written_anew: BTreeSet<u64>,
+    /// Where volumes were when their moves were asked for, and their keys; by what they move to.
+    before: BTreeMap<VolumeId, (String, Option<map::KeyRing>)>,
     /// Volumes that have moved, and that nobody has opened since: who owned them opens them, and takes them from nobody.
     pub fresh: BTreeSet<u64>,
     /// When a move that nobody is at is begun, by its target.
@@ -156,6 +158,7 @@ impl Migrations {
             serial: 0,
             data: (0..volumes).map(|volume| vec![volume_id(volume)]).collect(),
             written_anew: BTreeSet::new(),
+            before: BTreeMap::new(),
             fresh: BTreeSet::new(),
             begins: BTreeMap::new(),
             lapses: BTreeMap::new(),
@@ -252,21 +255,26 @@ impl Cluster {
         self.migrations.written_anew.contains(&volume)
     }
 
-    /// The operator has a volume moved to another pool.
+    /// The operator has a volume moved to another pool; or, if it is encrypted, written anew where it is, by another data key.
     pub(super) fn begin_migration(&mut self, now: Time, volume: u64) {
         let pools: Vec<PoolId> = (1..=self.setup.pools)
             .map(PoolId)
             .filter(|pool| *pool != self.pool_of(volume))
             .collect();
-        if pools.is_empty() || !self.migrations.is_on() {
+        if !self.migrations.is_on() {
             return;
         }
-        let pool = pool_name(*self.migrations.random.pick(&pools));
+        let stays = self.setup.sealed.is_some() && (pools.is_empty() || (now.0 / 1_000_000).is_multiple_of(3));
+        if pools.is_empty() && !stays {
+            return;
+        }
+        let other = (!pools.is_empty()).then(|| pool_name(*self.migrations.random.pick(&pools)));
+        let pool = other.filter(|_| !stays);
         let name = volume_name(volume);
         let desk = Desk::new(&mut self.metadata, now);
         let wish = MigrateWish {
             volume: &name,
-            pool: Some(&pool),
+            pool: pool.as_deref(),
             at_rest: admin::AtRest::AsItIs,
             limit_bytes_per_s: None,
             keys: self.setup.sealed.as_ref().map(|sealed| sealed as &dyn admin::DataKeys),
@@ -274,8 +282,13 @@ impl Cluster {
         };
         match admin::migrate_volume(&desk, &wish) {
             Ok(record) => {
-                self.coverage.hit("operator.migrate");
-                self.tell(|| format!("{name} is to move to {pool}, as volume {}", record.volume));
+                self.coverage
+                    .hit(if stays { "operator.rekey" } else { "operator.migrate" });
+                if let Ok(found) = self.volume(volume) {
+                    self.migrations.before.insert(record.volume, (found.pool, found.keys));
+                }
+                let to = pool.as_deref().unwrap_or("where it is");
+                self.tell(|| format!("{name} is to move to {to}, as volume {}", record.volume));
             }
             // It moves already, say.
             Err(why) => {
@@ -899,6 +912,26 @@ impl Cluster {
             let name = volume_name(volume);
             self.tell(|| format!("{name} has moved: it is volume {} in {}", record.id, record.pool));
             self.coverage.hit("migrate.switched");
+            if let Some((pool, keys)) = self.migrations.before.remove(&record.id) {
+                match (&keys, &record.keys) {
+                    (None, None) => {}
+                    (Some(keys), Some(new)) => {
+                        let of_before = |era: &map::Era| keys.eras().iter().any(|old| old.key == era.key);
+                        if new.eras().iter().any(of_before) {
+                            return Err(format!(
+                                "{name} was written anew, and has a key of before: {keys:?}, {new:?}"
+                            ));
+                        }
+                        self.coverage.add("migrate.rekeyed", u64::from(pool == record.pool));
+                    }
+                    _ => {
+                        return Err(format!(
+                            "{name} was to stay as it is at rest: {keys:?}, {:?}",
+                            record.keys
+                        ));
+                    }
+                }
+            }
             if record.host() != volume_id(volume) {
                 return Err(format!(
                     "{name} has moved, and hosts know another number of it: {record:?}"
