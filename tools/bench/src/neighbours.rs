@@ -36,7 +36,7 @@ const BURST: f64 = NEIGHBOUR_IOPS as f64 / 10.0 + 2.0;
 const OWN_DEPTH: u32 = 8;
 const NEIGHBOUR_DEPTH: u32 = 32;
 /// How often each of the three has its turn. The middle one counts.
-const TURNS: usize = 3;
+const TURNS: usize = 7;
 const TURN: Duration = Duration::from_secs(3);
 /// What a host does before it counts.
 const RAMP: Duration = Duration::from_millis(500);
