@@ -21,8 +21,7 @@ pub fn next(mirror: &Mirror) -> Next {
     mirror.next()
 }
 
-/// The label of a mirror's snapshots: its number.
-pub const MIRROR_LABEL: &str = "amita:mirror";
+pub use amita_types::map::MIRROR_LABEL;
 
 /// The field of a mirror's record in which the token for the other end is sealed.
 pub const TOKEN_FIELD: &str = "token";

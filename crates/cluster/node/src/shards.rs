@@ -20,11 +20,11 @@ use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_sequencer::health::HealthEvent;
 use amita_sequencer::pace::{Pacer, Pass};
-use amita_sequencer::{CallId, Care, Config, Effect, IoId, Opened, Sequencer};
+use amita_sequencer::{CallId, Care, Config, Effect, IoId, Opened, Sequencer, Told};
 use amita_types::condition::Failing;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, Parent, ScrubReport, WholeMember};
-use amita_types::message::Answer;
+use amita_types::message::{Answer, Purpose};
 use amita_types::recovery::{Recovery, StoreHealth};
 use amita_types::{ChunkIndex, Generation, GroupIndex, MirrorId, NodeId, SnapshotId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
@@ -59,8 +59,8 @@ pub type Leave = Rc<RefCell<Pass>>;
 pub enum Sake {
     /// For hosts, or whoever else waits for it.
     Hosts,
-    /// For background work: by this leave, or without one.
-    Background(Option<Leave>),
+    /// For background work of that kind: by this leave, or without one.
+    Background(Option<Leave>, Purpose),
 }
 
 /// Why a piece of I/O is not begun.
@@ -481,9 +481,9 @@ impl Shards {
         {
             return Err(Declined::Reserved);
         }
-        let (background, leave) = match sake {
-            Sake::Hosts => (false, None),
-            Sake::Background(leave) => (true, leave),
+        let (background, leave, purpose) = match sake {
+            Sake::Hosts => (false, None, Purpose::Unsaid),
+            Sake::Background(leave, purpose) => (true, leave, purpose),
         };
         if let Some(leave) = &leave {
             leave.borrow_mut().add(op.length(), 1);
@@ -502,9 +502,9 @@ impl Shards {
         if origin.trace.is_some() {
             self.traces.open(now, &origin, volume, op);
         }
-        shard
-            .sequencer
-            .submit_traced(now, io, op, payload, origin.snapshot, origin.trace);
+        let trace = origin.trace;
+        let told = Told { trace, purpose };
+        shard.sequencer.submit_told(now, io, op, payload, origin.snapshot, told);
         self.mark(number);
         Ok(())
     }

@@ -23,7 +23,10 @@ mod joints;
 mod locked;
 mod members;
 mod moved;
+mod readers;
 mod wishes;
+
+pub use readers::Reader;
 
 /// The cluster as last seen.
 #[derive(Default)]
@@ -65,6 +68,7 @@ pub struct View {
     flattens: BTreeMap<VolumeId, (map::Flatten, u64)>,
     /// Volumes that are to be copies, and are not whole.
     copies: copies::Copies,
+    readers: readers::Readers,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// The operator's wishes that owners close volumes, with their modification revision.
@@ -211,6 +215,7 @@ impl View {
         };
         let Some((kind, rest)) = path.split_once('/') else {
             return match path {
+                "cluster" => self.apply_cluster(record),
                 "recovery" => recovery(record),
                 "thresholds" => self.apply_thresholds(record),
                 _ => Change::Nothing,
@@ -227,6 +232,7 @@ impl View {
             "live" => self.live(rest, record),
             "moves" => self.apply_move(rest, record),
             "taking" => self.apply_snapshot_wish(rest, record),
+            "snapshots" => self.apply_snapshot(rest, record),
             "sets" => self.apply_set(rest, record),
             "flattening" => self.apply_flatten(rest, record),
             "closing" => self.apply_closing(rest, record),

@@ -34,6 +34,7 @@ pub use health::Care;
 pub use io::{CallId, Course, Effect, IoId, Opened, StopReason, Warning};
 pub use opener::{Consent, NO_KEYS, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};
+pub use task::Told;
 
 /// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.
 pub const HAS_RULE_SWITCHES: bool = cfg!(feature = "planted");

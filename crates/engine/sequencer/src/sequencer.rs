@@ -75,6 +75,7 @@ use crate::config::Config;
 use crate::faults::Fault;
 use crate::health::Care;
 use crate::io::{CallId, Course, Effect, IoId, Opened, StopReason};
+use crate::task::Told;
 use agenda::NEVER;
 use amita_metadata::{Error, Reply};
 use amita_reactor::buggify::{Point, buggify};
@@ -82,7 +83,7 @@ use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::Parent;
 use amita_types::message::Answer;
-use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, NodeId, SnapshotId, StoreId, TraceId};
+use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, NodeId, SnapshotId, StoreId};
 use context::Context;
 use resync::Resync;
 use std::collections::vec_deque::Drain;
@@ -122,14 +123,14 @@ impl Sequencer {
 
     /// Starts an I/O; `data` is a write's payload, else empty. It ends in one [`Effect::Done`].
     pub fn submit(&mut self, now: Time, io: IoId, op: Op, data: Slice) {
-        self.submit_traced(now, io, op, data, SnapshotId::HEAD, TraceId::NONE);
+        self.submit_told(now, io, op, data, SnapshotId::HEAD, Told::default());
     }
 
-    /// The same for an I/O of a snapshot, which can only be read and must be sealed (S7); and for one that may be traced: its
-    /// requests to stores name its trace.
-    pub fn submit_traced(&mut self, now: Time, io: IoId, op: Op, data: Slice, at: SnapshotId, trace: TraceId) {
+    /// The same for an I/O of a snapshot, which can only be read and must be sealed (S7); and for one of which its requests to stores
+    /// tell something.
+    pub fn submit_told(&mut self, now: Time, io: IoId, op: Op, data: Slice, at: SnapshotId, told: Told) {
         self.cx.intake.ios += 1;
-        if let Err(error) = submit::accept(&mut self.cx, now, io, op, data, at, trace) {
+        if let Err(error) = submit::accept(&mut self.cx, now, io, op, data, at, told) {
             self.cx.done(io, Err(error), Payload::None, Course::default());
         }
         self.finish(now);

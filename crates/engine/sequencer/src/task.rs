@@ -323,6 +323,15 @@ pub struct Task {
     pub steps: Steps,
 }
 
+/// What an I/O's requests to stores tell of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    /// Its trace.
+    pub trace: TraceId,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
 /// What it has passed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {

@@ -59,9 +59,9 @@ pub use limits::{
     pool_limits, tenancies_prefix, tenancy_key, tenant_limits,
 };
 pub use lineage::{
-    Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,
-    SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,
-    snapshot_wishes_prefix, snapshots_prefix,
+    BACKUP_LABEL, Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, MIRROR_LABEL, SNAPSHOTS_SINCE,
+    Snapshot, SnapshotName, SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix,
+    snapshot_wish_key, snapshot_wishes_prefix, snapshots_prefix,
 };
 pub use mirror::{
     Closed, MAX_AILS_BYTES, MAX_MIRROR_VOLUMES, MAX_MIRRORS, MAX_POINTS, MIRRORS_SINCE, Mirror, MirrorPass, MirrorPeer,

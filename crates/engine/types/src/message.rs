@@ -20,7 +20,7 @@ mod chunk;
 mod purpose;
 mod waited;
 
-pub use purpose::Purpose;
+pub use purpose::{BACKUPS_TOLD_SINCE, Purpose};
 pub use waited::Waited;
 
 /// The most members of a group.

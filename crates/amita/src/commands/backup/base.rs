@@ -14,12 +14,10 @@ use amita_control::admin::{self, AdminError, SetTaking};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_types::VolumeId;
-use amita_types::map::{Namespace, Snapshot, SnapshotState, Volume};
+use amita_types::map::{BACKUP_LABEL, Namespace, Snapshot, SnapshotState, Volume};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The label of backups' snapshots: `VAULT/SESSION/HASH`.
-const LABEL: &str = "amita-backup";
 /// The pause before a set is tried anew, whose owners have changed or were slow.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often a volume is looked at anew that has changed between two looks, as one that has just moved to another pool.
@@ -36,14 +34,18 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The label of a session's snapshots. The session has just begun: the last entry that is known is its own.
+/// The label of a session's snapshots, `VAULT/SESSION/HASH`. The session has just begun: the last entry that is known is its own.
 pub fn label(vault: &Vault, session: SessionId) -> String {
     format!("{}/{session}/{}", vault.id(), hexadecimal(&vault.head().hash))
 }
 
 /// What a snapshot's label says of a vault; none: it is of no backup into that one.
 fn origin(snapshot: &Snapshot, vault: &str) -> Option<Origin> {
-    let text = snapshot.labels.get(LABEL)?.strip_prefix(vault)?.strip_prefix('/')?;
+    let text = snapshot
+        .labels
+        .get(BACKUP_LABEL)?
+        .strip_prefix(vault)?
+        .strip_prefix('/')?;
     let (session, digits) = text.split_once('/')?;
     let mut hash = [0; 32];
     if digits.len() != 2 * hash.len() {
@@ -287,7 +289,7 @@ pub fn name_of(vault: &Vault, session: SessionId) -> String {
 /// # Errors
 /// They cannot be taken within the time; or a volume was renamed meanwhile, and they may be another one's.
 pub fn take(by: &By<'_>, subjects: &[Subject], name: &str, label: &str, patience: Duration) -> Result<Vec<Snapshot>> {
-    let labels = BTreeMap::from([(LABEL.to_owned(), label.to_owned())]);
+    let labels = BTreeMap::from([(BACKUP_LABEL.to_owned(), label.to_owned())]);
     let until = interrupt::deadline(patience);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let names: Vec<String> = subjects.iter().map(|subject| subject.volume.name.clone()).collect();

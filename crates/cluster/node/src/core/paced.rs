@@ -1,12 +1,12 @@
-//! What copies and moves of volumes read, and their questions for what has data, which open chunks, give way to hosts (decision 080): at the core that sequences what is read, by the same pace as recovery
+//! What copies, moves and backups of volumes read, and their questions for what has data, which open chunks, give way to hosts (decision 080): at the core that sequences what is read, by the same pace as recovery
 //! ([`amita_sequencer::pace`]), as data that is to lie elsewhere.
 //!
 //! Here it is known how hosts of that core fare, beside background work and without it. Whoever makes a pass, wherever, writes no more than it
 //! has read, so all of it keeps to that. A read of a sealed snapshot brings the same whenever it is carried out: it may wait. What goes without
 //! waiting for its turn has no leave, and neither counts as recovery's nor pays; nor is it taken for a host's.
 //!
-//! What is read for a pass is told by the record of the copy, which names the snapshot: whoever else reads the same one meanwhile waits likewise.
-//! A last pass names none, for hosts wait for it.
+//! What is read for a pass is told by the record of the copy, which names the snapshot, and for a backup by the snapshot's label: whoever else reads
+//! the same one meanwhile waits likewise. A last pass names none, for hosts wait for it.
 
 use super::context::Context;
 use super::forward::Forwarding;
@@ -14,17 +14,21 @@ use super::route;
 use crate::forwarder::FORWARDED;
 use crate::mail::Origin;
 use crate::shards::{Leave, Sake};
+use crate::view::Reader;
+use amita_frontend::HostKey;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::Op;
+use amita_types::message::Purpose;
 use amita_types::{SnapshotId, VolumeId};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What has waited for that long goes, one by one, whatever hosts feel: a pass comes to its end, and whoever has asked does not take this owner for dead.
+/// What has waited for that long goes, window by window, whatever hosts feel: a pass comes to its end, and whoever has asked does not take this owner
+/// for dead.
 const LONGEST: Duration = Duration::from_secs(4);
-/// Of what has waited for that long one goes, and then none for this long.
+/// Of what has waited for that long one window goes, and then none for this long.
 const BETWEEN: Duration = Duration::from_millis(5);
 /// A read costs as much as so many bytes beside its own, as in the order at stores.
 const REQUEST_BYTES: u64 = 16 << 10;
@@ -39,6 +43,7 @@ struct Waiting {
     volume: VolumeId,
     op: Op,
     since: Time,
+    purpose: Purpose,
 }
 
 /// Those of one core, in the order of coming.
@@ -71,20 +76,23 @@ impl Paced {
     }
 }
 
-/// Is it read for a pass, and does it give way to hosts?
+/// Who reads it, if no host waits for it.
 #[inline]
-pub(super) fn pass(cx: &Context, origin: &Origin, volume: VolumeId, op: &Op) -> Option<bool> {
-    let may_be = origin.front == FORWARDED
-        && origin.snapshot > SnapshotId::HEAD
-        && matches!(op, Op::Read { .. } | Op::Allocation { .. });
-    if !may_be || cx.shards.generation(volume).is_none() {
+pub(super) fn reader(cx: &Context, origin: &Origin, volume: VolumeId, op: &Op) -> Option<Reader> {
+    let may_be = origin.front == FORWARDED && origin.host == HostKey::NONE && origin.snapshot > SnapshotId::HEAD;
+    if !may_be || op.is_write() || cx.shards.generation(volume).is_none() {
         return None;
     }
-    pass_of(cx, volume, origin.snapshot)
+    // Questions for what was changed find most chunks untouched.
+    let waits = matches!(op, Op::Read { .. } | Op::Allocation { .. });
+    reader_of(cx, volume, origin.snapshot).map(|reader| Reader {
+        gives_way: reader.gives_way && waits,
+        ..reader
+    })
 }
 
-fn pass_of(cx: &Context, volume: VolumeId, snapshot: SnapshotId) -> Option<bool> {
-    cx.view.pass(volume, snapshot, |data| cx.slowed.holds(data))
+fn reader_of(cx: &Context, volume: VolumeId, snapshot: SnapshotId) -> Option<Reader> {
+    cx.view.reader(volume, snapshot, |data| cx.slowed.holds(data))
 }
 
 /// It waits for its turn, or goes at once: what does not give way stands behind nobody.
@@ -95,7 +103,7 @@ pub(super) fn hold(
     origin: Origin,
     volume: VolumeId,
     op: Op,
-    gives_way: bool,
+    reader: Reader,
 ) {
     let since = now;
     let waiting = Waiting {
@@ -103,8 +111,9 @@ pub(super) fn hold(
         volume,
         op,
         since,
+        purpose: reader.purpose,
     };
-    if !gives_way {
+    if !reader.gives_way {
         return begin(cx, forwarding, now, waiting, None);
     }
     cx.paced.waiting.push_back(waiting);
@@ -138,11 +147,10 @@ fn turn(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
             }
             Err(_) if latest <= now => {
                 cx.paced.next_old = now.plus(BETWEEN);
-                let Some(waiting) = cx.paced.waiting.pop_front() else {
-                    break;
-                };
                 moved = true;
-                begin(cx, forwarding, now, waiting, None);
+                for waiting in cx.paced.window() {
+                    begin(cx, forwarding, now, waiting, None);
+                }
             }
             Err(at) => {
                 cx.paced.due = Some(at.min(latest));
@@ -155,16 +163,15 @@ fn turn(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
 
 /// What does not give way any more goes: hosts are slowed by now, or it is not copied any more.
 fn let_go(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
-    let gives_way = |waiting: &Waiting| pass_of(cx, waiting.volume, waiting.origin.snapshot) == Some(true);
-    if cx.paced.waiting.iter().all(gives_way) {
+    let gives_way = |cx: &Context, waiting: &Waiting| {
+        let reader = reader_of(cx, waiting.volume, waiting.origin.snapshot);
+        reader.is_some_and(|reader| reader.gives_way)
+    };
+    if cx.paced.waiting.iter().all(|waiting| gives_way(cx, waiting)) {
         return false;
     }
-    let (wait, go): (VecDeque<_>, VecDeque<_>) = {
-        let waiting = std::mem::take(&mut cx.paced.waiting);
-        let cx = &*cx;
-        let gives_way = |waiting: &Waiting| pass_of(cx, waiting.volume, waiting.origin.snapshot) == Some(true);
-        waiting.into_iter().partition(gives_way)
-    };
+    let waiting = std::mem::take(&mut cx.paced.waiting);
+    let (wait, go): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(|waiting| gives_way(cx, waiting));
     cx.paced.waiting = wait;
     for waiting in go {
         begin(cx, forwarding, now, waiting, None);
@@ -173,8 +180,14 @@ fn let_go(cx: &mut Context, forwarding: &mut Forwarding, now: Time) -> bool {
 }
 
 fn begin(cx: &mut Context, forwarding: &mut Forwarding, now: Time, waiting: Waiting, leave: Option<Leave>) {
-    let Waiting { origin, volume, op, .. } = waiting;
-    let sake = Sake::Background(leave);
+    let Waiting {
+        origin,
+        volume,
+        op,
+        purpose,
+        ..
+    } = waiting;
+    let sake = Sake::Background(leave, purpose);
     let begun = cx.shards.begin_for(now, origin, volume, op, Slice::default(), sake);
     route::declined(cx, forwarding, now, origin, volume, op, begun);
 }
@@ -204,6 +217,7 @@ mod tests {
                 _ => Op::Read { offset: 0, length },
             },
             since: Time(0),
+            purpose: Purpose::Move,
         };
         let mut paced = Paced {
             waiting: lengths.iter().map(waiting).collect(),

@@ -21,7 +21,7 @@ use amita_sequencer::Effect;
 use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::is_hidden;
-use amita_types::message::{Answer, Purpose, Refusal, Request, RequestBody};
+use amita_types::message::{Answer, BACKUPS_TOLD_SINCE, Purpose, Refusal, Request, RequestBody};
 use amita_types::{ChunkId, ChunkIndex, Generation, NodeId, SnapshotId, StoreId, TraceId, VolumeId};
 
 impl Core {
@@ -421,8 +421,8 @@ pub(super) fn sequence(
     op: Op,
     payload: Slice,
 ) {
-    if let Some(gives_way) = paced::pass(cx, &origin, volume, &op) {
-        return paced::hold(cx, forwarding, now, origin, volume, op, gives_way);
+    if let Some(reader) = paced::reader(cx, &origin, volume, &op) {
+        return paced::hold(cx, forwarding, now, origin, volume, op, reader);
     }
     let begun = cx.shards.begin(now, origin, volume, op, payload);
     declined(cx, forwarding, now, origin, volume, op, begun);
@@ -607,6 +607,8 @@ impl Context {
             if !self.stores.have_order() {
                 // Programs that know no purposes may be at the other end.
                 request.purpose = Purpose::Unsaid;
+            } else if request.purpose == Purpose::Backup && self.view.cluster_version() < BACKUPS_TOLD_SINCE {
+                request.purpose = Purpose::Move;
             }
             let (message, mail, control) = (Message::Request(request), &mut self.mail, &mut self.control);
             self.peers.send_by(route, message, payload, mail, control);

@@ -2,6 +2,7 @@ use super::*;
 use amita_frontend::reservation::{Command, Kind, State};
 use amita_frontend::{FrontId, HostKey};
 use amita_types::map::{self, Pool, PoolKind, Volume};
+use amita_types::message::Purpose;
 use amita_types::{NodeId, PoolId, TraceId};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -337,7 +338,7 @@ fn what_is_begun_for_background_work_counts_from_its_beginning_and_pays_when_it_
     };
     let start = |shards: &Shards| {
         let leave = shards.pacer().start_copy(later).unwrap();
-        Sake::Background(Some(Leave::new(RefCell::new(leave))))
+        Sake::Background(Some(Leave::new(RefCell::new(leave))), Purpose::Move)
     };
     let sake = start(&shards);
     let begun = shards.begin_for(later, origin(10), VOLUME, op, Slice::default(), sake);
@@ -356,7 +357,7 @@ fn what_is_begun_for_background_work_counts_from_its_beginning_and_pays_when_it_
     assert!(longest(&mut shards, sake) < std::time::Duration::from_secs(1));
     assert_eq!(shards.pace().bytes, 4096);
     assert!(shards.take_leave_ended() && !shards.take_leave_ended());
-    assert!(longest(&mut shards, Sake::Background(None)) < std::time::Duration::from_secs(1));
+    assert!(longest(&mut shards, Sake::Background(None, Purpose::Move)) < std::time::Duration::from_secs(1));
     assert!(longest(&mut shards, Sake::Hosts) >= std::time::Duration::from_secs(4));
     assert!(!shards.take_leave_ended());
     assert_eq!(shards.pace().bytes, 4096);

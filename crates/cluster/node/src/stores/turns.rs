@@ -372,6 +372,7 @@ fn place(passing: &Passing) -> Place {
             Purpose::Recovery => Class::Recovery,
             Purpose::Move => Class::Move,
             Purpose::Scrub => Class::Scrub,
+            Purpose::Backup => Class::Backup,
         };
         Place::Line(class, Cost::piece(direction, bytes))
     };

@@ -272,8 +272,8 @@ fn what_is_said_aside_stands_in_the_flags() {
         assert_eq!(u16::from_le_bytes([bytes[10], bytes[11]]), (purpose as u16) << 1);
         let (_, frame) = read(&bytes, Some(PROTOCOL_VERSION)).unwrap().unwrap();
         assert_eq!(frame, Frame::Message(message));
-        bytes[10] = 5 << 1;
-        assert_eq!(read(&bytes, Some(PROTOCOL_VERSION)), Err(DecodeError::Flags(10)));
+        bytes[10] = 6 << 1;
+        assert_eq!(read(&bytes, Some(PROTOCOL_VERSION)), Err(DecodeError::Flags(12)));
     }
     let mut ping = Vec::new();
     encode_ping(&mut ping, PROTOCOL_VERSION, 7, false);

@@ -9,20 +9,20 @@ use crate::faults::Fault;
 use crate::io::StopReason;
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, Key, TaskSlot};
-use crate::task::{Found, Kind, Read};
+use crate::task::{Found, Kind, Read, Told};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Differs, IoError, Op, Payload};
 use amita_types::message::{
     AllocationRequest, DataAnswer, DifferRequest, Problem, ReadRequest, Refusal, RequestBody, Sums,
 };
-use amita_types::{BLOCK_BYTES, BlockRange, SnapshotId, TraceId, Version};
+use amita_types::{BLOCK_BYTES, BlockRange, SnapshotId, Version};
 
 /// Submitted, and found valid: queued at its chunk.
-pub(super) fn queue(cx: &mut Context, chunk: ChunkSlot, read: Read, trace: TraceId) {
+pub(super) fn queue(cx: &mut Context, chunk: ChunkSlot, read: Read, told: Told) {
     let compares = read.writes();
     let slot = cx.tasks.add(Kind::Read(read), cx.chunks[chunk].group, Some(chunk));
-    cx.tasks[slot].trace = trace;
+    (cx.tasks[slot].trace, cx.tasks[slot].purpose) = (told.trace, told.purpose);
     let state = &mut cx.chunks[chunk];
     let queue = match compares {
         true => &mut state.queues.compares,

@@ -5,10 +5,10 @@ use super::owned::Owned;
 use super::{at_rest, changed, pipeline, read, write};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoId};
-use crate::task::{Read, Write};
+use crate::task::{Read, Told, Write};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId, TraceId};
+use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId};
 
 /// Where an I/O goes.
 struct Place {
@@ -26,7 +26,7 @@ pub(super) fn accept(
     op: Op,
     data: Slice,
     at: SnapshotId,
-    trace: TraceId,
+    told: Told,
 ) -> Result<(), IoError> {
     if cx.stopped {
         return Err(IoError::Lost);
@@ -67,19 +67,19 @@ pub(super) fn accept(
     match op {
         Op::Write { .. } if at_rest::needs_surroundings(cx, place.offset_bytes, place.length_bytes) => {
             let range = at_rest::surroundings(place.offset_bytes, place.length_bytes);
-            read::queue(cx, chunk, Read::new(io, op, range, at, data), trace);
+            read::queue(cx, chunk, Read::new(io, op, range, at, data), told);
         }
         Op::Write { .. } | Op::Clear { .. } => {
             let clear = matches!(op, Op::Clear { .. });
             let write = Write::new(io, clear, (place.offset_bytes, place.length_bytes), place.range, data);
-            write::queue(cx, now, chunk, write, trace);
+            write::queue(cx, now, chunk, write, told.trace);
         }
         Op::Read { .. }
         | Op::Allocation { .. }
         | Op::Differ { .. }
         | Op::ChangedChunks { .. }
         | Op::CompareAndWrite { .. } => {
-            read::queue(cx, chunk, Read::new(io, op, place.range, at, data), trace);
+            read::queue(cx, chunk, Read::new(io, op, place.range, at, data), told);
         }
     }
     pipeline::advance(cx, now, chunk);

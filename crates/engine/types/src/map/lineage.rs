@@ -17,6 +17,11 @@ pub const MAX_MARKS: usize = 64;
 /// See [`MAX_LABELS`].
 pub const MAX_LABEL_BYTES: usize = 256;
 
+/// The label of a snapshot that was taken for a backup: which one.
+pub const BACKUP_LABEL: &str = "amita-backup";
+/// The label of a mirror's snapshots: its number.
+pub const MIRROR_LABEL: &str = "amita:mirror";
+
 /// What a volume's record says of its snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lineage {

@@ -55,6 +55,10 @@ fn an_old_command_goes_before_its_silent_host_is_given_up() {
         let heard_at = world.now;
         let given_up = heard_at.plus(Duration::from_millis(u64::from(KATO_MS)));
         pass(&mut world, &mut io, given_up);
-        assert_eq!(io.closed, Some(CloseReason::Timeout), "after {beats}: heard at {heard_at:?}");
+        assert_eq!(
+            io.closed,
+            Some(CloseReason::Timeout),
+            "after {beats}: heard at {heard_at:?}"
+        );
     }
 }

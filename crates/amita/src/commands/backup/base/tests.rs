@@ -11,7 +11,7 @@ fn snapshot(label: &str) -> Snapshot {
         name: "a".to_owned(),
         size_bytes: 4096,
         taken_at: 1_700_000_000,
-        labels: BTreeMap::from([(LABEL.to_owned(), label.to_owned())]),
+        labels: BTreeMap::from([(BACKUP_LABEL.to_owned(), label.to_owned())]),
         protected: false,
         clones: 0,
         set: None,

@@ -8,7 +8,7 @@ use super::super::volume::{believable, find_volume};
 use super::super::{AdminError, Left, RACES, Result};
 use super::{POINT_LABEL, ask_for, by_claim, remove_held};
 use amita_metadata::{Call, Op, Transact};
-use amita_types::map::{self, Copying, MAX_LABELS, OWN_LABELS, Snapshot, SnapshotState, Volume};
+use amita_types::map::{self, BACKUP_LABEL, Copying, MAX_LABELS, OWN_LABELS, Snapshot, SnapshotState, Volume};
 use amita_types::{Generation, SnapshotId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -156,8 +156,10 @@ pub fn take_point(
             }),
         };
     }
-    // What Amita says of the original, its policies say of no copy.
-    let own = of.labels.iter().filter(|(key, _)| !key.starts_with(OWN_LABELS));
+    // What Amita says of the original, its policies say of no copy. Behind a move it is the original.
+    let is_copy = copying.moving.is_none();
+    let is_own = |key: &str| key.starts_with(OWN_LABELS) || is_copy && key == BACKUP_LABEL;
+    let own = of.labels.iter().filter(|(key, _)| !is_own(key));
     let labels = || -> BTreeMap<String, String> {
         let number = (POINT_LABEL.to_owned(), of.number.0.to_string());
         let own = own.clone().take(MAX_LABELS - 1);

@@ -265,3 +265,33 @@ fn what_a_pass_reads_waits_for_its_turn_and_what_does_not_give_way_waits_for_nob
     node.read(6);
     assert_eq!(node.waits(), (false, 1));
 }
+
+/// A backup's snapshot is known by its label, as is a mirror's, whose lag somebody has set a limit for.
+#[test]
+fn what_a_backup_reads_waits_for_its_turn_and_what_a_mirror_reads_does_not() {
+    for (label, waits) in [
+        (map::BACKUP_LABEL, (true, 1)),
+        (map::MIRROR_LABEL, (false, 0)),
+        ("weekly", (false, 0)),
+    ] {
+        let mut node = Node::new();
+        node.rig.make_shard(3);
+        let snapshot = map::Snapshot {
+            volume: VOLUME,
+            number: SnapshotId(4),
+            name: "s".to_owned(),
+            size_bytes: 1 << 20,
+            taken_at: 1,
+            labels: [(label.to_owned(), "of whom".to_owned())].into(),
+            protected: false,
+            clones: 0,
+            set: None,
+            mark: false,
+            hidden: false,
+            state: map::SnapshotState::Sealed(Generation(1)),
+        };
+        node.put(map::snapshot_key(VOLUME, SnapshotId(4)), Some(&snapshot), 7);
+        (1..5).for_each(|tag| node.read(tag));
+        assert_eq!(node.waits(), waits, "{label}");
+    }
+}

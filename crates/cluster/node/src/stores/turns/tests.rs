@@ -341,6 +341,7 @@ fn what_a_request_says_that_it_is_for_goes_before_what_its_kind_says() {
         (Purpose::Client, mend(1), Class::Client),
         (Purpose::Unsaid, verify(1), Class::Scrub),
         (Purpose::Scrub, read(1), Class::Scrub),
+        (Purpose::Backup, read(1), Class::Backup),
     ] {
         let before = rig.turns.counts().passed;
         rig.ask_for(purpose, whose, A, body);

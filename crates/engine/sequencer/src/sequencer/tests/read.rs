@@ -1,10 +1,12 @@
 use super::rig::{MS, Rig, old, store, version};
 use crate::io::Warning;
-use crate::{Config, StopReason};
+use crate::{Config, StopReason, Told};
 use amita_reactor::Slice;
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{AllocationAnswer, AnswerBody, DataAnswer, ReadRequest, Refusal, RequestBody, Sums};
-use amita_types::{BlockIndex, Generation, Version};
+use amita_types::message::{
+    AllocationAnswer, AnswerBody, DataAnswer, Purpose, ReadRequest, Refusal, RequestBody, Sums,
+};
+use amita_types::{BlockIndex, Generation, SnapshotId, Version};
 
 #[test]
 fn brings_exactly_what_was_asked_for() {
@@ -437,4 +439,28 @@ fn an_answer_to_another_question_evicts_and_is_not_served() {
         rig.do_call();
         assert_eq!(rig.group(0).in_sync.len(), 1, "{op:?}");
     }
+}
+
+/// Also to the member that is asked when the first one's copy is damaged.
+#[test]
+fn what_is_read_for_a_backup_says_so_to_each_that_is_asked() {
+    let mut rig = Rig::open(2, 1);
+    let told = Told {
+        purpose: Purpose::Backup,
+        ..Told::default()
+    };
+    let op = Op::Read {
+        offset: 0,
+        length: 4096,
+    };
+    let io = rig.submit_told(SnapshotId::HEAD, op, told);
+    let first = rig.reads().remove(0);
+    rig.refuse(&first, Refusal::Damaged { block: BlockIndex(0) });
+    let second = rig.reads().remove(0);
+    assert_ne!(first.store, second.store);
+    assert_eq!([first.purpose, second.purpose], [Purpose::Backup; 2]);
+    rig.answer_read(&second, old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    rig.read(8192, 4096);
+    assert_eq!(rig.reads()[0].purpose, Purpose::Unsaid, "its task is used again");
 }

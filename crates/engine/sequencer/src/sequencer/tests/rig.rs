@@ -1,7 +1,7 @@
 //! A sequencer in a vice: what it wants is collected, and what it gets is said by the test.
 
 use crate::io::{CallId, Effect, IoId, Opened, StopReason, Warning};
-use crate::{Config, Sequencer};
+use crate::{Config, Sequencer, Told};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Error};
 use amita_reactor::{Slice, Time};
@@ -338,11 +338,14 @@ impl Rig {
     }
 
     pub fn submit_at(&mut self, at: SnapshotId, op: Op) -> IoId {
+        self.submit_told(at, op, Told::default())
+    }
+
+    /// Of which requests to stores tell something.
+    pub fn submit_told(&mut self, at: SnapshotId, op: Op, told: Told) -> IoId {
         self.next_io += 1;
         let io = IoId(self.next_io);
-        let trace = amita_types::TraceId::NONE;
-        self.sequencer
-            .submit_traced(self.now, io, op, Slice::default(), at, trace);
+        self.sequencer.submit_told(self.now, io, op, Slice::default(), at, told);
         self.collect();
         io
     }
