@@ -154,12 +154,6 @@ fn main() {
         to.copy_from_slice(from);
         black_box(Aegis256X2::<16>::new(&[7; 32], &nonce).encrypt_in_place(to, &[]));
     });
-    println!("{:<44} {:8} B", "crypt.keychain.of_one_key.heap_bytes", aes_bytes());
-}
-
-/// Memory of an expanded key.
-fn aes_bytes() -> usize {
-    size_of::<Aes256>() + size_of::<aes::Aes256Enc>()
 }
 
 /// What it takes to make a key of a passphrase.

@@ -29,19 +29,19 @@ fn tweak(place: Place, version: Version) -> u128 {
     (u128::from(version.0) << 64) | u128::from(place.0)
 }
 
-/// A data key, expanded (1.2 KiB at most). AES-256-XTS; one block is one data unit.
+/// A data key, expanded (1.4 KiB of heap, and 560 bytes for each unit that is being worked on). AES-256-XTS; one block is one data unit.
 ///
 /// It hides, and it does not prove: a block that somebody has changed decrypts to noise where it was changed, and one that is found under
 /// another place, version or key decrypts to noise throughout. What was changed by accident the checksum finds, which is of the
 /// ciphertext.
-pub struct BlockCipher(Box<Xts>);
+pub struct BlockCipher(Xts);
 
 impl BlockCipher {
     /// Expands a key.
     #[must_use]
     pub fn new(key: &DataKey) -> BlockCipher {
         let (data, tweak) = key.halves();
-        BlockCipher(Box::new(Xts::new(data, tweak)))
+        BlockCipher(Xts::new(data, tweak))
     }
 
     /// Encrypts the block that is at this place in this version.

@@ -1,6 +1,10 @@
 use super::vectors::{DATA_KEY, TWEAK_KEY, VECTORS};
 use super::*;
+use aes::Aes256;
+use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use proptest::prelude::*;
+use std::sync::Barrier;
+use std::thread;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.chars().map(|digit| digit.to_digit(16).unwrap() as u8).collect();
@@ -44,25 +48,55 @@ fn it_is_aes_between_masks() {
         bytes("8ea2b7ca516745bfeafc49904b496089"),
     );
     let xts = Xts::new(&data[..].try_into().unwrap(), &key(TWEAK_KEY));
-    let mut mask = [0; 1];
-    xts.fill(77, &mut mask);
-    let masked = |bytes: &[u8]| (u128::from_le_bytes(bytes.try_into().unwrap()) ^ mask[0]).to_le_bytes();
+    let mut mask = Array(77_u128.to_le_bytes());
+    Aes256::new(&key(TWEAK_KEY).into()).encrypt_block(&mut mask);
+    let masked = |bytes: &[u8]| -> Vec<u8> { bytes.iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect() };
     assert_eq!(encrypt(&xts, 77, &masked(&plain)), masked(&sealed));
 }
 
+/// Each thread gets what one thread alone gets, in both directions, while others work with the same keys.
 #[test]
-fn eight_doublings_are_one_step_of_the_lanes() {
-    for mask in [
-        0,
-        1,
-        0x87,
-        1 << 127,
-        u128::MAX,
-        0xff << 120,
-        0x0123_4567_89ab_cdef << 64,
-    ] {
-        assert_eq!(times_x8(mask), (0..8).fold(mask, |mask, _| double(mask)), "{mask:x}");
-    }
+fn threads_share_the_keys() {
+    const THREADS: u128 = 8;
+    const UNITS: u128 = 200;
+    let xts = Xts::new(&key(DATA_KEY), &key(TWEAK_KEY));
+    let plain = |number: u128| -> Vec<u8> { (0..4096).map(|at| (at as u128 * 31 + number) as u8).collect() };
+    let alone: Vec<Vec<u8>> = (0..THREADS * UNITS)
+        .map(|number| encrypt(&xts, number << 64 | number, &plain(number)))
+        .collect();
+    let start = Barrier::new(THREADS as usize);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (xts, alone, start) = (&xts, &alone, &start);
+            scope.spawn(move || {
+                start.wait();
+                for number in thread * UNITS..(thread + 1) * UNITS {
+                    let tweak = number << 64 | number;
+                    let sealed = encrypt(xts, tweak, &plain(number));
+                    assert!(sealed == alone[number as usize], "unit {number}");
+                    assert!(decrypt(xts, tweak, &sealed) == plain(number), "unit {number}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn it_goes_to_other_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Xts>();
+}
+
+#[test]
+#[should_panic(expected = "both halves are the same")]
+fn equal_halves_are_refused() {
+    Xts::new(&[1; 32], &[1; 32]);
+}
+
+#[test]
+#[should_panic(expected = "a unit of 32 bytes into 16")]
+fn both_units_are_as_long() {
+    Xts::new(&[1; 32], &[2; 32]).encrypt(0, &[0; 32], &mut [0; 16]);
 }
 
 #[test]
@@ -98,10 +132,5 @@ proptest! {
         let ours = Xts::new(&data, &second);
         prop_assert!(encrypt(&ours, tweak, &plain) == sealed);
         prop_assert!(decrypt(&ours, tweak, &sealed) == plain);
-    }
-
-    #[test]
-    fn eight_doublings_of_anything(mask: u128) {
-        prop_assert_eq!(times_x8(mask), (0..8).fold(mask, |mask, _| double(mask)));
     }
 }
