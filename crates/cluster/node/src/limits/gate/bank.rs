@@ -214,11 +214,6 @@ impl Bank {
         for (place, holder) in self.holders.iter_mut().enumerate() {
             let Some(holder) = holder else { continue };
             let (waiting, head) = wanted[place];
-            if let Some(over) = self.spread[place].and_then(|spread| spread.over_at(now)) {
-                // Who lends has nothing before.
-                next = Some(next.map_or(over, |next| next.min(over)));
-                continue;
-            }
             if let Some(ask) = holder.ask(now, waiting, head) {
                 self.wanted[place] = ask.want;
                 asks.push((place, ask));

@@ -42,12 +42,6 @@ impl Spread {
         (part < PARTS).then(|| self.let_go(part).saturating_sub(self.spent))
     }
 
-    /// When all may be spent; none: they may.
-    pub fn over_at(&self, now: Time) -> Option<Time> {
-        let over = self.since.plus(Duration::from_nanos((PARTS - 1) * PART));
-        (now < over).then_some(over)
-    }
-
     /// So many are spent.
     pub fn spend(&mut self, tokens: u64) {
         self.spent = self.spent.saturating_add(tokens);
@@ -92,7 +86,6 @@ mod tests {
             (at(11), None),
             "the last one is free with all"
         );
-        assert_eq!((spread.over_at(at(10)), spread.over_at(at(11))), (Some(at(11)), None));
         assert!(at(11).since(at(0)) >= ROUND, "its lender has something again");
     }
 
