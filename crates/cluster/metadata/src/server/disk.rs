@@ -50,11 +50,13 @@ pub(super) struct Disk {
 pub(super) struct Changed {
     pub(super) granted: Vec<(LeaseId, u64, Arc<str>)>,
     pub(super) ended: Vec<LeaseId>,
+    /// A client has had history forgotten: it is told so once that is durable.
+    pub(super) compacted: bool,
 }
 
 impl Changed {
     pub(super) fn is_empty(&self) -> bool {
-        self.granted.is_empty() && self.ended.is_empty()
+        self.granted.is_empty() && self.ended.is_empty() && !self.compacted
     }
 }
 

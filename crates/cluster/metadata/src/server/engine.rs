@@ -394,13 +394,12 @@ impl Work {
             }
             EngineRequest::Compact(revision, answer) => {
                 // What is compacted must be in the file's keys already.
-                let result = match self.commit() {
-                    Ok(()) => self.state.compact(revision),
-                    Err(failure) => {
-                        refuse(EngineRequest::Compact(revision, answer), &failure);
-                        return None;
-                    }
-                };
+                if let Err(failure) = self.commit() {
+                    refuse(EngineRequest::Compact(revision, answer), &failure);
+                    return None;
+                }
+                let result = self.state.compact(revision);
+                self.changed.compacted |= result.is_ok();
                 Some(later(answer, result))
             }
             EngineRequest::Watch {

@@ -402,6 +402,32 @@ fn what_was_answered_survives_sigkill() {
     }
 }
 
+/// What was answered holds after a restart, also where nothing was written since.
+#[test]
+fn a_compaction_that_was_answered_is_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::new(ANY, folder.path().join("meta"));
+    let handle = server::start(config.clone()).unwrap();
+    let client = hasty(&[handle.address().to_string()]);
+    for _ in 0..3 {
+        client.txn(&Call::put("/k", "v")).unwrap();
+    }
+    client.compact(3).unwrap();
+    handle.stop();
+    let handle = server::start(config).unwrap();
+    let client = hasty(&[handle.address().to_string()]);
+    for (revision, done) in [(2, true), (3, true), (4, false)] {
+        match client.compact(revision) {
+            Err(Error::Refused {
+                reason: Refusal::Compacted { .. },
+            }) => assert!(done, "{revision}"),
+            Ok(()) => assert!(!done, "{revision}"),
+            Err(error) => panic!("{revision}: {error}"),
+        }
+    }
+    handle.stop();
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Txn(Call),
