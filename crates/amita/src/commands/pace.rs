@@ -23,9 +23,10 @@ pub(super) fn window(rate: Rate) -> u64 {
     rate.map_or(WINDOW, |rate| (rate / 4 / BLOCK_BYTES * BLOCK_BYTES).clamp(least, most))
 }
 
-/// From which byte to which one.
-pub(super) fn range(extent: &Extent) -> (u64, u64) {
-    (extent.offset, extent.offset + extent.length)
+/// How much of it is read.
+pub(super) fn data_bytes(extents: &[Extent]) -> u64 {
+    let data = extents.iter().filter(|extent| !extent.is_zero);
+    data.map(|extent| extent.length).sum()
 }
 
 /// The next extents that are brought together: so many bytes of data at most, and zeros, which cost nothing to read.

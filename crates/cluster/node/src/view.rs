@@ -27,6 +27,8 @@ mod readers;
 mod wishes;
 
 pub use readers::Reader;
+#[cfg(test)]
+pub(crate) use readers::tests::labelled;
 
 /// The cluster as last seen.
 #[derive(Default)]
@@ -68,6 +70,7 @@ pub struct View {
     flattens: BTreeMap<VolumeId, (map::Flatten, u64)>,
     /// Volumes that are to be copies, and are not whole.
     copies: copies::Copies,
+    /// Snapshots that backups and mirrors read.
     readers: readers::Readers,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,

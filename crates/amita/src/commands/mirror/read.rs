@@ -4,7 +4,7 @@
 use super::wire::{self, Frame, MAX_DATA_BYTES};
 use crate::admin::Described;
 use crate::commands::pace::{self, Pace, Rate};
-use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, runs};
+use crate::commands::volume::data::{BLOCK_BYTES, Content, Data, Way, runs};
 use crate::commands::volume::diff;
 use crate::commands::volume::gateway::problem;
 use amita_api::{Going, MirrorRead, Problem, Sink};
@@ -148,27 +148,12 @@ impl Sender<'_> {
             if part.is_empty() {
                 return Ok(());
             }
-            let ranges: Vec<(u64, u64)> = part.iter().filter(|extent| !extent.is_zero).map(pace::range).collect();
-            self.take(ranges.iter().map(|(from, end)| end - from).sum())?;
-            // In the order of their places, as the other end takes them.
-            let mut holes = part.iter().filter(|extent| extent.is_zero).peekable();
-            data.each_piece_of(&ranges, |offset, bytes| {
-                while let Some(hole) = holes.next_if(|hole| hole.offset < offset) {
-                    self.hole(hole)?;
-                }
-                self.piece(offset, bytes)
+            self.take(pace::data_bytes(&part))?;
+            data.each_extent(&part, |offset, content| match content {
+                Content::Zeros(length) => self.frame(&Frame::Zeros { offset, length }),
+                Content::Bytes(bytes) => self.piece(offset, bytes),
             })?;
-            for hole in holes {
-                self.hole(hole)?;
-            }
         }
-    }
-
-    fn hole(&mut self, hole: &Extent) -> Result<()> {
-        self.frame(&Frame::Zeros {
-            offset: hole.offset,
-            length: hole.length,
-        })
     }
 
     fn take(&mut self, bytes: u64) -> Result<()> {

@@ -354,6 +354,14 @@ pub fn not_alone(volume: &str, undone: &str) -> Failure {
     Failure::new(what).kind(Kind::Conflict).advice(advice)
 }
 
+/// What an extent has at a place.
+pub enum Content<'a> {
+    /// So many zeros.
+    Zeros(u64),
+    /// These bytes.
+    Bytes(&'a mut Vec<u8>),
+}
+
 impl Data {
     pub fn size_bytes(&self) -> u64 {
         self.volume.size_bytes()
@@ -450,6 +458,29 @@ impl Data {
             drop(done);
             take(offset, &mut bytes)?;
         }
+    }
+
+    /// Reads the data of extents and hands it on, piece by piece, with the holes between: all of it in the order of its places.
+    ///
+    /// # Errors
+    /// As [`Data::each_piece`].
+    pub fn each_extent(
+        &mut self,
+        extents: &[Extent],
+        mut take: impl FnMut(u64, Content<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let data = extents.iter().filter(|extent| !extent.is_zero);
+        let ranges: Vec<(u64, u64)> = data
+            .map(|extent| (extent.offset, extent.offset + extent.length))
+            .collect();
+        let mut holes = extents.iter().filter(|extent| extent.is_zero).peekable();
+        self.each_piece_of(&ranges, |offset, bytes| {
+            while let Some(hole) = holes.next_if(|hole| hole.offset < offset) {
+                take(hole.offset, Content::Zeros(hole.length))?;
+            }
+            take(offset, Content::Bytes(bytes))
+        })?;
+        holes.try_for_each(|hole| take(hole.offset, Content::Zeros(hole.length)))
     }
 
     /// Starts to write bytes, and zeros up to the end of their last block. Waits where there is no room.

@@ -108,7 +108,7 @@ fn reader_of(value: &[u8]) -> Option<Reader> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use amita_types::Generation;
     use amita_types::map::{SnapshotState, snapshot_key};
@@ -116,11 +116,12 @@ mod tests {
     const VOLUME: VolumeId = VolumeId(7);
     const NUMBER: SnapshotId = SnapshotId(3);
 
-    fn snapshot(labels: &[&str], mark: bool) -> Snapshot {
+    /// One that is sealed, with labels.
+    pub fn labelled(volume: VolumeId, number: SnapshotId, labels: &[&str]) -> Snapshot {
         let labels = labels.iter().map(|label| ((*label).to_owned(), "of whom".to_owned()));
         Snapshot {
-            volume: VOLUME,
-            number: NUMBER,
+            volume,
+            number,
             name: "nightly".to_owned(),
             size_bytes: 1 << 20,
             taken_at: 0,
@@ -128,9 +129,16 @@ mod tests {
             protected: false,
             clones: 0,
             set: None,
-            mark,
+            mark: false,
             hidden: false,
             state: SnapshotState::Sealed(Generation(1)),
+        }
+    }
+
+    fn snapshot(labels: &[&str], mark: bool) -> Snapshot {
+        Snapshot {
+            mark,
+            ..labelled(VOLUME, NUMBER, labels)
         }
     }
 

@@ -4,7 +4,7 @@ use super::last::Missed;
 use crate::admin::Described;
 use crate::commands::claim::Claim;
 use crate::commands::pace::{self, Pace, Rate};
-use crate::commands::volume::data::{BLOCK_BYTES, Data, Way, is_alone, not_alone, runs};
+use crate::commands::volume::data::{BLOCK_BYTES, Content, Data, Way, is_alone, not_alone, runs};
 use crate::commands::volume::diff;
 use crate::commands::wanted::Wanted;
 use amita_client::{Config, Extent};
@@ -533,14 +533,13 @@ impl Work {
                 return Ok(());
             };
             let end = last.offset + last.length;
-            let ranges: Vec<(u64, u64)> = part.iter().filter(|extent| !extent.is_zero).map(pace::range).collect();
-            self.take(ranges.iter().map(|(from, end)| end - from).sum())?;
+            self.take(pace::data_bytes(&part))?;
             // In the order of their places, for of what is under way the oldest tells how far all is done.
-            let mut holes = part.iter().filter(|extent| extent.is_zero).map(pace::range).peekable();
-            source.each_piece_of(&ranges, |offset, bytes| {
-                while let Some((from, end)) = holes.next_if(|(from, _)| *from < offset) {
-                    target.write_zeroes(from, end - from)?;
-                }
+            source.each_extent(&part, |offset, content| {
+                let bytes = match content {
+                    Content::Zeros(length) => return target.write_zeroes(offset, length),
+                    Content::Bytes(bytes) => bytes,
+                };
                 let mut done = 0;
                 for (start, stop) in runs(bytes, BLOCK_BYTES) {
                     if zeros && start > done {
@@ -555,9 +554,6 @@ impl Work {
                     false => Ok(()),
                 }
             })?;
-            for (from, end) in holes {
-                target.write_zeroes(from, end - from)?;
-            }
             // What is compared may be long, and slow by the rate.
             self.reached(target, place, end)?;
         }

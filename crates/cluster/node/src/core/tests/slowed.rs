@@ -276,20 +276,7 @@ fn what_a_backup_reads_waits_for_its_turn_and_what_a_mirror_reads_does_not() {
     ] {
         let mut node = Node::new();
         node.rig.make_shard(3);
-        let snapshot = map::Snapshot {
-            volume: VOLUME,
-            number: SnapshotId(4),
-            name: "s".to_owned(),
-            size_bytes: 1 << 20,
-            taken_at: 1,
-            labels: [(label.to_owned(), "of whom".to_owned())].into(),
-            protected: false,
-            clones: 0,
-            set: None,
-            mark: false,
-            hidden: false,
-            state: map::SnapshotState::Sealed(Generation(1)),
-        };
+        let snapshot = crate::view::labelled(VOLUME, SnapshotId(4), &[label]);
         node.put(map::snapshot_key(VOLUME, SnapshotId(4)), Some(&snapshot), 7);
         (1..5).for_each(|tag| node.read(tag));
         assert_eq!(node.waits(), waits, "{label}");

@@ -263,19 +263,11 @@ impl Bank {
                 lent[*place] = lent[*place].saturating_add(grant.tokens);
             }
         }
-        // Over a slow way what a round trip brings has to be spent before the next one.
-        let wanted = self.wanted.iter().map(|wanted| if self.is_long { 0 } else { *wanted });
-        let places = self
-            .holders
-            .iter_mut()
-            .zip(&mut self.spread)
-            .zip(lent.iter().zip(wanted));
-        for ((holder, spread), (lent, wanted)) in places.filter(|(_, (lent, _))| **lent > 0) {
-            let held = holder
-                .as_mut()
-                .filter(|_| *lent < wanted)
-                .map(|holder| holder.tokens(now));
-            *spread = held.map(|tokens| Spread::new(now, tokens));
+        for (place, lent) in lent.into_iter().enumerate().filter(|(_, lent)| *lent > 0) {
+            // Over a slow way what a round trip brings has to be spent before the next one.
+            let is_less = !self.is_long && lent < self.wanted[place];
+            let holder = self.holders[place].as_mut().filter(|_| is_less);
+            self.spread[place] = holder.map(|holder| Spread::new(now, holder.tokens(now)));
         }
         // Like tokens: from the ask on, and no longer than a short lease, so that a late answer says nothing: when the lender has heard of
         // the limit it lends the first token a lease later. Nor does one say anything that lends no more.
