@@ -102,6 +102,8 @@ actions! {
     TenantLimit "tenant.limit" WORK,
     /// Say whose a volume is.
     TenantVolume "tenant.volume" WORK,
+    /// Say which volume key wraps the data keys of a tenant's volumes.
+    TenantKey "tenant.key" ADMIN,
     /// Wrap the data keys of encrypted volumes again.
     KeysRewrap "volume.rewrap-keys" ADMIN,
     /// Say what a volume is for: its labels.

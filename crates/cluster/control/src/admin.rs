@@ -92,8 +92,9 @@ pub use job::{
     pause_scrub, resume_job,
 };
 pub use keys::{
-    DataKeys, KeyStatus, KeyTrouble, Rewrap, Rewrapped, opens_by, rewrap_keys, volume_keys, volumes_from,
-    volumes_read_by, wrapping_key,
+    DataKeys, KeyStatus, KeyTrouble, Misplaced, Rewrap, Rewrapped, TenantKey, clear_tenant_key, misplaced_keys,
+    opens_by, rewrap_keys, set_tenant_key, tenant_key, tenant_keys, volume_keys, volumes_from, volumes_read_by,
+    wrapping_key,
 };
 pub use limit::{Jointly, joint_limits, limits, set_joint_limits, set_limits, set_tenant, tenancies};
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
@@ -171,8 +172,8 @@ pub use trash::{
 };
 pub use unreadable::Listed;
 pub use volume::{
-    MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_encrypted_volume, make_volume, volume, volumes, with_deleted,
-    with_former,
+    MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_encrypted_volume, make_volume, make_volume_of, volume, volumes,
+    with_deleted, with_former,
 };
 
 use amita_metadata::{Call, KeyValue, Op, Transact};

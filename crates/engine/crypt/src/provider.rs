@@ -42,6 +42,14 @@ pub trait Provider: fmt::Debug + Send {
     /// A passphrase that cannot be stretched.
     fn first(&mut self) -> Result<WrappingKey, BadPassphrase>;
 
+    /// All its keys that are there without being asked for: of a passphrase the one that it would wrap with.
+    ///
+    /// # Errors
+    /// A passphrase that cannot be stretched.
+    fn all(&mut self) -> Result<Vec<WrappingKey>, BadPassphrase> {
+        self.first().map(|first| vec![first])
+    }
+
     /// Is this one of its keys, so that it can wrap with it?
     ///
     /// # Errors

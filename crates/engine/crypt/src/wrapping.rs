@@ -54,6 +54,17 @@ impl WrappingKey {
         matches!(self.0, Which::Kmip { .. })
     }
 
+    /// What tells it from others of its kind: of a key and of a passphrase the identifier, of Vault's `MOUNT/NAME`, of a KMIP server's its unique
+    /// identifier.
+    #[must_use]
+    pub fn identifier(&self) -> String {
+        match &self.0 {
+            Which::SealedFile { kek } | Which::Passphrase { kek, .. } => kek.to_string(),
+            Which::Transit { mount, key } => format!("{mount}/{key}"),
+            Which::Kmip { key } => key.clone(),
+        }
+    }
+
     /// Is it made of a passphrase and a salt?
     #[must_use]
     pub fn is_of_passphrase(&self) -> bool {

@@ -51,8 +51,8 @@ pub use iscsi::{
     iscsi_targets_prefix, naa, naa_text,
 };
 pub use keys::{
-    BadRing, ENCRYPTION_SINCE, Era, KMIP_SINCE, KeyName, KeyNumber, KeyRing, MAX_ERAS, all_secrets_prefix, secret_key,
-    secrets_prefix, wrapping_key,
+    BadRing, ENCRYPTION_SINCE, Era, KMIP_SINCE, KeyName, KeyNumber, KeyRing, MAX_ERAS, TENANT_KEYS_SINCE,
+    all_secrets_prefix, secret_key, secrets_prefix, tenant_wrapping_key, tenant_wrapping_keys_prefix, wrapping_key,
 };
 pub use limits::{
     JointLimits, LIMITS_SINCE, Limit, Limits, Measures, Peak, Tenancy, joint_limits_key, joint_limits_prefix,
@@ -85,7 +85,7 @@ pub use trash::{
 /// The prefix of every key.
 pub const PREFIX: &str = "/amita/";
 /// The newest version of the metadata's records that this build knows: it serves no cluster of a later one.
-pub const METADATA_VERSION: u32 = PRIORITIES_SINCE;
+pub const METADATA_VERSION: u32 = TENANT_KEYS_SINCE;
 /// The version of a new cluster: what its first node knows. That of an older one is raised by the operator, when all programs know
 /// it.
 pub const NEW_CLUSTER_VERSION: u32 = METADATA_VERSION;

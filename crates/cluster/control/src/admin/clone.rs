@@ -4,7 +4,7 @@
 //! and whoever deletes the volume for good compares what the transaction writes beside it. So neither passes the other unseen.
 
 use super::copy::none_copies;
-use super::keys::{DataKeys, NewKey};
+use super::keys::{DataKeys, NewKey, Whose};
 use super::quota::{Wanted, charge};
 use super::snapshot::snapshot as find_snapshot;
 use super::subsystem::{put, unchanged, uses_guard};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// The most clones of one snapshot.
 pub const MAX_CLONES: u64 = 65_536;
 
-/// Makes a volume that begins as a snapshot of another one: in its pool, of the snapshot's size. No data is copied.
+/// Makes a volume that begins as a snapshot of another one: in its pool, of the snapshot's size, and of the same tenant. No data is copied.
 ///
 /// # Errors
 /// No such volume or snapshot, one of a volume that is to be a copy and is none yet, a name that cannot be or is taken, labels that cannot be,
@@ -101,9 +101,11 @@ pub fn clone_volume_with(
         has_room(meta, last)?;
         let (root, parents) = comes_from(&origin, number, generation);
         let id = VolumeId(last + 1);
+        // It is whose the volume is: it is read by the same keys.
+        let whose = Whose::of(meta, named.id)?;
         let own = match &origin.keys {
             Some(ring) => {
-                let key = NewKey::make(meta, keys, (id, id), version).map_err(|why| why.of(name))?;
+                let key = NewKey::make(meta, keys, (id, id), version, &whose).map_err(|why| why.of(name))?;
                 let ring = key.ring_of(ring, generation, origin.generation).map_err(bad)?;
                 Some((key, ring))
             }
@@ -154,6 +156,8 @@ pub fn clone_volume_with(
             ],
             otherwise: Vec::new(),
         };
+        call.compares.extend(whose.held().iter().cloned());
+        call.then.extend(whose.given(made.id));
         // It has a generation, so it is asked about members that come back: no promotion goes through that has not heard of it (S6).
         if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&made.pool))? {
             let raised = map::Raised {

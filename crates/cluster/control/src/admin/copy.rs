@@ -8,7 +8,7 @@ mod target;
 pub use target::{drop_point_wish, drop_points, fit_copy, has_point, take_point};
 
 use super::deletion::Fate;
-use super::keys::{DataKeys, maker};
+use super::keys::{DataKeys, Whose, maker};
 use super::migrate::{copy_job_id, end_is_allowed, is_point, none_moves_still};
 use super::snapshot::{Find, Held, ask_copys_snapshot, compares, delete_of, is_sealed, of_chain, protect_of, taken};
 use super::subsystem::{put, unchanged};
@@ -131,9 +131,21 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
         true => Some(maker(wish.keys).map_err(|why| why.of(wish.name))?),
         false => None,
     };
-    let made = make_volume_and(meta, wish.name, wish.pool, sizes[0], Some(&about), keys, &|volume| {
-        vec![put(map::copying_key(volume.id), &copying(volume.id))]
-    })?;
+    // It holds the same, and is the same tenant's. By another number what is copied may be another one's.
+    let whose = || {
+        let (source, revision) = find_volume(meta, volume_name)?;
+        let held = unchanged(&map::volume_key(volume_name), revision);
+        Ok(Whose::of(meta, source.id)?.held_by(held))
+    };
+    let made = make_volume_and(
+        meta,
+        wish.name,
+        wish.pool,
+        sizes[0],
+        Some(&about),
+        (keys, &whose),
+        &|volume| vec![put(map::copying_key(volume.id), &copying(volume.id))],
+    )?;
     Ok(copying(made.id))
 }
 

@@ -2,14 +2,22 @@
 //! record; who deletes the last image that can read by a key removes it, in that transaction (S14,
 //! `docs/decisions/078-blocks-are-encrypted-by-place-and-version.md`).
 
+mod rewrap;
+mod status;
+mod tenant;
+
+pub use rewrap::{Rewrap, Rewrapped, clear_tenant_key, rewrap_keys, set_tenant_key};
+pub use status::{KeyStatus, Misplaced, misplaced_keys, volume_keys};
+pub use tenant::{TenantKey, tenant_key, tenant_keys};
+
+pub(super) use tenant::{Whose, may_be_of};
+
 use super::subsystem::{put, unchanged};
-use super::volume::find_volume;
-use super::{AdminError, RACES, Result, get, list};
+use super::{AdminError, Result, get, list};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
 use amita_metadata::{Call, Compare, MAX_OPS, Op, Transact};
 use amita_types::map::{self, ENCRYPTION_SINCE, KMIP_SINCE, KeyName, KeyNumber, KeyRing, Trashed, Volume};
 use amita_types::{ClusterId, Generation, VolumeId};
-use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -163,20 +171,23 @@ impl NoKey {
 pub(super) struct NewKey {
     name: KeyName,
     record: WrappedKey,
-    /// The revision of what says by which key all are wrapped.
+    /// The revision of what says by which key the cluster's are wrapped.
     wrapping: u64,
+    /// What else has to be as it was: whose the volume is, and by what his are wrapped.
+    held: Vec<Compare>,
 }
 
 impl NewKey {
-    /// For an image of the volume that hosts know by this number.
+    /// For an image of the volume that hosts know by this number, wrapped by the key of whose it is, or by the cluster's where he has none.
     ///
     /// # Errors
-    /// The cluster's version does not know of it; nobody here makes keys; it cannot be wrapped as the cluster's are; the metadata is away.
+    /// The cluster's version does not know of it; nobody here makes keys; it cannot be wrapped as his, or the cluster's, are; the metadata is away.
     pub fn make(
         meta: &dyn Transact,
         keys: Option<&dyn DataKeys>,
         (volume, image): (VolumeId, VolumeId),
         version: u32,
+        whose: &Whose,
     ) -> std::result::Result<NewKey, NoKey> {
         if version < ENCRYPTION_SINCE {
             return Err(NoKey::Older(format!(
@@ -185,16 +196,26 @@ impl NewKey {
             )));
         }
         let keys = maker(keys)?;
-        let (by, wrapping) = wrapping_key(meta).map_err(NoKey::Admin)?;
+        let mut held = whose.held().to_vec();
+        let of_tenant = match whose.tenant() {
+            Some(tenant) => {
+                let (by, revision) = tenant_key(meta, tenant).map_err(NoKey::Admin)?;
+                held.push(unchanged(&map::tenant_wrapping_key(tenant), revision));
+                by.map(|by| (tenant.to_owned(), by))
+            }
+            None => None,
+        };
+        let (clusters, wrapping) = wrapping_key(meta).map_err(NoKey::Admin)?;
         let name = KeyName {
             volume,
             image,
             number: KeyNumber(1),
         };
-        let binding = Binding {
-            tenant: None,
-            key: name,
+        let (tenant, by) = match of_tenant {
+            Some((tenant, by)) => (Some(tenant), Some(by)),
+            None => (None, clusters),
         };
+        let binding = Binding { tenant, key: name };
         if let Some(by) = &by {
             knows(version, by).map_err(NoKey::Older)?;
         }
@@ -208,15 +229,24 @@ impl NewKey {
         if *record.binding() != binding {
             let found = record.binding().key;
             return Err(NoKey::Refused(format!(
-                "what was made as data key {name} is that of {found}"
+                "what was made as data key {name} is that of {found}, or of another tenant"
             )));
         }
         match by {
             Some(by) if by != record.wrapping_key() => Err(NoKey::Refused(format!(
-                "data key {name} was wrapped by {}, and the cluster's are by {by}",
-                record.wrapping_key()
+                "data key {name} was wrapped by {}, and {} are by {by}",
+                record.wrapping_key(),
+                match &binding.tenant {
+                    Some(tenant) => format!("tenant {tenant}'s"),
+                    None => "the cluster's".to_owned(),
+                }
             ))),
-            _ => Ok(NewKey { name, record, wrapping }),
+            _ => Ok(NewKey {
+                name,
+                record,
+                wrapping,
+                held,
+            }),
         }
     }
 
@@ -236,14 +266,15 @@ impl NewKey {
         origin.cloned(sealed, from, self.name).map_err(|why| why.to_string())
     }
 
-    /// Its record is made with the image's, if all keys are still wrapped by the same: who wraps them anew has changed that first, and does
-    /// not see this one otherwise.
+    /// Its record is made with the image's, if all keys are still wrapped by the same, and the volume is still his: who wraps them anew has changed
+    /// that first, and does not see this one otherwise.
     pub fn into_call(self, call: &mut Call) {
         let key = map::secret_key(self.name);
         let wrapping = map::wrapping_key();
         call.compares
             .extend([unchanged(&key, 0), unchanged(&wrapping, self.wrapping)]);
-        if self.wrapping == 0 {
+        call.compares.extend(self.held);
+        if self.wrapping == 0 && self.record.binding().tenant.is_none() {
             call.then.push(put(wrapping, &self.record.wrapping_key()));
         }
         call.then.push(Op::Put {
@@ -260,66 +291,6 @@ impl NewKey {
 /// Nothing does.
 pub(super) fn maker(keys: Option<&dyn DataKeys>) -> std::result::Result<&dyn DataKeys, NoKey> {
     keys.ok_or_else(|| NoKey::Refused(NO_MAKER.to_owned()))
-}
-
-/// A data key that a volume is read by, for people. What it is stands nowhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeyStatus {
-    /// Of which image: the volume's own, or one that it was cloned from, or what it was before it was reverted.
-    pub image: VolumeId,
-    /// Its number among those of the image.
-    pub number: KeyNumber,
-    /// From this generation on blocks have it.
-    pub from: Generation,
-    /// The volume is written with it.
-    pub newest: bool,
-    /// What blocks are encrypted by; none: its record is gone, or cannot be read.
-    pub algorithm: Option<&'static str>,
-    /// What tells it from any other key.
-    pub check: Option<String>,
-    /// What has wrapped it.
-    pub wrapped_by: Option<String>,
-    /// Why nothing is known of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ails: Option<String>,
-}
-
-/// The data keys of a volume, from the oldest on; none: it is not encrypted.
-///
-/// # Errors
-/// No such volume; the metadata is away.
-pub fn volume_keys(meta: &dyn Transact, name: &str) -> Result<Vec<KeyStatus>> {
-    let (volume, _) = find_volume(meta, name)?;
-    let Some(ring) = &volume.keys else {
-        return Ok(Vec::new());
-    };
-    let keys = ring.eras().iter().map(|era| map::secret_key(era.key));
-    let reply = meta.txn(&Call {
-        then: keys.map(|key| Op::Get { key }).collect(),
-        ..Call::default()
-    })?;
-    let newest = ring.newest();
-    let status = |(at, era): (usize, &map::Era)| {
-        let read = match reply.value(at) {
-            None => Err("it was erased".to_owned()),
-            Some(found) => read_key(&found.value),
-        };
-        let (found, ails) = match read {
-            Ok(found) => (Some(found), None),
-            Err(why) => (None, Some(why)),
-        };
-        KeyStatus {
-            image: era.key.image,
-            number: era.key.number,
-            from: era.from,
-            newest: *era == newest,
-            algorithm: found.as_ref().map(|found| found.algorithm().name()),
-            check: found.as_ref().map(|found| found.check_value().to_string()),
-            wrapped_by: found.as_ref().map(WrappedKey::wrapped_by),
-            ails,
-        }
-    };
-    Ok(ring.eras().iter().enumerate().map(status).collect())
 }
 
 /// The volumes that are read by one of these data keys, by name: a volume, clones of its snapshots, flat ones as well, and what it comes from itself. A
@@ -370,270 +341,6 @@ fn keys_of<'a>(volumes: impl Iterator<Item = &'a Volume>) -> BTreeSet<KeyName> {
 fn read_key(bytes: &[u8]) -> std::result::Result<WrappedKey, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "its record is no text".to_owned())?;
     WrappedKey::parse(text).map_err(|why| why.to_string())
-}
-
-/// What came of wrapping data keys again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Rewrapped {
-    /// So many are wrapped by another key-encryption key than before.
-    pub wrapped: usize,
-    /// So many were wrapped by that one already.
-    pub same: usize,
-    /// By this version of Vault's key all are wrapped that did not fail, where it is Vault's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<u32>,
-    /// Records that stay as they are, and why.
-    pub failed: Vec<String>,
-}
-
-/// Who wraps data keys again.
-pub trait Rewrap {
-    /// What all are to be wrapped with; `now`: what they are by now, if anything was.
-    ///
-    /// # Errors
-    /// Why there is nothing, for people.
-    fn to(&self, now: Option<&WrappingKey>) -> std::result::Result<WrappingKey, String>;
-
-    /// Wraps a data key with it, and has seen that it opens by it.
-    ///
-    /// # Errors
-    /// It does not open, or cannot be wrapped, or nobody answers.
-    fn rewrap(
-        &self,
-        cluster: ClusterId,
-        to: &WrappingKey,
-        wrapped: &WrappedKey,
-    ) -> std::result::Result<WrappedKey, KeyTrouble>;
-
-    /// Has seen that a data key opens by it, which is said to be wrapped with it already: a key that somebody else keeps may be another one of the same name.
-    ///
-    /// # Errors
-    /// It does not open, or nobody answers.
-    fn proves(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey)
-    -> std::result::Result<(), KeyTrouble>;
-
-    /// What was seen to open counts as long as this is the same: of several servers at least one is left at which all of it does.
-    fn proofs(&self) -> u64 {
-        0
-    }
-
-    /// The version by which it wraps now, where it has versions (Vault's have), as it was heard last. It was asked for [`Rewrap::to`] before.
-    fn version(&self, to: &WrappingKey) -> Option<u32> {
-        let _ = to;
-        None
-    }
-
-    /// Was a key that is wrapped with it wrapped by another version of it than wraps now? Of one that is newer than any there is nobody knows what it
-    /// is of.
-    fn is_older(&self, to: &WrappingKey, wrapped: &WrappedKey) -> bool {
-        let versions = self.version(to).zip(wrapped.transit_version());
-        versions.is_some_and(|(newest, version)| version != newest)
-    }
-}
-
-/// Wraps all data keys of the cluster again, each by a compare-and-set of its record: the keys stay, and with them every block.
-///
-/// First the cluster's wrapping key is changed: from then on no transaction makes a key by the old one ([`NewKey::into_call`]). One that somebody else keeps is
-/// written also where it stays: by an older version of it no key is made from then on. What was made before is seen by a pass behind that; there are
-/// passes until one finds nothing to do.
-///
-/// # Errors
-/// The metadata is away or refuses; nothing wraps; who keeps what wraps does not answer; somebody else changes the wrapping key meanwhile. What was
-/// done until then stays.
-pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
-    let refuse = |why: String| AdminError::BadSetting {
-        what: "cluster",
-        name: "volume keys".to_owned(),
-        why,
-    };
-    let (now, revision) = wrapping_key(meta)?;
-    let to = by.to(now.as_ref()).map_err(refuse)?;
-    let key = map::wrapping_key();
-    let map::Cluster { id, version, .. } = super::cluster(meta)?;
-    let is_other = now.as_ref() != Some(&to);
-    knows(version, &to).map_err(refuse)?;
-    if is_other {
-        if version < ENCRYPTION_SINCE {
-            return Err(refuse(format!(
-                "the cluster's version is {version}, and has none before {ENCRYPTION_SINCE}"
-            )));
-        }
-        can_rewrap(meta, by, (id, &to))?.map_err(refuse)?;
-    }
-    if is_other || to.is_kept_elsewhere() {
-        let call = Call {
-            compares: vec![unchanged(&key, revision)],
-            then: vec![put(key.clone(), &to)],
-            otherwise: Vec::new(),
-        };
-        if !meta.txn(&call)?.succeeded {
-            return Err(refuse(OTHER_REWRAP.to_owned()));
-        }
-    }
-    let (now, revision) = wrapping_key(meta)?;
-    if now.as_ref() != Some(&to) {
-        return Err(refuse(OTHER_REWRAP.to_owned()));
-    }
-    let (mut wrapped, mut proven) = (0, BTreeSet::new());
-    for _ in 0..RACES {
-        let proofs = by.proofs();
-        let Pass {
-            mut all,
-            mut is_raced,
-            away,
-        } = pass(meta, by, id, (&to, unchanged(&key, revision)), &mut proven)?;
-        wrapped += all.wrapped;
-        if let Some(why) = away {
-            return Err(refuse(is_away(wrapped, &why)));
-        }
-        if wrapping_key(meta)?.1 != revision {
-            return Err(refuse(OTHER_REWRAP.to_owned()));
-        }
-        if by.proofs() != proofs {
-            // Another server has answered since: what was wrapped by the one before has to open there.
-            proven.clear();
-            is_raced = true;
-        }
-        if all.wrapped == 0 && !is_raced {
-            // What this call has wrapped is the same by now.
-            all.same = all.same.saturating_sub(wrapped);
-            all.wrapped = wrapped;
-            all.version = by.version(&to);
-            return Ok(all);
-        }
-    }
-    Err(AdminError::TooManyRaces { key })
-}
-
-/// Of a thousand keys each would be waited for.
-fn is_away(wrapped: usize, why: &str) -> String {
-    format!("who keeps the key does not answer; {wrapped} were wrapped, give it again: {why}")
-}
-
-const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped with: see that all have the same file, and give the command again";
-
-/// Does any key open by what is given? Else it is another cluster's, and would be made this one's.
-fn can_rewrap(
-    meta: &dyn Transact,
-    by: &dyn Rewrap,
-    (id, to): (ClusterId, &WrappingKey),
-) -> Result<std::result::Result<(), String>> {
-    let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
-    let mut refused = None;
-    for found in reply.values(0) {
-        let old = read_key(&found.value).map_err(KeyTrouble::Key);
-        match old.and_then(|old| by.rewrap(id, to, &old)) {
-            Ok(_) => return Ok(Ok(())),
-            Err(KeyTrouble::Key(why)) => refused = refused.or(Some(why)),
-            Err(KeyTrouble::Away(why)) => return Ok(Err(is_away(0, &why))),
-        }
-    }
-    Ok(refused.map_or(Ok(()), |why| {
-        Err(format!(
-            "none of its data keys can be wrapped anew, so nothing was changed: {why}"
-        ))
-    }))
-}
-
-/// What came of a look at each key.
-#[derive(Default)]
-struct Pass {
-    all: Rewrapped,
-    /// One was changed meanwhile by somebody else.
-    is_raced: bool,
-    /// It has ended before all were looked at, as nobody answers: why.
-    away: Option<String>,
-}
-
-/// Looks at each key once. `proven`: records that were seen to open, by what they are.
-fn pass(
-    meta: &dyn Transact,
-    by: &dyn Rewrap,
-    id: ClusterId,
-    (to, stays): (&WrappingKey, Compare),
-    proven: &mut BTreeSet<Vec<u8>>,
-) -> Result<Pass> {
-    let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
-    let mut pass = Pass::default();
-    for found in reply.values(0) {
-        let all = &mut pass.all;
-        let old = match read_key(&found.value) {
-            Ok(old) if map::secret_key(old.binding().key) == found.key => old,
-            Ok(old) => {
-                let key = old.binding().key;
-                all.failed.push(format!(
-                    "{}: it is the record of data key {key}, and was moved here",
-                    found.key
-                ));
-                continue;
-            }
-            Err(why) => {
-                all.failed.push(format!("{}: {why}", found.key));
-                continue;
-            }
-        };
-        if old.wrapping_key() == *to && !by.is_older(to, &old) {
-            // By its name alone it is not known to be the one that it was.
-            if !to.is_kept_elsewhere() || proven.contains(&found.value) {
-                all.same += 1;
-                continue;
-            }
-            match by.proves(id, to, &old) {
-                Ok(()) => {
-                    all.same += 1;
-                    proven.insert(found.value.clone());
-                }
-                Err(KeyTrouble::Key(why)) => all.failed.push(format!("{}: {why}", found.key)),
-                Err(KeyTrouble::Away(why)) => {
-                    pass.away = Some(why);
-                    break;
-                }
-            }
-            continue;
-        }
-        let is_late = |new: &WrappedKey| {
-            let versions = new.transit_version().zip(by.version(to));
-            versions.is_some_and(|(version, newest)| version < newest)
-        };
-        let new = match by.rewrap(id, to, &old) {
-            Ok(new) if is_late(&new) => {
-                all.failed.push(format!(
-                    "{}: it was wrapped by an older version of Vault's key than there is: not all servers of Vault have the newest yet",
-                    found.key
-                ));
-                continue;
-            }
-            Ok(new) if new.wrapping_key() == *to && new.check_value() == old.check_value() => new,
-            Ok(new) => {
-                let (other, key) = (new.wrapping_key(), old.binding().key);
-                all.failed.push(format!(
-                    "{}: what came of data key {key} is another one, or wrapped by {other}",
-                    found.key
-                ));
-                continue;
-            }
-            Err(KeyTrouble::Key(why)) => {
-                all.failed.push(format!("{}: {why}", found.key));
-                continue;
-            }
-            Err(KeyTrouble::Away(why)) => {
-                pass.away = Some(why);
-                break;
-            }
-        };
-        let text = new.to_text().into_bytes();
-        let mut call = Call::put_if(found.key.clone(), found.mod_revision, text.clone());
-        call.compares.push(stays.clone());
-        match meta.txn(&call)?.succeeded {
-            true => {
-                all.wrapped += 1;
-                proven.insert(text);
-            }
-            // Its volume went meanwhile, or somebody else has wrapped it.
-            false => pass.is_raced = true,
-        }
-    }
-    Ok(pass)
 }
 
 /// Can a volume that reads by these keys, and was reverted from so much that is there still, be deleted for good?

@@ -1,6 +1,7 @@
 //! Limits of volumes, in their own records: whoever has the volume's record knows what it may do. And those of tenants and pools, in records of
 //! theirs, as is whose a volume is.
 
+use super::keys::may_be_of;
 use super::subsystem::{put, unchanged};
 use super::trash::find_pool;
 use super::volume::find_volume;
@@ -111,15 +112,17 @@ pub fn set_joint_limits(meta: &dyn Transact, of: Jointly<'_>, change: impl Fn(&m
     })
 }
 
-/// Says whose a volume is; nobody's: none.
+/// Says whose a volume is; nobody's: none. Its data keys stay wrapped as they are until all is wrapped again ([`super::rewrap_keys`]).
 ///
 /// # Errors
-/// No such volume, or no name of a tenant; the metadata is away or refuses.
+/// No such volume, or no name of a tenant; one of the two has a volume key of his own, and the volume moves, or shares data keys with volumes of others;
+/// the metadata is away or refuses.
 pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Result<()> {
     tenant.map_or(Ok(()), check_tenant)?;
-    // A revert or a move takes the record to the volume's new number: what is written to the old one behind that would be nobody's.
-    write(meta, &map::volume_key(volume), || {
+    let volume_key = map::volume_key(volume);
+    for _ in 0..RACES {
         let (found, revision) = find_volume(meta, volume)?;
+        let (compares, then) = may_be_of(meta, &found, tenant)?;
         let key = map::tenancy_key(found.id);
         let op = match tenant {
             None => Op::Delete { key },
@@ -131,8 +134,19 @@ pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Re
                 },
             ),
         };
-        Ok(((), revision, Some(op)))
-    })
+        // A revert or a move takes the record to the volume's new number: what is written to the old one behind that would be nobody's.
+        let call = Call {
+            compares: std::iter::once(unchanged(&volume_key, revision))
+                .chain(compares)
+                .collect(),
+            then: then.into_iter().chain([op]).collect(),
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(());
+        }
+    }
+    Err(AdminError::TooManyRaces { key: volume_key })
 }
 
 /// Whose volumes are, of those that are somebody's.
@@ -167,7 +181,7 @@ pub(super) fn write<T>(
     Err(AdminError::TooManyRaces { key: key.to_owned() })
 }
 
-fn check_tenant(tenant: &str) -> Result<()> {
+pub(super) fn check_tenant(tenant: &str) -> Result<()> {
     let fault = match tenant.is_empty() {
         true => Some("it is empty".to_owned()),
         false => tenant_fault(tenant),

@@ -19,7 +19,7 @@ pub use points::{Dressed, dress_move, end_move, forget_move_snapshots, is_number
 pub use switch::{Switched, may_switch, switch_volume};
 
 use super::copy::{COPY_LABEL, LEAST_LIMIT, none_copies, points as points_of};
-use super::keys::{DataKeys, maker};
+use super::keys::{DataKeys, Whose, maker};
 use super::mirror::{mirror_of, none_closed};
 use super::quota::Wanted;
 use super::snapshot::{has_room, of_chain};
@@ -227,6 +227,7 @@ pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Cop
             Some(_) => Wanted::volume(source.size_bytes, 0),
             None => Wanted::default(),
         };
+        let keys = (keys, &(|| Whose::of(meta, source.id)) as &dyn Fn() -> Result<Whose>);
         if let Some(target) = make_target(meta, (pool, counted), source.size_bytes, &about, keys, &with)? {
             return Ok(record(target.id));
         }

@@ -10,7 +10,7 @@ use super::carry::carry;
 use super::clone::{MAX_CLONES, comes_from, data_of};
 use super::copy::none_copies;
 use super::flatten;
-use super::keys::{DataKeys, NewKey, can_go};
+use super::keys::{DataKeys, NewKey, Whose, can_go};
 use super::lun::{lun_use, not_a_lun};
 use super::migrate::none_moves_still;
 use super::mirror::{goes_back, none_closed_to};
@@ -188,8 +188,14 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         if let Some(ring) = &origin.keys {
             let refuse = |why: String| bad(&old.name, why);
             let version = cluster(meta)?.version;
-            let key =
-                NewKey::make(meta, revert.keys, (new.host(), new.id), version).map_err(|why| why.of(&old.name))?;
+            let key = NewKey::make(
+                meta,
+                revert.keys,
+                (new.host(), new.id),
+                version,
+                &Whose::of(meta, old.id)?,
+            );
+            let key = key.map_err(|why| why.of(&old.name))?;
             new.keys = Some(key.ring_of(ring, sealed, new.generation).map_err(refuse)?);
             own = Some(key);
         }

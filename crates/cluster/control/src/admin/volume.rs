@@ -1,6 +1,6 @@
 //! Volumes: their names and sizes.
 
-use super::keys::{DataKeys, NewKey};
+use super::keys::{DataKeys, NewKey, Whose};
 use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
 use super::{AdminError, RACES, Result, check_name, cluster, get, list, names_under, parse};
@@ -79,13 +79,27 @@ pub fn make_volume(
     size_bytes: u64,
     about: Option<&map::About>,
 ) -> Result<Volume> {
+    make_volume_of(meta, None, (name, pool, size_bytes), about, None)
+}
+
+/// The same, of this tenant from the start, encrypted where `keys` are given: its data key was never wrapped by anything but the tenant's key, where he has one.
+///
+/// # Errors
+/// As [`make_volume`]; or no tenant is called so; a cluster whose version does not know of it; no key can be made.
+pub fn make_volume_of(
+    meta: &dyn Transact,
+    tenant: Option<&str>,
+    (name, pool, size_bytes): (&str, &str, u64),
+    about: Option<&map::About>,
+    keys: Option<&dyn DataKeys>,
+) -> Result<Volume> {
     make(
         meta,
         name,
         (pool, Wanted::volume(size_bytes, 0)),
         size_bytes,
         about,
-        None,
+        (keys, &|| Whose::named(tenant)),
         &|_| Call::default(),
     )
 }
@@ -102,16 +116,11 @@ pub fn make_encrypted_volume(
     about: Option<&map::About>,
     keys: &dyn DataKeys,
 ) -> Result<Volume> {
-    make(
-        meta,
-        name,
-        (pool, Wanted::volume(size_bytes, 0)),
-        size_bytes,
-        about,
-        Some(keys),
-        &|_| Call::default(),
-    )
+    make_volume_of(meta, None, (name, pool, size_bytes), about, Some(keys))
 }
+
+/// For whom something is made, and by what its key is made, if it has one: whose that is is asked for each attempt.
+pub(super) type For<'a> = (Option<&'a dyn DataKeys>, &'a dyn Fn() -> Result<Whose>);
 
 /// The same, encrypted where these are given, and with it what `more` says, in one transaction.
 pub(super) fn make_volume_and(
@@ -120,7 +129,7 @@ pub(super) fn make_volume_and(
     pool: &str,
     size_bytes: u64,
     about: Option<&map::About>,
-    keys: Option<&dyn DataKeys>,
+    keys: For<'_>,
     more: &dyn Fn(&mut Volume) -> Vec<Op>,
 ) -> Result<Volume> {
     let pool = (pool, Wanted::volume(size_bytes, 0));
@@ -137,7 +146,7 @@ pub(super) fn make_target(
     (pool, wanted): (&str, Wanted),
     size_bytes: u64,
     about: &map::About,
-    keys: Option<&dyn DataKeys>,
+    keys: For<'_>,
     with: &dyn Fn(&Volume) -> Call,
 ) -> Result<Option<Volume>> {
     match make(meta, TARGET, (pool, wanted), size_bytes, Some(about), keys, &|volume| {
@@ -162,11 +171,19 @@ pub(super) fn make_volume_held(
     more: &dyn Fn(&mut Volume) -> Vec<Op>,
 ) -> Result<Volume> {
     let pool = (pool, Wanted::volume(size_bytes, 0));
-    make(meta, name, pool, size_bytes, about, keys, &|volume| Call {
-        compares: held.to_vec(),
-        then: more(volume),
-        ..Call::default()
-    })
+    make(
+        meta,
+        name,
+        pool,
+        size_bytes,
+        about,
+        (keys, &|| Whose::named(None)),
+        &|volume| Call {
+            compares: held.to_vec(),
+            then: more(volume),
+            ..Call::default()
+        },
+    )
 }
 
 /// Stands for the name of the target of a move: no name that anybody gives is so.
@@ -178,7 +195,7 @@ fn make(
     (pool, wanted): (&str, Wanted),
     size_bytes: u64,
     about: Option<&map::About>,
-    keys: Option<&dyn DataKeys>,
+    (keys, whose): For<'_>,
     more: &dyn Fn(&mut Volume) -> Call,
 ) -> Result<Volume> {
     let is_target = name == TARGET;
@@ -213,9 +230,10 @@ fn make(
             name.to_owned()
         };
         let key = map::volume_key(&name);
+        let whose = whose()?;
         let new_key = match keys {
             Some(keys) => {
-                let key = NewKey::make(meta, Some(keys), (id, id), cluster(meta)?.version);
+                let key = NewKey::make(meta, Some(keys), (id, id), cluster(meta)?.version, &whose);
                 Some(key.map_err(|why| why.of(&name))?)
             }
             None => None,
@@ -241,6 +259,9 @@ fn make(
             mut compares, mut then, ..
         } = more(&mut volume);
         let held = compares.clone();
+        compares.extend(whose.held().iter().cloned());
+        // Whose the target of a move is, is said by what it is to be; that goes to it with the name.
+        then.extend(whose.given(id).filter(|_| !is_target));
         compares.extend([unchanged(&counter, revision), unchanged(&key, 0), pool_stays]);
         then.push(put(key.clone(), &volume));
         then.extend(about.map(|about| {

@@ -57,6 +57,11 @@ impl Provider for SealedFile {
         Ok(WrappingKey(Which::SealedFile { kek }))
     }
 
+    fn all(&mut self) -> Result<Vec<WrappingKey>, BadPassphrase> {
+        let of = |kek: &Kek| WrappingKey(Which::SealedFile { kek: kek.id });
+        Ok(self.keks.iter().map(of).collect())
+    }
+
     fn has(&mut self, by: &WrappingKey) -> Result<bool, BadPassphrase> {
         Ok(self.by(by).is_some())
     }

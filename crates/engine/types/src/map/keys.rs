@@ -21,6 +21,10 @@ pub const ENCRYPTION_SINCE: u32 = 3;
 
 /// From this version of a cluster on data keys may be wrapped by a key of a KMIP server: programs of before cannot read such records.
 pub const KMIP_SINCE: u32 = 4;
+
+/// From this version of a cluster on tenants have volume keys of their own: programs of before would wrap what is a tenant's by the cluster's, and give
+/// clones to nobody.
+pub const TENANT_KEYS_SINCE: u32 = 6;
 /// The most eras of a ring: a clone of 64 levels has 65. One takes 60 bytes of the volume's record. The last of a family takes all of its keys
 /// along, in one transaction of 128 operations with what else a deletion is.
 pub const MAX_ERAS: usize = 96;
@@ -215,6 +219,17 @@ pub fn secret_key(key: KeyName) -> String {
 #[must_use]
 pub fn wrapping_key() -> String {
     format!("{PREFIX}wrapping-key")
+}
+/// The key of the record that says which key-encryption key wraps the data keys of a tenant's volumes, in the place of the cluster's
+/// ([`wrapping_key`]), which is compared and changed alike. A tenant without such a record has the cluster's.
+#[must_use]
+pub fn tenant_wrapping_key(tenant: &str) -> String {
+    format!("{}{tenant}", tenant_wrapping_keys_prefix())
+}
+/// The prefix of these.
+#[must_use]
+pub fn tenant_wrapping_keys_prefix() -> String {
+    format!("{PREFIX}tenant-wrapping-keys/")
 }
 /// The prefix of all data keys.
 #[must_use]

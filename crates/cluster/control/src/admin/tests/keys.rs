@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 mod servers;
+mod tenants;
 
 #[derive(Debug, Default)]
 pub(super) struct Maker(AtomicU8);
