@@ -9,7 +9,7 @@ use super::keeper::{Asking, Keeper, Trouble};
 use super::lines::Step;
 use super::records::{Found, Kept};
 use super::{FAILED_FOR, Held, Known, REFUSED_FOR, lock};
-use amita_control::admin;
+use amita_control::admin::{self, TenantKey};
 use amita_crypt::{Binding, DataKey, Finish, Keychain, Question, Response, WrappedKey};
 use amita_types::map::{KeyName, KeyRing};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,11 +143,20 @@ impl Fetcher {
 
     /// Says so where the file is not the cluster's. One that is not there yet was told of, and says with each volume what it lacks.
     fn compare(&self) {
-        if self.file.check().is_ok()
-            && let Ok((Some(by), _)) = admin::wrapping_key(self.kept.meta())
+        if self.file.check().is_err() {
+            return;
+        }
+        if let Ok((Some(by), _)) = admin::wrapping_key(self.kept.meta())
             && let Err(why) = self.file.is_of(&by)
         {
             log::warn!("--volume-keys: {why}; encrypted volumes stay closed here, and none are made");
+        }
+        for TenantKey { tenant, by } in admin::tenant_keys(self.kept.meta()).unwrap_or_default() {
+            if let Err(why) = self.file.is_of_tenant(&tenant, &by) {
+                log::warn!(
+                    "--volume-keys: {why}; encrypted volumes of tenant {tenant} stay closed here, and none are made"
+                );
+            }
         }
     }
 
@@ -181,9 +190,10 @@ impl Fetcher {
 
     /// Has the keys of a ring asked for that are to be asked for.
     fn gather(&mut self, ring: KeyRing, steps: Vec<(Result<Step<DataKey>, String>, &WrappedKey)>) {
-        let steps = steps
-            .into_iter()
-            .map(|(step, wrapped)| step.map(|step| (step, wrapped)));
+        let steps = steps.into_iter().map(|(step, wrapped)| match step {
+            Ok(step) => Ok((step, wrapped)),
+            Err(why) => Err(of_whom(why, wrapped)),
+        });
         let steps: Vec<(Step<DataKey>, &WrappedKey)> = match steps.collect() {
             Ok(steps) => steps,
             // One that is not to be had is enough: nobody is asked for the others.
@@ -353,6 +363,16 @@ impl Fetcher {
     }
 }
 
+/// Why it is not opened, and whose the key is that does.
+fn of_whom(why: String, wrapped: &WrappedKey) -> String {
+    match &wrapped.binding().tenant {
+        Some(tenant) => {
+            format!("{why} (it is wrapped by the volume key of tenant {tenant}: the line `tenant={tenant} ...`)")
+        }
+        None => why,
+    }
+}
+
 /// The records of a ring's keys, read.
 fn wrapped(records: &Found, ring: &KeyRing) -> Result<Vec<(Binding, WrappedKey)>, String> {
     let of = |key: KeyName| {
@@ -364,7 +384,9 @@ fn wrapped(records: &Found, ring: &KeyRing) -> Result<Vec<(Binding, WrappedKey)>
         };
         let text = std::str::from_utf8(&record).map_err(|_| format!("the record of data key {key} is no text"))?;
         let wrapped = WrappedKey::parse(text).map_err(|why| why.to_string())?;
-        Ok((Binding { tenant: None, key }, wrapped))
+        // For whom it is wrapped is for those who wrap: whoever has what opens it, opens it.
+        let tenant = wrapped.binding().tenant.clone();
+        Ok((Binding { tenant, key }, wrapped))
     };
     ring.eras().iter().map(|era| of(era.key)).collect()
 }

@@ -8,15 +8,17 @@
 //!                               a key that Vault keeps, and is asked to wrap and unwrap with
 //! kmip:HOST[:PORT][,HOST[:PORT]] key=ID cert-file=PATH key-file=PATH ca-file=PATH [way=encrypt|get] [version=1.4]
 //!                               a key of a KMIP server, which wraps and unwraps, or gives it
+//! tenant=NAME LINE              any of these, for the volumes of a tenant alone
 //! ```
 //!
-//! All lines open. The cluster's first data key is wrapped by the first line, and from then on all are by that one, wherever it stands: what
+//! All lines open. Those of a tenant wrap for nobody else, and which one does is said by the metadata (`amita tenant key set`), never by their order. Of the
+//! others the first wraps the cluster's first data key, and from then on all are wrapped by that one, wherever it stands: what
 //! it is stands in the metadata ([`WrappingKey`]), and a file without it makes none. It is changed by giving the new line to all nodes, putting
 //! it in front, wrapping all data keys again (`amita volume key rewrap`), and taking the old line away. The file is its owner's alone (mode
 //! 0600), and is read again each time that it is needed.
 
-use super::keeper::Trouble;
-use super::lines::{Keepers, Line, Loaded, Step, first_of, unwrap};
+use super::keeper::{Keeper, Trouble};
+use super::lines::{Keepers, Line, Loaded, Place, Step, first_of, unwrap};
 use super::reading;
 use amita_control::admin::{DataKeys, KeyTrouble, Rewrap};
 use amita_crypt::{Binding, DataKey, WrappedKey, WrappingKey, Zeroizing};
@@ -28,10 +30,10 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A file is at most this long: some dozens of keys, or of passphrases of the longest.
-const MAX_FILE_BYTES: u64 = 16 << 10;
+/// A file is at most this long: some hundreds of keys, of as many tenants.
+const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Certificates are at most this long: those of all authorities of a system.
 const MAX_PUBLIC_BYTES: u64 = 512 << 10;
 /// Rights of anybody but the owner.
@@ -114,12 +116,12 @@ struct Known {
     loaded: Option<Loaded>,
     /// Their threads stay: they keep connections open, and tokens alive.
     keepers: Keepers,
-    /// By which version Vault's key wraps, as it was heard last.
-    newest: Option<(WrappingKey, u32)>,
+    /// By which version each key of Vault's wraps, as it was heard last.
+    newest: Vec<(WrappingKey, u32)>,
     /// What was opened last by who keeps the cluster's key, to show that he has it.
     opened: Option<KeyName>,
-    /// Those of a key's servers at which everything opens that was proven since this was set: a bit each.
-    common: Option<(WrappingKey, u8)>,
+    /// Those of each key's servers at which everything opens that was proven since this was set: a bit each.
+    common: Vec<(WrappingKey, u8)>,
     /// So often there was none such any more.
     proofs: u64,
 }
@@ -249,9 +251,17 @@ impl KeyFile {
     /// Nothing in the file is: why, for people.
     pub fn is_of(&self, by: &WrappingKey) -> Result<bool, String> {
         self.given(|found| {
-            found.with(by).map(drop)?;
+            found.wrapper(by, None).map(drop)?;
             found.first(Some(by)).map(|first| first == *by)
         })
+    }
+
+    /// Is what wraps for a tenant in the file, as a line of his?
+    ///
+    /// # Errors
+    /// It is not: why, for people.
+    pub fn is_of_tenant(&self, tenant: &str, by: &WrappingKey) -> Result<(), String> {
+        self.given(|found| found.wrapper(by, Some(tenant)).map(drop))
     }
 }
 
@@ -273,11 +283,12 @@ impl KeyFile {
         Ok(())
     }
 
-    /// By this one of its keys. A server that keeps it and was not seen to bind what it wraps has to show that first. What one server has wrapped has
+    /// By this one of its keys, of a line of the tenant's that it is bound to. A server that keeps it and was not seen to bind what it wraps has to show that first. What one server has wrapped has
     /// to open at each that answers.
     fn wrap(&self, by: &WrappingKey, binding: &Binding, key: &DataKey) -> Result<WrappedKey, KeyTrouble> {
-        let begin = || self.given(|found| found.with(by)?.wrap(by, binding, key));
-        let wrapped = match self.given(|found| Ok(found.with(by)?.keeper.clone()))? {
+        let tenant = binding.tenant.as_deref();
+        let begin = || self.given(|found| found.wrapper(by, tenant)?.wrap(by, binding, key));
+        let wrapped = match self.given(|found| Ok(found.wrapper(by, tenant)?.keeper.clone()))? {
             None => begin()?.finish()?,
             Some((place, keeper)) => first_of(&keeper, |server| {
                 if !keeper.was_probed(server) {
@@ -303,19 +314,9 @@ impl KeyFile {
     /// By nothing but the line that has this one: all others may be destroyed. Where several servers have it, at each of them that answers: one of them
     /// that has another key of that name would wrap what the others do not open.
     fn opened_by(&self, by: &WrappingKey, wrapped: &WrappedKey) -> Result<DataKey, KeyTrouble> {
-        self.opened_at(by, wrapped, |found| found.with(by))
-    }
-
-    /// By this line, which is said to have that key.
-    fn opened_at(
-        &self,
-        by: &WrappingKey,
-        wrapped: &WrappedKey,
-        line: impl Fn(&mut Loaded) -> Result<&mut Line, String>,
-    ) -> Result<DataKey, KeyTrouble> {
         let of_line = |line: &mut Line| unwrap(std::slice::from_mut(line), wrapped.binding(), wrapped);
-        let begin = || self.given(|found| of_line(line(found)?));
-        let Some((_, keeper)) = self.given(|found| Ok(line(found)?.keeper.clone()))? else {
+        let begin = || self.given(|found| of_line(found.with(by)?));
+        let Some((_, keeper)) = self.given(|found| Ok(found.with(by)?.keeper.clone()))? else {
             return Ok(begin()?.finish()?);
         };
         let (mut opened, mut at, mut silent) = (None, 0, Vec::new());
@@ -337,20 +338,33 @@ impl KeyFile {
     /// Something opens at exactly these servers of all that have answered.
     fn opens_at(&self, by: &WrappingKey, at: u8) {
         let mut known = self.lock();
-        let before = known.common.as_ref().filter(|(of, _)| of == by).map(|(_, at)| *at);
+        let before = known.common.iter().find(|(of, _)| of == by).map(|(_, at)| *at);
         let common = before.unwrap_or(u8::MAX) & at;
         if common == 0 {
             known.proofs += 1;
         }
-        known.common = Some((by.clone(), if common == 0 { at } else { common }));
+        let common = if common == 0 { at } else { common };
+        known.common.retain(|(of, _)| of != by);
+        known.common.push((by.clone(), common));
+    }
+
+    /// Asks who keeps a key whether he wraps by it, and by which version.
+    fn asked(&self, by: &WrappingKey, keeper: Option<(Place, Arc<Keeper>)>) -> Result<(), Trouble> {
+        if let Some((place, keeper)) = keeper {
+            let version = place.probe_any(&keeper)?;
+            let mut known = self.lock();
+            known.newest.retain(|(of, _)| of != by);
+            known.newest.extend(version.map(|version| (by.clone(), version)));
+        }
+        Ok(())
     }
 
     /// The version of Vault's key is this at least.
     fn heard(&self, by: &WrappingKey, version: u32) {
         let mut known = self.lock();
-        let before = known.newest.as_ref().filter(|(of, _)| of == by);
-        if before.is_none_or(|(_, newest)| *newest < version) {
-            known.newest = Some((by.clone(), version));
+        match known.newest.iter_mut().find(|(of, _)| of == by) {
+            Some((_, newest)) => *newest = version.max(*newest),
+            None => known.newest.push((by.clone(), version)),
         }
     }
 }
@@ -383,24 +397,37 @@ impl DataKeys for KeyFile {
     }
 }
 
-/// By the first line.
+/// The cluster's by the first line that is no tenant's.
 impl Rewrap for KeyFile {
     fn to(&self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
-        self.lock().common = None;
+        self.lock().common.clear();
         let (to, asked) = self.given(|found| {
             let to = found.first(now)?;
-            Ok((to, found.lines[0].keeper.clone()))
+            Ok((to, found.first_line()?.keeper.clone()))
         })?;
-        if let Some((place, keeper)) = asked {
-            let version = place.probe_any(&keeper)?;
-            self.lock().newest = version.map(|version| (to.clone(), version));
-        }
+        self.asked(&to, asked)?;
         Ok(to)
+    }
+
+    fn to_of(&self, tenant: &str, now: Option<&WrappingKey>, identifier: Option<&str>) -> Result<WrappingKey, String> {
+        self.lock().common.clear();
+        let (to, asked) = self.given(|found| {
+            let keys = found.of_tenant(tenant, now)?;
+            let to = one_of(tenant, &keys, identifier)?;
+            Ok((to.clone(), found.wrapper(to, Some(tenant))?.keeper.clone()))
+        })?;
+        self.asked(&to, asked)?;
+        Ok(to)
+    }
+
+    fn has(&self, tenant: Option<&str>, to: &WrappingKey) -> Result<(), KeyTrouble> {
+        let asked = self.given(|found| Ok(found.wrapper(to, tenant)?.keeper.clone()))?;
+        Ok(self.asked(to, asked)?)
     }
 
     fn version(&self, to: &WrappingKey) -> Option<u32> {
         let known = self.lock();
-        let newest = known.newest.as_ref().filter(|(of, _)| of == to);
+        let newest = known.newest.iter().find(|(of, _)| of == to);
         newest.map(|(_, version)| *version)
     }
 
@@ -410,7 +437,7 @@ impl Rewrap for KeyFile {
 
     fn proves(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<(), KeyTrouble> {
         let _ = self.cluster.set(cluster);
-        let opened = self.opened_at(to, wrapped, |found| Ok(&mut found.lines[0]))?;
+        let opened = self.opened_by(to, wrapped)?;
         match opened.check_value() == wrapped.check_value() && wrapped.wrapping_key() == *to {
             true => Ok(()),
             false => Err(KeyTrouble::Key(format!(
@@ -421,15 +448,47 @@ impl Rewrap for KeyFile {
     }
 
     fn rewrap(&self, cluster: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> Result<WrappedKey, KeyTrouble> {
+        self.rewrap_as(cluster, to, wrapped.binding(), wrapped)
+    }
+
+    fn rewrap_as(
+        &self,
+        cluster: ClusterId,
+        to: &WrappingKey,
+        binding: &Binding,
+        wrapped: &WrappedKey,
+    ) -> Result<WrappedKey, KeyTrouble> {
         let _ = self.cluster.set(cluster);
-        let binding = wrapped.binding();
-        let step = self.given(|found| unwrap(&mut found.lines, binding, wrapped))?;
+        let step = self.given(|found| unwrap(&mut found.lines, wrapped.binding(), wrapped))?;
         let again = self.wrap(to, binding, &step.finish()?)?;
         if let Some(version) = again.transit_version() {
             // It may have been rotated meanwhile.
             self.heard(to, version);
         }
         Ok(again)
+    }
+}
+
+/// The one of this identifier, or the only one.
+fn one_of<'a>(tenant: &str, keys: &'a [WrappingKey], identifier: Option<&str>) -> Result<&'a WrappingKey, String> {
+    let is_it =
+        |key: &&WrappingKey| identifier.is_none_or(|wanted| key.identifier() == wanted || key.to_string() == wanted);
+    let mut found = keys.iter().filter(is_it);
+    let all = || keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match (found.next(), found.next(), identifier) {
+        (Some(one), None, _) => Ok(one),
+        (None, ..) if keys.is_empty() => Err(format!(
+            "no line of the file of volume keys is the tenant's: put `tenant={tenant} ` before the line that is to wrap for the tenant"
+        )),
+        (None, _, wanted) => Err(format!(
+            "no line of the tenant's in the file of volume keys is {}; there are: {}",
+            wanted.unwrap_or_default(),
+            all()
+        )),
+        (Some(_), Some(_), _) => Err(format!(
+            "several lines of the file of volume keys are the tenant's, and their order says nothing: say which one wraps (--key): {}",
+            all()
+        )),
     }
 }
 

@@ -8,14 +8,19 @@ use amita_crypt::{
     WrappingKey, Zeroizing,
 };
 use amita_keys::{SealKey, system_random};
-use std::collections::BTreeMap;
+use amita_types::capability::tenant_fault;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// A passphrase may cost a stretching of a third of a second for each data key that another process has wrapped: they are few.
+/// A passphrase may cost a stretching of a third of a second for each data key that another process has wrapped: they are few, tenants' among them.
 const MAX_PASSPHRASES: usize = 4;
-/// Each key that somebody else keeps has a thread.
+/// Each key that somebody else keeps has a thread: of one kind so many are the cluster's, and so many each tenant's,
 const MAX_KEPT: usize = 4;
+/// and so many are all.
+const MAX_KEPT_OF_ALL: usize = 64;
+/// What stands before a line that is a tenant's.
+const TENANT: &str = "tenant=";
 const KEY: &str = "amita-seal-1:";
 const PASSPHRASE: &str = "passphrase:";
 const VAULT: &str = "vault:";
@@ -114,8 +119,10 @@ pub(super) fn first_of<T>(keeper: &Keeper, mut ask: impl FnMut(usize) -> Result<
     Err(Trouble::of_all(failed))
 }
 
-/// What wraps by a line; all keys of the file are one.
+/// What wraps by a line; all keys of the file are one, and all of a tenant's.
 pub(super) struct Line {
+    /// The tenant for whose volumes alone it wraps; none: it wraps for the cluster.
+    pub tenant: Option<String>,
     pub provider: Box<dyn Provider>,
     /// Who carries its questions.
     pub keeper: Option<(Place, Arc<Keeper>)>,
@@ -153,7 +160,7 @@ pub(super) fn unwrap(lines: &mut [Line], binding: &Binding, wrapped: &WrappedKey
 /// What the file gave when it was last looked at.
 pub(super) struct Loaded {
     pub text: Zeroizing<String>,
-    /// Never empty; the first one wraps.
+    /// Never empty; the first one that is no tenant's wraps for the cluster.
     pub lines: Vec<Line>,
     /// There is a passphrase in it, which is stretched again whenever it is read again.
     pub is_costly: bool,
@@ -167,9 +174,14 @@ impl Loaded {
     pub fn of(text: Zeroizing<String>, keepers: &mut Keepers) -> Result<Loaded, KeyFileError> {
         let mut lines = Vec::new();
         let parsed = parse(&text)?;
-        let named = |place: &Place| parsed.iter().any(|(_, named)| named.as_ref() == Some(place));
+        let named = |place: &Place| parsed.iter().any(|line| line.place.as_ref() == Some(place));
         keepers.retain(|place, _| named(place));
-        for (provider, place) in parsed {
+        for Parsed {
+            tenant,
+            provider,
+            place,
+        } in parsed
+        {
             let keeper = match place {
                 None => None,
                 Some(place) => {
@@ -181,15 +193,29 @@ impl Loaded {
                     Some((place, keeper))
                 }
             };
-            lines.push(Line { provider, keeper });
+            lines.push(Line {
+                tenant,
+                provider,
+                keeper,
+            });
         }
-        let is_costly = text.lines().any(|line| line.starts_with(PASSPHRASE));
+        let is_passphrase = |line: &str| labelled(line).is_ok_and(|(_, line)| line.starts_with(PASSPHRASE));
+        let is_costly = text.lines().any(is_passphrase);
         Ok(Loaded { text, lines, is_costly })
     }
 
-    /// The first line's key. A passphrase has as many as there are salts: the one that the cluster has now, where it is of that.
+    /// The first line that is no tenant's.
+    pub fn first_line(&mut self) -> Result<&mut Line, String> {
+        let mut lines = self.lines.iter_mut();
+        lines.find(|line| line.tenant.is_none()).ok_or_else(|| {
+            "all lines of the file of volume keys are tenants': what wraps for the cluster is one without `tenant=` (`amita volume key init` makes one)"
+                .to_owned()
+        })
+    }
+
+    /// The key of that. A passphrase has as many as there are salts: the one that the cluster has now, where it is of that.
     pub fn first(&mut self, now: Option<&WrappingKey>) -> Result<WrappingKey, String> {
-        let first = &mut self.lines.first_mut().expect("it is never empty").provider;
+        let first = &mut self.first_line()?.provider;
         if let Some(now) = now.filter(|now| now.is_of_passphrase())
             && first.has(now).map_err(|why| why.to_string())?
         {
@@ -198,26 +224,96 @@ impl Loaded {
         first.first().map_err(|why| why.to_string())
     }
 
-    /// Who has this one.
-    pub fn with(&mut self, by: &WrappingKey) -> Result<&mut Line, String> {
-        let mut place = None;
-        for (at, line) in self.lines.iter_mut().enumerate() {
-            if line.provider.has(by).map_err(|why| why.to_string())? {
-                place = Some(at);
-                break;
+    /// A tenant's keys: of a passphrase the one that he has now, where it is of that.
+    pub fn of_tenant(&mut self, tenant: &str, now: Option<&WrappingKey>) -> Result<Vec<WrappingKey>, String> {
+        let mut keys = Vec::new();
+        for line in self
+            .lines
+            .iter_mut()
+            .filter(|line| line.tenant.as_deref() == Some(tenant))
+        {
+            let is_now = match now.filter(|now| now.is_of_passphrase()) {
+                Some(now) => line.provider.has(now).map_err(|why| why.to_string())?,
+                None => false,
+            };
+            match now.filter(|_| is_now) {
+                Some(now) => keys.push(now.clone()),
+                None => keys.extend(line.provider.all().map_err(|why| why.to_string())?),
             }
         }
-        let place = place.ok_or_else(|| {
-            format!(
-                "the file of volume keys is not the cluster's: no line of it is what data keys are wrapped with ({by}); give it the \
-                 cluster's file (`amita volume key status` compares them)"
-            )
-        })?;
-        Ok(&mut self.lines[place])
+        Ok(keys)
+    }
+
+    /// The line that wraps with this one for a tenant, or for the cluster.
+    pub fn wrapper(&mut self, by: &WrappingKey, tenant: Option<&str>) -> Result<&mut Line, String> {
+        let found = self.find(by)?;
+        match (found, tenant) {
+            (Some(at), _) if self.lines[at].tenant.as_deref() == tenant => Ok(&mut self.lines[at]),
+            (Some(at), _) => Err(format!(
+                "the line of the file of volume keys that is {by} is {}, and is to wrap for {}: see what stands before it (`{TENANT}NAME`)",
+                whose(self.lines[at].tenant.as_deref()),
+                whose(tenant)
+            )),
+            (None, Some(tenant)) => Err(format!(
+                "no line of the file of volume keys is the volume key of tenant {tenant} ({by}): give it the file with that line \
+                 (`{TENANT}{tenant} ...`)"
+            )),
+            (None, None) => Err(not_the_clusters(by)),
+        }
+    }
+
+    /// Who has this one, whosever it is.
+    pub fn with(&mut self, by: &WrappingKey) -> Result<&mut Line, String> {
+        let at = self.find(by)?.ok_or_else(|| not_the_clusters(by))?;
+        Ok(&mut self.lines[at])
+    }
+
+    fn find(&mut self, by: &WrappingKey) -> Result<Option<usize>, String> {
+        for (at, line) in self.lines.iter_mut().enumerate() {
+            if line.provider.has(by).map_err(|why| why.to_string())? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 }
 
-type Parsed = (Box<dyn Provider>, Option<Place>);
+fn not_the_clusters(by: &WrappingKey) -> String {
+    format!(
+        "the file of volume keys is not the cluster's: no line of it is what data keys are wrapped with ({by}); give it the cluster's file \
+         (`amita volume key status` compares them)"
+    )
+}
+
+/// For people.
+fn whose(tenant: Option<&str>) -> String {
+    tenant.map_or_else(|| "the cluster's".to_owned(), |tenant| format!("tenant {tenant}'s"))
+}
+
+/// A line, before it is one that wraps.
+struct Parsed {
+    tenant: Option<String>,
+    provider: Box<dyn Provider>,
+    place: Option<Place>,
+}
+
+/// The tenant that a line is for, and the line without that.
+fn labelled(line: &str) -> Result<(Option<&str>, &str), String> {
+    let Some(rest) = line.strip_prefix(TENANT) else {
+        return Ok((None, line));
+    };
+    let (tenant, line) = rest
+        .split_once(' ')
+        .ok_or_else(|| format!("behind `{TENANT}NAME` stands a blank, and what wraps for that tenant"))?;
+    let fault = match tenant.is_empty() {
+        true => Some("it is empty".to_owned()),
+        false => tenant_fault(tenant),
+    };
+    match fault {
+        Some(why) => Err(format!("{tenant:?} is no name for a tenant: {why}")),
+        None => Ok((Some(tenant), line)),
+    }
+}
 
 fn parse(text: &str) -> Result<Vec<Parsed>, KeyFileError> {
     let mut found: Vec<Parsed> = Vec::new();
@@ -228,43 +324,71 @@ fn parse(text: &str) -> Result<Vec<Parsed>, KeyFileError> {
              a newline",
         ));
     }
-    // All keys are one provider, at the place of the first.
-    let (mut keys, mut keys_at): (Vec<&str>, usize) = (Vec::new(), 0);
+    // All keys of one are one provider, at the place of the first.
+    let mut keys: Vec<(Option<&str>, Vec<&str>, usize)> = Vec::new();
+    let mut secrets: BTreeSet<&str> = BTreeSet::new();
     let mut passphrases = 0;
     for (index, line) in text.lines().enumerate() {
         let bad = |why: String| KeyFileError::Line { line: index + 1, why };
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
+        let (tenant, line) = labelled(line).map_err(bad)?;
+        let mut push = |provider, place| {
+            found.push(Parsed {
+                tenant: tenant.map(str::to_owned),
+                provider,
+                place,
+            });
+        };
+        let is_secret = line.starts_with(PASSPHRASE) || line.starts_with(KEY);
+        if is_secret && !secrets.insert(line) {
+            return Err(bad(
+                "it is the same as a line before: of each there is one, for one tenant or for the cluster".to_owned(),
+            ));
+        }
         if let Some(passphrase) = line.strip_prefix(PASSPHRASE) {
             let made = Passphrase::new(passphrase, Cost::RECOMMENDED, &mut system_random);
-            found.push((Box::new(made.map_err(|why| bad(why.to_string()))?), None));
+            push(Box::new(made.map_err(|why| bad(why.to_string()))?), None);
             passphrases += 1;
             if passphrases > MAX_PASSPHRASES {
                 return Err(bad(format!("more than {MAX_PASSPHRASES} passphrases")));
             }
         } else if let Some(place) = place_of(line) {
             let place = place.map_err(bad)?;
-            check_place(&found, &place).map_err(bad)?;
-            found.push((place.provider().map_err(bad)?, Some(place)));
+            check_place(&found, tenant, &place).map_err(bad)?;
+            let provider = place.provider().map_err(bad)?;
+            found.push(Parsed {
+                tenant: tenant.map(str::to_owned),
+                provider,
+                place: Some(place),
+            });
         } else if line.starts_with(KEY) {
             if SealKey::of_lines(&[line]).is_none() {
                 return Err(bad(format!("a key is `{KEY}BASE64:` with 32 bytes")));
             }
-            if keys.is_empty() {
-                keys_at = found.len();
+            match keys.iter_mut().find(|(of, ..)| *of == tenant) {
+                Some((_, lines, _)) => lines.push(line),
+                None => keys.push((tenant, vec![line], found.len())),
             }
-            keys.push(line);
         } else {
             return Err(bad(format!(
                 "neither a key (`{KEY}BASE64:`) nor `{PASSPHRASE}TEXT` nor `{VAULT}https://HOST key=NAME token-file=PATH ca-file=PATH` nor \
-                 `{KMIP}HOST key=ID cert-file=PATH key-file=PATH ca-file=PATH`"
+                 `{KMIP}HOST key=ID cert-file=PATH key-file=PATH ca-file=PATH`, with `{TENANT}NAME ` before it or without"
             )));
         }
     }
-    let derived = SealKey::of_lines(&keys).map(|key| key.derive(PURPOSE));
-    if let Some(sealed) = derived.and_then(SealedFile::new) {
-        found.insert(keys_at, (Box::new(sealed), None));
+    // The last one first, so that places stay.
+    for (tenant, lines, at) in keys.into_iter().rev() {
+        let derived = SealKey::of_lines(&lines).map(|key| key.derive(PURPOSE));
+        if let Some(sealed) = derived.and_then(SealedFile::new) {
+            let line = Parsed {
+                tenant: tenant.map(str::to_owned),
+                provider: Box::new(sealed),
+                place: None,
+            };
+            found.insert(at, line);
+        }
     }
     match found.is_empty() {
         true => Err(KeyFileError::NoKeys(
@@ -284,14 +408,22 @@ fn place_of(line: &str) -> Option<Result<Place, String>> {
 }
 
 /// By its name alone (of Vault's its mount and name, of a KMIP server its identifier) a data key's record says which key has wrapped it.
-fn check_place(found: &[Parsed], place: &Place) -> Result<(), String> {
+fn check_place(found: &[Parsed], tenant: Option<&str>, place: &Place) -> Result<(), String> {
     let (kind, mount, key) = place.named();
-    let others = found.iter().filter_map(|(_, place)| place.as_ref()).map(Place::named);
-    let others = others.filter(|(of, ..)| *of == kind);
-    if others.clone().count() >= MAX_KEPT {
+    let kept = found
+        .iter()
+        .filter_map(|line| line.place.as_ref().map(|place| (line, place)));
+    if kept.clone().count() >= MAX_KEPT_OF_ALL {
+        return Err(format!("more than {MAX_KEPT_OF_ALL} lines of keys that others keep"));
+    }
+    let of_kind = kept.filter(|(_, place)| place.named().0 == kind);
+    let own = of_kind.clone().filter(|(line, _)| line.tenant.as_deref() == tenant);
+    if own.count() >= MAX_KEPT {
         return Err(format!("more than {MAX_KEPT} lines of {kind}"));
     }
-    if others.clone().any(|other| other == (kind, mount, key)) {
+    let others = of_kind.map(|(_, place)| place.named());
+    let mut others = others;
+    if others.any(|other| other == (kind, mount, key)) {
         return Err(match place {
             Place::Vault(_) => format!(
                 "a line before names the key {key} at mount {mount}, too: records say no more of a key than that, so give the new one another name or \

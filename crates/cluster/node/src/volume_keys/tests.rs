@@ -12,6 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+mod tenants;
+
 /// What is waited for comes within this, whatever else the machine does.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -81,7 +83,7 @@ fn the_file_is_of_its_owner_alone_and_says_nothing_of_what_it_holds() {
         let said = refused(&path);
         assert!(said.contains(why) && !said.contains(secret), "{said}");
     }
-    write(&path, &"#".repeat(20_000));
+    write(&path, &"#".repeat(70_000));
     assert!(refused(&path).contains("too long"));
     assert!(refused(folder.0.path()).contains("regular file"));
     let pipe = folder.path("pipe");
