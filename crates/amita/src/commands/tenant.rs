@@ -1,5 +1,7 @@
 //! `amita tenant`.
 
+mod key;
+
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::volume::limit;
@@ -16,9 +18,13 @@ pub enum Command {
     /// Limits: how much the hosts of all its volumes together may do
     #[command(subcommand, visible_alias = "limits")]
     Limit(limit::JointCommand),
+    /// Volume keys: what wraps the data keys of the tenant's encrypted volumes, and of no others
+    #[command(subcommand)]
+    Key(key::Command),
     /// Say that a volume is a tenant's; it is no other's any more
     ///
-    /// By that it is under the tenant's limits. Who may use it is said by what exports it (`amita nbd export --tenant`).
+    /// By that it is under the tenant's limits. An encrypted one stays wrapped as it is until `amita volume key rewrap`, where the tenant has a volume key, or
+    /// another one had. Who may use it is said by what exports it (`amita nbd export --tenant`).
     Add {
         /// The tenant's name
         tenant: String,
@@ -49,6 +55,9 @@ pub enum Command {
 struct Shown {
     volume: String,
     tenant: Option<String>,
+    /// Its data keys are wrapped by another one's volume key still.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    to_be_wrapped: bool,
 }
 
 /// Does it.
@@ -56,8 +65,10 @@ struct Shown {
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    let endpoints = metadata;
     let metadata = Admin::connect(metadata)?;
     match command {
+        Command::Key(command) => key::run(command, endpoints, &metadata),
         Command::Limit(command) => limit::run_jointly(limit::Whose::Tenant, command, &metadata),
         Command::Add { tenant, volume, json } => assign(volume, Some(tenant), *json, &metadata),
         Command::Remove { volume, json } => assign(volume, None, *json, &metadata),
@@ -71,13 +82,21 @@ fn assign(volume: &str, tenant: Option<&str>, json: bool, metadata: &Admin) -> R
         admin::set_tenant(meta, volume, tenant)
     });
     set.described()?;
+    let keys = admin::volume_keys(&metadata.reader(), volume).described()?;
     let shown = Shown {
         volume: volume.to_owned(),
         tenant: tenant.map(str::to_owned),
+        to_be_wrapped: keys.iter().any(|key| key.to_be_wrapped_by.is_some()),
+    };
+    let rewrap = match shown.to_be_wrapped {
+        true => {
+            " Its data keys are wrapped as before still: `amita volume key rewrap` wraps them by what is to wrap them."
+        }
+        false => "",
     };
     print(json, &shown, || match tenant {
-        Some(tenant) => format!("Volume {volume} is tenant {tenant}'s.\n"),
-        None => format!("Volume {volume} is no tenant's.\n"),
+        Some(tenant) => format!("Volume {volume} is tenant {tenant}'s.{rewrap}\n"),
+        None => format!("Volume {volume} is no tenant's.{rewrap}\n"),
     })
 }
 
@@ -92,6 +111,7 @@ fn list(json: bool, metadata: &Admin) -> Result<()> {
         all.push(Shown {
             volume: name.clone(),
             tenant: Some(found.tenant),
+            to_be_wrapped: false,
         });
     }
     all.sort_by(|one, other| (&one.tenant, &one.volume).cmp(&(&other.tenant, &other.volume)));

@@ -34,7 +34,7 @@ use crate::cli::Endpoints;
 use crate::commands::nbd::for_whom;
 use crate::space;
 use amita_control::access::Action;
-use amita_control::admin::{self, Status, VolumeStatus};
+use amita_control::admin::{self, DataKeys, Status, VolumeStatus};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_terminal::say_line;
@@ -184,6 +184,9 @@ pub struct CreateArguments {
     /// serve it (docs/operating/encryption.md)
     #[arg(long)]
     pub encrypted: bool,
+    /// The tenant whose it is, from the start: an encrypted one is wrapped by the tenant's volume key, where it has one, and never was by another
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
     #[command(flatten)]
     pub keys: key::FileArgument,
     /// Say what was made as JSON
@@ -239,9 +242,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 true => Some(arguments.keys.needed(endpoints)?),
                 false => None,
             };
-            let made = metadata.act(Action::VolumeCreate, name, |meta| match &keys {
-                Some(keys) => admin::make_encrypted_volume(meta, name, pool, *size, Some(&now()), keys),
-                None => admin::make_volume(meta, name, pool, *size, Some(&now())),
+            let keys = keys.as_ref().map(|keys| keys as &dyn DataKeys);
+            let tenant = arguments.tenant.as_deref();
+            let made = metadata.act(Action::VolumeCreate, name, |meta| {
+                admin::make_volume_of(meta, tenant, (name, pool, *size), Some(&now()), keys)
             });
             let volume = made.described()?;
             let all = admin::stores(&metadata.reader()).described()?;

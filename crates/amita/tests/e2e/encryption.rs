@@ -15,6 +15,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+mod tenants;
+
 const SECRET: &str = "vault";
 const CLONE: &str = "vault-copy";
 const RESTORED: &str = "vault-back";

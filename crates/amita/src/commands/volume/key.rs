@@ -3,12 +3,14 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, KeyStatus, KeyTrouble, Rewrapped};
+use amita_control::admin::{self, KeyStatus, KeyTrouble, Misplaced, Rewrapped, TenantKey};
 use amita_keys::SealKey;
+use amita_metadata::Transact;
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use serde::Serialize;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// Keys that could not be wrapped, of which people are told why.
@@ -27,11 +29,13 @@ pub enum Command {
     /// Say which key wraps the data keys of the cluster, and whether a file of volume keys has it
     ///
     /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Where Vault or a KMIP server has the key it
-    /// is asked to open one of the data keys. Exit code 1: the file is not the cluster's, or the key there is another one of the same name, so that
-    /// nothing is made with it.
+    /// is asked to open one of the data keys. Tenants' keys are told of, too, and data keys that are wrapped by another key than is to wrap them. Exit
+    /// code 1: the file is not the cluster's, or the key there is another one of the same name, so that nothing is made with it; or it lacks a
+    /// tenant's; or there are such data keys.
     Status(StatusArguments),
-    /// Wrap all data keys of the cluster again, by the first line of the file
+    /// Wrap all data keys of the cluster again, by the first line of the file; those of a tenant who has a volume key by that
     ///
+    /// The first line is the first one that is no tenant's (`tenant=NAME ...`). What was given to another tenant is wrapped by what wraps for that one.
     /// For a new wrapping key: put its line behind the others of the file, give that to all nodes, put it in front, and give this command. The old
     /// line may go when it says that all are wrapped by the new one. Data keys stay as they are, and no block is written. Copies of the metadata
     /// from before (of etcd, of stores) need the old line, or the old version of Vault's key: without it nobody reads an encrypted volume by them.
@@ -167,7 +171,18 @@ fn list(arguments: &ListArguments, metadata: &Admin) -> Result<()> {
 }
 
 fn table(keys: &[KeyStatus]) -> Table {
-    let mut table = Table::new(&["image", "key", "from", "writes", "algorithm", "check", "wrapped by"]);
+    let columns = [
+        "image",
+        "key",
+        "from",
+        "writes",
+        "algorithm",
+        "check",
+        "wrapped by",
+        "tenant",
+        "to be wrapped by",
+    ];
+    let mut table = Table::new(&columns);
     for key in keys {
         let ails = key.ails.as_ref().map(|why| format!("MISSING: {why}"));
         table.row([
@@ -178,6 +193,8 @@ fn table(keys: &[KeyStatus]) -> Table {
             key.algorithm.unwrap_or_default().to_owned(),
             key.check.clone().unwrap_or_default(),
             key.wrapped_by.clone().or(ails).unwrap_or_default(),
+            key.tenant.clone().unwrap_or_default(),
+            key.to_be_wrapped_by.clone().unwrap_or_default(),
         ]);
     }
     table
@@ -194,6 +211,81 @@ struct Status {
     /// What is wrong with the file, or with who keeps a key that it names.
     #[serde(skip_serializing_if = "Option::is_none")]
     ails: Option<String>,
+    /// The volume keys of tenants, of those that have one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<TenantStatus>,
+    /// Data keys that are wrapped by another one than is to wrap them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    misplaced: Vec<Misplaced>,
+}
+
+/// The volume key of a tenant.
+#[derive(Serialize)]
+pub(crate) struct TenantStatus {
+    pub tenant: String,
+    /// What the data keys of its volumes are wrapped with.
+    pub wrapped_by: String,
+    /// The file has it, as a line of the tenant's; none: no file was given.
+    pub is_in_file: Option<bool>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ails: Option<String>,
+}
+
+/// Which volume keys tenants have, and whether a file has them.
+///
+/// # Errors
+/// The metadata is away.
+pub(crate) fn tenant_statuses(meta: &dyn Transact, file: Option<&KeyFile>) -> Result<Vec<TenantStatus>> {
+    let status = |TenantKey { tenant, by }| {
+        let found = file.map(|file| file.is_of_tenant(&tenant, &by));
+        TenantStatus {
+            tenant,
+            wrapped_by: by.to_string(),
+            is_in_file: found.as_ref().map(std::result::Result::is_ok),
+            ails: found.and_then(std::result::Result::err),
+        }
+    };
+    Ok(admin::tenant_keys(meta).described()?.into_iter().map(status).collect())
+}
+
+/// What of tenants and of misplaced data keys is said, for people.
+fn of_tenants(status: &Status) -> String {
+    let mut lines = String::new();
+    for TenantStatus {
+        tenant,
+        wrapped_by,
+        ails,
+        ..
+    } in &status.tenants
+    {
+        let _ = match ails {
+            None => writeln!(lines, "Those of tenant {tenant} are wrapped by {wrapped_by}."),
+            Some(why) => writeln!(lines, "Those of tenant {tenant} are wrapped by {wrapped_by}: {why}."),
+        };
+    }
+    for Misplaced {
+        key,
+        wrapped_by,
+        to_be_wrapped_by,
+        ails,
+    } in status.misplaced.iter().take(FAILED_TOLD)
+    {
+        let _ = match (to_be_wrapped_by, ails) {
+            (Some(wanted), _) => writeln!(
+                lines,
+                "Data key {key} is wrapped by {wrapped_by}, and is to be by {wanted}."
+            ),
+            (None, why) => writeln!(lines, "Data key {key}: {}", why.as_deref().unwrap_or_default()),
+        };
+    }
+    if let Some(more) = status.misplaced.len().checked_sub(FAILED_TOLD).filter(|more| *more > 0) {
+        let _ = writeln!(lines, "And {more} more (--json has all).");
+    }
+    if !status.misplaced.is_empty() {
+        lines.push_str("`amita volume key rewrap` wraps them so.\n");
+    }
+    lines
 }
 
 fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
@@ -216,8 +308,10 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
         is_of_cluster: is_of.is_ok(),
         is_first: is_of.as_ref().is_ok_and(|is_first| *is_first),
         ails: is_of.as_ref().err().or(answers.as_ref().err()).cloned(),
+        tenants: tenant_statuses(&reader, Some(&file))?,
+        misplaced: admin::misplaced_keys(&reader).described()?,
     };
-    print(arguments.json, &status, || match (&status.wrapped_by, &is_of) {
+    let clusters = || match (&status.wrapped_by, &is_of) {
         (None, _) => {
             "Nothing is wrapped in this cluster yet: the first encrypted volume is, by the file's first line.\n"
                 .to_owned()
@@ -227,21 +321,43 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
             "Data keys are wrapped by {by}, which is in the file, and not its first line: `amita volume key rewrap` wraps them by that.\n"
         ),
         (Some(by), Err(_)) => format!("Data keys are wrapped by {by}.\n"),
-    })?;
+    };
+    print(arguments.json, &status, || clusters() + &of_tenants(&status))?;
     is_of.map(drop).map_err(|why| {
         Failure::new(why).advice("Nothing is made with it, and what it does not open stays closed. Is it another cluster's, or one of before?")
     })?;
     answers.map_err(|why| {
         Failure::new(why)
             .advice("What is open stays open; what it is to open waits for it, and nothing is made with its key, unless another server of its line answers.")
-    })
+    })?;
+    let lacking: Vec<&str> = status
+        .tenants
+        .iter()
+        .filter(|found| found.ails.is_some())
+        .map(|found| &*found.tenant)
+        .collect();
+    if !lacking.is_empty() {
+        let what = format!(
+            "the file lacks the volume keys of these tenants: {}",
+            lacking.join(", ")
+        );
+        return Err(Failure::new(what)
+            .advice("Encrypted volumes of theirs stay closed by it, and none are made. All others are opened."));
+    }
+    match status.misplaced.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!(
+            "{count} data keys are wrapped by another key than is to wrap them"
+        ))
+        .advice("`amita volume key rewrap`, with a file that opens them, and has what is to wrap them.")),
+    }
 }
 
 fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     let file = arguments.keys.needed(endpoints)?;
     let done = metadata.act(Action::KeysRewrap, "all", |meta| admin::rewrap_keys(meta, &file));
     let done = done.described()?;
-    print(arguments.json, &done, || told(&done))?;
+    print(arguments.json, &done, || told(&done) + &unseen(&done))?;
     match done.failed.len() {
         0 => Ok(()),
         count => {
@@ -272,21 +388,35 @@ fn told(done: &Rewrapped) -> String {
                 None => Default::default(),
             };
             format!(
-                "All data keys are wrapped by the file's first line{by}: {} now, {} were before. What wrapped them before opens none of them any \
+                "All data keys are wrapped by the file's first line{by}, tenants' by theirs: {} now, {} were before. What wrapped them before opens none of them any \
                  more, and wraps none. But copies of the metadata from before (of etcd, of a store) are read by it alone: as long as one of them may \
                  have to be put back, keep the old line apart from the cluster; once it is destroyed everywhere, nobody reads an encrypted volume by \
                  them.{trim}\n",
                 done.wrapped, done.same
             )
         }
-        count => {
-            let more = format!("and {} more (--json has all)", count.saturating_sub(FAILED_TOLD));
-            let mut lines: Vec<&str> = done.failed.iter().take(FAILED_TOLD).map(String::as_str).collect();
-            if count > FAILED_TOLD {
-                lines.push(&more);
-            }
-            format!("Not wrapped:\n  {}\n", lines.join("\n  "))
-        }
+        _ => not_wrapped(&done.failed),
+    }
+}
+
+/// Which, and why, for people.
+pub(crate) fn not_wrapped(failed: &[String]) -> String {
+    let more = format!("and {} more (--json has all)", failed.len().saturating_sub(FAILED_TOLD));
+    let mut lines: Vec<&str> = failed.iter().take(FAILED_TOLD).map(String::as_str).collect();
+    if failed.len() > FAILED_TOLD {
+        lines.push(&more);
+    }
+    format!("Not wrapped:\n  {}\n", lines.join("\n  "))
+}
+
+/// Of tenants whose keys were not to be had, for people.
+fn unseen(done: &Rewrapped) -> String {
+    match &done.unseen[..] {
+        [] => String::new(),
+        all => format!(
+            "Not asked, as they are not here or do not answer; what they have wrapped already stays so:\n  {}\n",
+            all.join("\n  ")
+        ),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, Deletion, Fate};
+use amita_control::admin::{self, AdminError, DataKeys, Deletion, Fate};
 use amita_metadata::Transact;
 use amita_types::{VolumeId, map};
 use axum::Json;
@@ -107,6 +107,9 @@ pub struct NewVolume {
     /// --volume-keys`).
     #[serde(default)]
     pub encrypted: bool,
+    /// The tenant whose it is, from the start: an encrypted one is wrapped by the tenant's volume key, where it has one. Null: nobody's.
+    #[serde(default)]
+    pub tenant: Option<String>,
 }
 
 /// What of a volume is to be another; what is not there stays.
@@ -269,12 +272,14 @@ async fn create(
             ..map::About::of(VolumeId(0))
         };
         let NewVolume {
-            name, pool, size_bytes, ..
+            name,
+            pool,
+            size_bytes,
+            tenant,
+            ..
         } = &wanted;
-        match &keys {
-            Some(keys) => admin::make_encrypted_volume(meta, name, pool, *size_bytes, Some(&about), &**keys)?,
-            None => admin::make_volume(meta, name, pool, *size_bytes, Some(&about))?,
-        };
+        let keys = keys.as_deref().map(|keys| keys as &dyn DataKeys);
+        admin::make_volume_of(meta, tenant.as_deref(), (name, pool, *size_bytes), Some(&about), keys)?;
         find(meta, &wanted.name)
     });
     Ok(Tagged(StatusCode::CREATED, made.await?))

@@ -10,6 +10,7 @@ fn each_key_that_was_not_wrapped_is_named_and_not_a_thousand() {
         same: 2,
         version: None,
         failed: (0..failed).map(|number| format!("key {number}: why")).collect(),
+        unseen: Vec::new(),
     };
     assert!(told(&done(0)).starts_with("All data keys"));
     let few = told(&done(FAILED_TOLD));
@@ -34,7 +35,7 @@ fn of_vaults_key_it_is_said_by_which_version_and_what_not_to_trim() {
     };
     let said = told(&done);
     assert!(
-        said.contains("first line, by version 7 of Vault's key: 3 now"),
+        said.contains("first line, by version 7 of Vault's key, tenants' by theirs: 3 now"),
         "{said}"
     );
     let trim = "do not trim versions below 7 while any older copy of the metadata may be put back.\n";
