@@ -264,8 +264,9 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                     Some(_) => (", encrypted", format!("{SECRET_LINKS}\n")),
                     None => ("", String::new()),
                 };
+                let wrapped = key::told_of_newest(&metadata, name);
                 format!(
-                    "Volume {} has {} in pool {}{how}.\n{links}{much}",
+                    "Volume {} has {} in pool {}{how}.\n{wrapped}{links}{much}",
                     volume.name,
                     size::show(volume.size_bytes),
                     volume.pool

@@ -161,7 +161,8 @@ fn table(all: &[TenantStatus]) -> Table {
     let mut table = Table::new(&["tenant", "wrapped by", "in the file"]);
     for found in all {
         let is_there = match (found.is_in_file, &found.ails) {
-            (Some(true), _) => "yes".to_owned(),
+            (Some(true), None) => "yes".to_owned(),
+            (Some(true), Some(why)) => format!("yes, but: {why}"),
             (_, Some(why)) => format!("NO: {why}"),
             _ => String::new(),
         };

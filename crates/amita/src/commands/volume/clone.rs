@@ -55,9 +55,10 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin
     let made = made.described()?;
     print(arguments.json, &made, || {
         format!(
-            "Volume {name} is a clone of {volume}@{snapshot}: it has {} in pool {}, and shares its blocks until they are written.\n",
+            "Volume {name} is a clone of {volume}@{snapshot}: it has {} in pool {}, and shares its blocks until they are written.\n{}",
             size::show(made.size_bytes),
-            made.pool
+            made.pool,
+            super::key::told_of_newest(metadata, name)
         )
     })
 }

@@ -109,5 +109,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, metadata: &Admin
         job,
         whole,
     };
-    print(arguments.json, &shown, || text)
+    print(arguments.json, &shown, || {
+        text + &super::key::told_of_newest(metadata, name)
+    })
 }

@@ -31,7 +31,7 @@ pub enum Command {
     /// The file is the one that is given; of a node, which carries the command out (--by-api), its own. Where Vault or a KMIP server has the key it
     /// is asked to open one of the data keys. Tenants' keys are told of, too, and data keys that are wrapped by another key than is to wrap them. Exit
     /// code 1: the file is not the cluster's, or the key there is another one of the same name, so that nothing is made with it; or it lacks a
-    /// tenant's; or there are such data keys.
+    /// tenant's, which does not answer, or is another one; or it has a line of a tenant who has no volume key by the metadata; or there are such data keys.
     Status(StatusArguments),
     /// Wrap all data keys of the cluster again, by the first line of the file; those of a tenant who has a volume key by that
     ///
@@ -170,6 +170,19 @@ fn list(arguments: &ListArguments, metadata: &Admin) -> Result<()> {
     })
 }
 
+/// What has wrapped the data key that a volume is written with, and whose that is, for people; nothing, where the volume is not encrypted or that is not known.
+pub(crate) fn told_of_newest(metadata: &Admin, name: &str) -> String {
+    let keys = admin::volume_keys(&metadata.reader(), name).unwrap_or_default();
+    let newest = keys.into_iter().find(|key| key.newest);
+    let Some((by, tenant)) = newest.and_then(|key| Some((key.wrapped_by?, key.tenant))) else {
+        return String::new();
+    };
+    match tenant {
+        Some(tenant) => format!("Its data key is wrapped by {by}, tenant {tenant}'s.\n"),
+        None => format!("Its data key is wrapped by {by}, the cluster's.\n"),
+    }
+}
+
 fn table(keys: &[KeyStatus]) -> Table {
     let columns = [
         "image",
@@ -184,7 +197,8 @@ fn table(keys: &[KeyStatus]) -> Table {
     ];
     let mut table = Table::new(&columns);
     for key in keys {
-        let ails = key.ails.as_ref().map(|why| format!("MISSING: {why}"));
+        let missing = key.ails.as_ref().map(|why| format!("MISSING: {why}"));
+        let unknown = key.ails.as_ref().map(|why| format!("UNKNOWN: {why}"));
         table.row([
             key.image.to_string(),
             key.number.0.to_string(),
@@ -192,9 +206,12 @@ fn table(keys: &[KeyStatus]) -> Table {
             if key.newest { "yes" } else { "" }.to_owned(),
             key.algorithm.unwrap_or_default().to_owned(),
             key.check.clone().unwrap_or_default(),
-            key.wrapped_by.clone().or(ails).unwrap_or_default(),
+            key.wrapped_by.clone().or(missing).unwrap_or_default(),
             key.tenant.clone().unwrap_or_default(),
-            key.to_be_wrapped_by.clone().unwrap_or_default(),
+            key.to_be_wrapped_by
+                .clone()
+                .or(unknown.filter(|_| key.wrapped_by.is_some()))
+                .unwrap_or_default(),
         ]);
     }
     table
@@ -214,6 +231,9 @@ struct Status {
     /// The volume keys of tenants, of those that have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<TenantStatus>,
+    /// Tenants of whom the file has lines, and who have no volume key by the metadata (`amita tenant key set`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unset: Vec<String>,
     /// Data keys that are wrapped by another one than is to wrap them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     misplaced: Vec<Misplaced>,
@@ -227,26 +247,46 @@ pub(crate) struct TenantStatus {
     pub wrapped_by: String,
     /// The file has it, as a line of the tenant's; none: no file was given.
     pub is_in_file: Option<bool>,
-    /// Why not.
+    /// Why not, or what is wrong with who keeps it, or with what it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ails: Option<String>,
 }
 
-/// Which volume keys tenants have, and whether a file has them.
+/// Which volume keys tenants have, whether a file has them, and whether they open what they are said to have wrapped.
 ///
 /// # Errors
 /// The metadata is away.
 pub(crate) fn tenant_statuses(meta: &dyn Transact, file: Option<&KeyFile>) -> Result<Vec<TenantStatus>> {
     let status = |TenantKey { tenant, by }| {
         let found = file.map(|file| file.is_of_tenant(&tenant, &by));
-        TenantStatus {
+        let is_in_file = found.as_ref().map(std::result::Result::is_ok);
+        let ails = match (file, found) {
+            (_, Some(Err(why))) => Some(why),
+            // By its name alone it is not known to be the tenant's.
+            (Some(file), _) => match file.answers_for(Some(&tenant)) {
+                Err(why) => Some(why),
+                Ok(()) => admin::opens_by(meta, file, &by)
+                    .described()?
+                    .err()
+                    .map(|why| why.to_string()),
+            },
+            (None, _) => None,
+        };
+        Ok(TenantStatus {
             tenant,
             wrapped_by: by.to_string(),
-            is_in_file: found.as_ref().map(std::result::Result::is_ok),
-            ails: found.and_then(std::result::Result::err),
-        }
+            is_in_file,
+            ails,
+        })
     };
-    Ok(admin::tenant_keys(meta).described()?.into_iter().map(status).collect())
+    admin::tenant_keys(meta).described()?.into_iter().map(status).collect()
+}
+
+/// Tenants of whom the file has lines, and who have no volume key by the metadata: the cluster's wraps for them.
+fn unset(file: &KeyFile, tenants: &[TenantStatus]) -> Vec<String> {
+    let mut lines = file.tenants().unwrap_or_default();
+    lines.retain(|tenant| tenants.iter().all(|found| found.tenant != *tenant));
+    lines.into_iter().collect()
 }
 
 /// What of tenants and of misplaced data keys is said, for people.
@@ -303,12 +343,14 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
             Err(KeyTrouble::Away(why)) => answers = Err(why),
         }
     }
+    let tenants = tenant_statuses(&reader, Some(&file))?;
     let status = Status {
         wrapped_by: by.map(|by| by.to_string()),
         is_of_cluster: is_of.is_ok(),
         is_first: is_of.as_ref().is_ok_and(|is_first| *is_first),
         ails: is_of.as_ref().err().or(answers.as_ref().err()).cloned(),
-        tenants: tenant_statuses(&reader, Some(&file))?,
+        unset: unset(&file, &tenants),
+        tenants,
         misplaced: admin::misplaced_keys(&reader).described()?,
     };
     let clusters = || match (&status.wrapped_by, &is_of) {
@@ -330,12 +372,24 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
         Failure::new(why)
             .advice("What is open stays open; what it is to open waits for it, and nothing is made with its key, unless another server of its line answers.")
     })?;
-    let lacking: Vec<&str> = status
-        .tenants
-        .iter()
-        .filter(|found| found.ails.is_some())
-        .map(|found| &*found.tenant)
-        .collect();
+    of_tenants_keys(&status)?;
+    match status.misplaced.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!(
+            "{count} data keys are wrapped by another key than is to wrap them, or nobody knows by which"
+        ))
+        .advice("`amita volume key rewrap`, with a file that opens them, and has what is to wrap them.")),
+    }
+}
+
+/// Fails where tenants' keys lack, or tenants' lines wrap for nobody.
+fn of_tenants_keys(status: &Status) -> Result<()> {
+    let ailing = |is_in_file: bool| {
+        let tenants = status.tenants.iter();
+        let found = tenants.filter(|found| found.ails.is_some() && (found.is_in_file == Some(true)) == is_in_file);
+        found.map(|found| &*found.tenant).collect::<Vec<_>>()
+    };
+    let lacking = ailing(false);
     if !lacking.is_empty() {
         let what = format!(
             "the file lacks the volume keys of these tenants: {}",
@@ -344,12 +398,23 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
         return Err(Failure::new(what)
             .advice("Encrypted volumes of theirs stay closed by it, and none are made. All others are opened."));
     }
-    match status.misplaced.len() {
-        0 => Ok(()),
-        count => Err(Failure::new(format!(
-            "{count} data keys are wrapped by another key than is to wrap them"
+    let failing = ailing(true);
+    if !failing.is_empty() {
+        let what = format!(
+            "the volume keys of these tenants do not answer, or do not open what they have wrapped: {}",
+            failing.join(", ")
+        );
+        return Err(Failure::new(what).advice(
+            "Encrypted volumes of theirs that are closed wait for it, and none are made. All others are opened.",
+        ));
+    }
+    match &status.unset[..] {
+        [] => Ok(()),
+        unset => Err(Failure::new(format!(
+            "the file has lines of tenants who have no volume key by the metadata: {}",
+            unset.join(", ")
         ))
-        .advice("`amita volume key rewrap`, with a file that opens them, and has what is to wrap them.")),
+        .advice("No data key is made for them: give `amita tenant key set TENANT` for each, or take the line away.")),
     }
 }
 

@@ -133,9 +133,13 @@ pub fn copy_volume(meta: &dyn Transact, wish: &CopyWish<'_>) -> Result<Copying> 
     };
     // It holds the same, and is the same tenant's. By another number what is copied may be another one's.
     let whose = || {
-        let (source, revision) = find_volume(meta, volume_name)?;
+        let (found, revision) = find_volume(meta, volume_name)?;
+        // Another one may be called so by now.
+        if found.host() != source.host() {
+            return Err(AdminError::Changed);
+        }
         let held = unchanged(&map::volume_key(volume_name), revision);
-        Ok(Whose::of(meta, source.id)?.held_by(held))
+        Ok(Whose::of(meta, found.id)?.held_by(held))
     };
     let made = make_volume_and(
         meta,

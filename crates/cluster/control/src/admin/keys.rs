@@ -72,6 +72,12 @@ pub trait DataKeys: fmt::Debug {
         Ok(())
     }
 
+    /// Is there something here that wraps for this tenant alone? Then the cluster's key wraps nothing of his.
+    fn has_line_of(&self, tenant: &str) -> bool {
+        let _ = tenant;
+        false
+    }
+
     /// One that it has opened so: it is tried first, as it costs no look at all others.
     fn opened(&self) -> Option<KeyName> {
         None
@@ -201,6 +207,12 @@ impl NewKey {
             Some(tenant) => {
                 let (by, revision) = tenant_key(meta, tenant).map_err(NoKey::Admin)?;
                 held.push(unchanged(&map::tenant_wrapping_key(tenant), revision));
+                if by.is_none() && keys.has_line_of(tenant) {
+                    return Err(NoKey::Refused(format!(
+                        "the file of volume keys has a line of tenant {tenant}, and the metadata say of none that it wraps for the tenant, so the cluster's key \
+                         would: give `amita tenant key set {tenant}`, or take the line out of the file"
+                    )));
+                }
                 by.map(|by| (tenant.to_owned(), by))
             }
             None => None,

@@ -25,6 +25,7 @@ use amita_crypt::{Binding, DataKey, WrappedKey, WrappingKey, Zeroizing};
 use amita_keys::system_random;
 use amita_types::ClusterId;
 use amita_types::map::KeyName;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -256,6 +257,14 @@ impl KeyFile {
         })
     }
 
+    /// The tenants of whom the file has lines.
+    ///
+    /// # Errors
+    /// The file is of no use: why, for people.
+    pub fn tenants(&self) -> Result<BTreeSet<String>, String> {
+        self.given(|found| Ok(found.lines.iter().filter_map(|line| line.tenant.clone()).collect()))
+    }
+
     /// Is what wraps for a tenant in the file, as a line of his?
     ///
     /// # Errors
@@ -266,14 +275,22 @@ impl KeyFile {
 }
 
 impl KeyFile {
-    /// Asks those who keep keys that the file names whether they wrap with them, and bind what they wrap: each server of each.
+    /// Asks those who keep keys that the file names whether they wrap with them, and bind what they wrap: each server of each that is no tenant's.
     ///
     /// # Errors
     /// One does not: why, for people.
     pub fn answers(&self) -> Result<(), String> {
+        self.answers_for(None)
+    }
+
+    /// The same of a tenant's lines.
+    ///
+    /// # Errors
+    /// As [`KeyFile::answers`].
+    pub fn answers_for(&self, tenant: Option<&str>) -> Result<(), String> {
         let asked = self.given(|found| {
-            let keepers = found.lines.iter().filter_map(|line| line.keeper.clone());
-            Ok(keepers.collect::<Vec<_>>())
+            let lines = found.lines.iter().filter(|line| line.tenant.as_deref() == tenant);
+            Ok(lines.filter_map(|line| line.keeper.clone()).collect::<Vec<_>>())
         })?;
         for (place, keeper) in asked {
             for server in 0..keeper.servers() {
@@ -394,6 +411,11 @@ impl DataKeys for KeyFile {
 
     fn opened(&self) -> Option<KeyName> {
         self.lock().opened
+    }
+
+    fn has_line_of(&self, tenant: &str) -> bool {
+        // Of one that is of no use nothing is made anyway.
+        self.tenants().is_ok_and(|tenants| tenants.contains(tenant))
     }
 }
 

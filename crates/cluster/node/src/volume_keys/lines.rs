@@ -305,12 +305,14 @@ fn labelled(line: &str) -> Result<(Option<&str>, &str), String> {
     let (tenant, line) = rest
         .split_once(' ')
         .ok_or_else(|| format!("behind `{TENANT}NAME` stands a blank, and what wraps for that tenant"))?;
-    let fault = match tenant.is_empty() {
-        true => Some("it is empty".to_owned()),
-        false => tenant_fault(tenant),
-    };
-    match fault {
-        Some(why) => Err(format!("{tenant:?} is no name for a tenant: {why}")),
+    if tenant.is_empty() {
+        return Err(format!("behind `{TENANT}` stands no name for a tenant: it is empty"));
+    }
+    match tenant_fault(tenant) {
+        // Nothing of what stands there: with words mixed up it is a key or a passphrase.
+        Some(_) => Err(format!(
+            "what stands behind `{TENANT}` is no name for a tenant: letters, digits, `.`, `_` and `-` are allowed, `.` and `-` not at its start"
+        )),
         None => Ok((Some(tenant), line)),
     }
 }

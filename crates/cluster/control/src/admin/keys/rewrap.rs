@@ -151,7 +151,7 @@ pub fn rewrap_keys(meta: &dyn Transact, by: &dyn Rewrap) -> Result<Rewrapped> {
                 "{to} is the volume key of tenant {tenant}, and wraps for nobody else"
             )));
         }
-        can_rewrap(meta, by, (id, &to))?.map_err(refuse)?;
+        can_rewrap(meta, by, (id, &to), now.as_ref())?.map_err(refuse)?;
     }
     if is_other || to.is_kept_elsewhere() {
         let call = Call {
@@ -291,20 +291,34 @@ fn is_away(wrapped: usize, why: &str) -> String {
     format!("who keeps the key does not answer; {wrapped} were wrapped, give it again: {why}")
 }
 
-const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped with: see that all have the same file, and give the command again";
+const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped with (another rewrap, or a tenant gets a key): give the command again when that \
+                            is done, and see that all have the same file";
 
-/// Does any key open by what is given? Else it is another cluster's, and would be made this one's. Tenants' keys say nothing of it.
+/// Does any key open by what is given? Else it is another cluster's, and would be made this one's. Those that are not tenants' say it; where there are none,
+/// the line that wraps for the cluster `now`, or any of the tenants' keys.
 fn can_rewrap(
     meta: &dyn Transact,
     by: &dyn Rewrap,
     (id, to): (ClusterId, &WrappingKey),
+    now: Option<&WrappingKey>,
 ) -> Result<std::result::Result<(), String>> {
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
     let records = reply.values(0).iter().map(|found| read_key(&found.value));
-    let records = records.filter(|found| !found.as_ref().is_ok_and(|old| old.binding().tenant.is_some()));
-    Ok(any_can(
-        records.map(|old| by.rewrap(id, to, &old.map_err(KeyTrouble::Key)?)),
-    ))
+    let is_tenants = |found: &std::result::Result<WrappedKey, String>| {
+        found.as_ref().is_ok_and(|old| old.binding().tenant.is_some())
+    };
+    let (tenants, clusters): (Vec<_>, Vec<_>) = records.partition(is_tenants);
+    if clusters.is_empty() && now.is_some_and(|now| by.has(None, now).is_ok()) {
+        return Ok(Ok(()));
+    }
+    let records = if clusters.is_empty() { tenants } else { clusters };
+    Ok(any_can(records.into_iter(), |old| {
+        let binding = Binding {
+            tenant: None,
+            key: old.binding().key,
+        };
+        by.rewrap_as(id, to, &binding, old)
+    }))
 }
 
 /// The same of what is wrapped otherwise than it will be once a tenant has this key, or none.
@@ -319,29 +333,46 @@ fn can_settle(
         return Ok(Ok(()));
     };
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
-    let records = reply.values(0).iter().filter_map(|found| read_key(&found.value).ok());
     let is_his = |old: &WrappedKey| {
         let tenants = owners.tenants(old.binding().key);
         tenants.contains(&Some(tenant)) || tenants.is_empty() && old.binding().tenant.as_deref() == Some(tenant)
     };
-    Ok(any_can(records.filter(is_his).map(|old| {
+    let records = reply.values(0).iter().filter_map(|found| match read_key(&found.value) {
+        Ok(old) => is_his(&old).then_some(Ok(old)),
+        Err(why) => owners.are_read_by(&found.key, tenant).then_some(Err(why)),
+    });
+    Ok(any_can(records, |old| {
         let binding = Binding {
             tenant: bound.clone(),
             key: old.binding().key,
         };
-        by.rewrap_as(id, to, &binding, &old)
-    })))
+        by.rewrap_as(id, to, &binding, old)
+    }))
 }
 
-/// Was any of them wrapped, or was there none?
-fn any_can(all: impl Iterator<Item = std::result::Result<WrappedKey, KeyTrouble>>) -> std::result::Result<(), String> {
-    let mut refused = None;
+/// Was any of them wrapped, or was there none? Of what one key has wrapped that is not answered one is asked: what others have wrapped may do as well.
+fn any_can(
+    all: impl Iterator<Item = std::result::Result<WrappedKey, String>>,
+    wrap: impl Fn(&WrappedKey) -> std::result::Result<WrappedKey, KeyTrouble>,
+) -> std::result::Result<(), String> {
+    let (mut refused, mut silent) = (None, Vec::<(WrappingKey, String)>::new());
     for one in all {
-        match one {
+        let old = match one {
+            Ok(old) if silent.iter().any(|(from, _)| *from == old.wrapping_key()) => continue,
+            Ok(old) => old,
+            Err(why) => {
+                refused = refused.or(Some(why));
+                continue;
+            }
+        };
+        match wrap(&old) {
             Ok(_) => return Ok(()),
             Err(KeyTrouble::Key(why)) => refused = refused.or(Some(why)),
-            Err(KeyTrouble::Away(why)) => return Err(is_away(0, &why)),
+            Err(KeyTrouble::Away(why)) => silent.push((old.wrapping_key(), why)),
         }
+    }
+    if let Some((_, why)) = silent.first() {
+        return Err(is_away(0, why));
     }
     refused.map_or(Ok(()), |why| {
         Err(format!(
@@ -375,7 +406,8 @@ impl Scope {
     fn is_about(&self, wanted: &Wanted) -> bool {
         match self {
             Scope::All { .. } => wanted.tenant.is_none(),
-            Scope::Tenant { .. } => true,
+            // What is bound to the tenant still may be another one's volume's by now.
+            Scope::Tenant { tenant, to, .. } => wanted.tenant.as_ref() == to.as_ref().map(|_| tenant),
         }
     }
 
@@ -386,6 +418,14 @@ impl Scope {
                 let Binding { tenant: bound, key } = record.binding();
                 bound.as_ref() == Some(tenant) || owners.tenants(*key).contains(&Some(tenant))
             }
+        }
+    }
+
+    /// Is a record that cannot be read one of others?
+    fn is_anothers(&self, owners: &Owners, record: &str) -> bool {
+        match self {
+            Scope::All { .. } => false,
+            Scope::Tenant { tenant, .. } => !owners.are_read_by(record, tenant),
         }
     }
 
@@ -401,8 +441,9 @@ impl Scope {
 /// Looks at all of them until there is nothing to do.
 fn settle(meta: &dyn Transact, by: &dyn Rewrap, id: ClusterId, scope: &Scope) -> Result<Rewrapped> {
     let (mut wrapped, mut proven) = (0, BTreeSet::new());
-    let mut asked = BTreeMap::new();
+    let mut asked = Asked::default();
     for _ in 0..RACES {
+        asked.silent.clear();
         let proofs = by.proofs();
         let Pass {
             mut all,
@@ -426,7 +467,7 @@ fn settle(meta: &dyn Transact, by: &dyn Rewrap, id: ClusterId, scope: &Scope) ->
             all.same = all.same.saturating_sub(wrapped);
             all.wrapped = wrapped;
             all.version = scope.to().and_then(|to| by.version(to));
-            let unseen = asked.values().filter_map(|asked| asked.as_ref().err());
+            let unseen = asked.tenants.values().filter_map(|asked| asked.as_ref().err());
             all.unseen = unseen.map(ToString::to_string).collect();
             return Ok(all);
         }
@@ -446,8 +487,37 @@ struct Pass {
     away: Option<String>,
 }
 
-/// For whom it was asked whether what wraps is there, and what was said.
-type Asked = BTreeMap<Option<String>, std::result::Result<(), KeyTrouble>>;
+/// What was asked already, so that of a thousand keys each is not waited for.
+#[derive(Default)]
+struct Asked {
+    /// For whom it was asked whether what wraps is there, and what was said.
+    tenants: BTreeMap<Option<String>, std::result::Result<(), KeyTrouble>>,
+    /// What has wrapped data keys, and does not answer in this pass: why.
+    silent: Vec<(WrappingKey, String)>,
+}
+
+impl Asked {
+    /// Who keeps what has wrapped a key, or what is to, does not answer: who of them?
+    fn silent(&mut self, by: &dyn Rewrap, wanted: &Wanted, from: &WrappingKey, is_about: bool, why: String) -> Seen {
+        let tenant = wanted.tenant.as_deref();
+        let is_source = *from != wanted.by
+            && from.is_kept_elsewhere()
+            && !matches!(by.has(tenant, &wanted.by), Err(KeyTrouble::Away(_)));
+        match (is_source, is_about) {
+            (true, _) => {
+                let why = format!("{from} has wrapped it, and is to open it: {why}");
+                self.silent.push((from.clone(), why.clone()));
+                Seen::Failed(why)
+            }
+            (false, true) => Seen::Away(why),
+            (false, false) => {
+                let away = KeyTrouble::Away(why.clone());
+                self.tenants.insert(wanted.tenant.clone(), Err(away));
+                Seen::Failed(why)
+            }
+        }
+    }
+}
 
 /// What became of a key.
 enum Seen {
@@ -484,8 +554,7 @@ fn pass(
         let seen = match old {
             Ok(old) if !scope.covers(&owners, &old) => continue,
             Ok(old) => look(meta, by, id, (scope, &owners), (found, &old), proven, asked)?,
-            // Of a tenant's it is not known that it is.
-            Err(_) if matches!(scope, Scope::Tenant { .. }) => continue,
+            Err(_) if scope.is_anothers(&owners, &found.key) => continue,
             Err(why) => Seen::Failed(why),
         };
         match seen {
@@ -531,7 +600,7 @@ fn look(
     let is_about = scope.is_about(&wanted);
     let is_asked_for = matches!(scope, Scope::All { .. }) && is_about;
     if !is_asked_for {
-        let here = asked.entry(wanted.tenant.clone());
+        let here = asked.tenants.entry(wanted.tenant.clone());
         let here = here.or_insert_with(|| by.has(wanted.tenant.as_deref(), &wanted.by));
         match here {
             Ok(()) => {}
@@ -541,11 +610,7 @@ fn look(
             Err(why) => return Ok(Seen::Failed(why.to_string())),
         }
     }
-    let to = &wanted.by;
-    let away = |why: String| match is_about {
-        true => Seen::Away(why),
-        false => Seen::Failed(why),
-    };
+    let (to, from) = (&wanted.by, old.wrapping_key());
     if wanted.is_met(old) && !by.is_older(to, old) {
         // By its name alone it is not known to be the one that it was.
         if !to.is_kept_elsewhere() || !is_about || proven.contains(&found.value) {
@@ -557,8 +622,11 @@ fn look(
                 Seen::Same
             }
             Err(KeyTrouble::Key(why)) => Seen::Failed(why),
-            Err(KeyTrouble::Away(why)) => away(why),
+            Err(KeyTrouble::Away(why)) => asked.silent(by, &wanted, &from, is_about, why),
         });
+    }
+    if let Some((_, why)) = asked.silent.iter().find(|(silent, _)| *silent == from) {
+        return Ok(Seen::Failed(why.clone()));
     }
     let binding = Binding {
         tenant: wanted.tenant.clone(),
@@ -582,7 +650,7 @@ fn look(
             )));
         }
         Err(KeyTrouble::Key(why)) => return Ok(Seen::Failed(why)),
-        Err(KeyTrouble::Away(why)) => return Ok(away(why)),
+        Err(KeyTrouble::Away(why)) => return Ok(asked.silent(by, &wanted, &from, is_about, why)),
     };
     let text = new.to_text().into_bytes();
     let mut call = Call::put_if(found.key.clone(), found.mod_revision, text.clone());

@@ -5,7 +5,7 @@ use super::super::volume::find_volume;
 use super::read_key;
 use super::tenant::Owners;
 use amita_crypt::{WrappedKey, WrappingKey};
-use amita_metadata::{Call, Op, Transact};
+use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, KeyNumber};
 use amita_types::{Generation, VolumeId};
 use serde::Serialize;
@@ -97,7 +97,7 @@ fn told(tenant: Option<&str>, by: &WrappingKey) -> String {
     }
 }
 
-/// A data key that is not wrapped by what is to wrap it, for people.
+/// A data key that is not wrapped by what is to wrap it, or whose record cannot be read, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Misplaced {
     /// Which.
@@ -112,15 +112,26 @@ pub struct Misplaced {
 }
 
 /// The data keys of all volumes that are wrapped by another one than is to wrap them: of a volume that was given to another tenant, or of a tenant who was
-/// given a key, until all is wrapped again.
+/// given a key, until all is wrapped again. And those of which nobody knows it.
 ///
 /// # Errors
 /// The metadata is away.
 pub fn misplaced_keys(meta: &dyn Transact) -> Result<Vec<Misplaced>> {
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
     let owners = Owners::read(meta)?;
-    let records = reply.values(0).iter().filter_map(|found| read_key(&found.value).ok());
-    let misplaced = |record: WrappedKey| {
+    let misplaced = |found: &KeyValue| {
+        let record = match read_key(&found.value) {
+            Ok(record) => record,
+            // Of whom it is the key that it is kept under says.
+            Err(why) => {
+                return Some(Misplaced {
+                    key: found.key[map::all_secrets_prefix().len()..].to_owned(),
+                    wrapped_by: "nobody knows what".to_owned(),
+                    to_be_wrapped_by: None,
+                    ails: Some(format!("its record cannot be read: {why}")),
+                });
+            }
+        };
         let (to_be_wrapped_by, ails) = other_than(&owners, &record);
         let bound = record.binding().tenant.as_deref();
         (to_be_wrapped_by.is_some() || ails.is_some()).then(|| Misplaced {
@@ -130,5 +141,5 @@ pub fn misplaced_keys(meta: &dyn Transact) -> Result<Vec<Misplaced>> {
             ails,
         })
     };
-    Ok(records.filter_map(misplaced).collect())
+    Ok(reply.values(0).iter().filter_map(misplaced).collect())
 }

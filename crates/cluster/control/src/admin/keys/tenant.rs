@@ -198,6 +198,12 @@ impl Owners {
         readers.map(|at| self.tenant_of(self.volumes[*at].0.id)).collect()
     }
 
+    /// Is a volume of this tenant's read by the data key whose record this is?
+    pub fn are_read_by(&self, record: &str, tenant: &str) -> bool {
+        let mut keys = self.readers.keys().filter(|key| map::secret_key(**key) == record);
+        keys.any(|key| self.tenants(*key).contains(&Some(tenant)))
+    }
+
     /// What is to wrap this data key; `bound`: for whom it is wrapped, which says it where no volume is read by it. None: nothing wraps yet.
     ///
     /// # Errors
@@ -217,8 +223,8 @@ impl Owners {
             _ => {
                 let names = tenants.iter().map(|tenant| whose(*tenant));
                 return Err(format!(
-                    "volumes of several are read by it ({}), for whom different keys wrap: write one of them anew (`amita volume rekey`), or give all \
-                     to one tenant",
+                    "volumes of several are read by it ({}), for whom different keys wrap: give all to one tenant (`amita tenant add`), or write one \
+                     of them anew (`amita volume rekey`)",
                     names.collect::<Vec<_>>().join(", ")
                 ));
             }
@@ -292,7 +298,8 @@ impl Owners {
                 tenant,
                 format!(
                     "volumes that are not the tenant's are read by data keys of such as are ({}): give them to the tenant as well (`amita tenant add \
-                     {tenant} VOLUME`), or write them anew (`amita volume rekey VOLUME`)",
+                     {tenant} VOLUME`), or write them anew (`amita volume rekey VOLUME`); what is deleted is undeleted or purged first (`amita volume \
+                     undelete|purge`)",
                     others.join(", ")
                 ),
             )),
@@ -359,7 +366,8 @@ fn refused(volume: &Volume, others: &[String]) -> AdminError {
         name,
         format!(
             "it shares data keys with volumes that would be others' ({}), and of two tenants no volume is read by what wraps for the other: write it anew \
-             first (`amita volume rekey {name}`), and what was cloned from it, or copy it",
+             first (`amita volume rekey {name}`), and what was cloned from it, or copy it; what is deleted is undeleted or purged (`amita volume \
+             undelete|purge`)",
             others.join(", ")
         ),
     )

@@ -30,6 +30,11 @@ fn a_tenants_line_wraps_for_the_tenant_alone_wherever_it_stands() {
     assert_eq!((own.wrapping_key(), his.wrapping_key()), (to.clone(), first.clone()));
     file.is_of_tenant("acme", &first).unwrap();
     file.has(Some("acme"), &first).unwrap();
+    assert_eq!(
+        ["acme", "zeta", "poor"].map(|tenant| file.has_line_of(tenant)),
+        [true, true, false]
+    );
+    assert_eq!(file.tenants(), Ok(["acme", "zeta"].map(str::to_owned).into()));
     for (refused, why) in [
         (
             file.make(CLUSTER, Some(&first), &binding(name(3, 1))).map(drop),
@@ -109,6 +114,10 @@ fn a_line_is_one_tenants_and_there_once() {
         (format!("tenant={line}\n"), "stands a blank"),
         (format!("tenant= {line}\n"), "it is empty"),
         (format!("tenant=a/b {line}\n"), "no name for a tenant"),
+        (
+            "tenant=passphrase:correct horse battery\n".to_owned(),
+            "no name for a tenant",
+        ),
         ("tenant=acme something\n".to_owned(), "line 1"),
         (
             format!("{line}\ntenant=acme {line}\n"),
@@ -126,5 +135,6 @@ fn a_line_is_one_tenants_and_there_once() {
         write(&path, &text);
         let said = refused(&path);
         assert!(said.contains(why), "{said}");
+        assert!(!said.contains("correct"), "{said}");
     }
 }

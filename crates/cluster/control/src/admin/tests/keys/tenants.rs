@@ -392,6 +392,241 @@ fn what_was_begun_before_a_tenant_had_a_key_is_begun_again() {
     assert!(now == same && later > revision);
 }
 
+/// A file of which a KMIP server has one key, and does not answer.
+struct Silent {
+    lines: Lines,
+    asked: Cell<usize>,
+}
+
+impl Silent {
+    fn answers(&self, of: &WrappingKey) -> std::result::Result<(), KeyTrouble> {
+        if !of.is_of_kmip() {
+            return Ok(());
+        }
+        self.asked.set(self.asked.get() + 1);
+        Err(KeyTrouble::Away("nobody listens".to_owned()))
+    }
+}
+
+impl Rewrap for Silent {
+    fn to(&self, now: Option<&WrappingKey>) -> std::result::Result<WrappingKey, String> {
+        self.lines.to(now)
+    }
+
+    fn to_of(
+        &self,
+        tenant: &str,
+        now: Option<&WrappingKey>,
+        identifier: Option<&str>,
+    ) -> std::result::Result<WrappingKey, String> {
+        self.lines.to_of(tenant, now, identifier)
+    }
+
+    fn has(&self, tenant: Option<&str>, to: &WrappingKey) -> std::result::Result<(), KeyTrouble> {
+        self.answers(to)?;
+        self.lines.has(tenant, to)
+    }
+
+    fn rewrap(
+        &self,
+        cluster: ClusterId,
+        to: &WrappingKey,
+        wrapped: &WrappedKey,
+    ) -> std::result::Result<WrappedKey, KeyTrouble> {
+        self.rewrap_as(cluster, to, wrapped.binding(), wrapped)
+    }
+
+    fn rewrap_as(
+        &self,
+        cluster: ClusterId,
+        to: &WrappingKey,
+        binding: &Binding,
+        wrapped: &WrappedKey,
+    ) -> std::result::Result<WrappedKey, KeyTrouble> {
+        self.answers(&wrapped.wrapping_key())?;
+        self.answers(to)?;
+        self.lines.rewrap_as(cluster, to, binding, wrapped)
+    }
+
+    fn proves(&self, _: ClusterId, to: &WrappingKey, _: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        self.answers(to)
+    }
+}
+
+/// The same data keys, as if a KMIP server's key had wrapped them, which is the tenant's.
+fn by_kmip(meta: &dyn Transact, tenant: &str, names: &[&str]) {
+    let kmip: WrappingKey = serde_json::from_str(r#"{"kmip": {"key": "1"}}"#).unwrap();
+    meta.txn(&Call::put(map::tenant_wrapping_key(tenant), json(&kmip)))
+        .unwrap();
+    for name in names {
+        let key = volume(meta, name).unwrap().keys.unwrap().newest().key;
+        let all = records(meta);
+        let found = all.iter().find(|record| record.binding().key == key).unwrap();
+        let mut record: serde_json::Value = serde_json::from_str(&found.to_text()).unwrap();
+        let (nonce, wrapped) = ("00".repeat(12), "00".repeat(80));
+        record["by"] = serde_json::json!({"kmip": {"key": "1", "nonce": nonce, "wrapped": wrapped}});
+        let made = WrappedKey::parse(&record.to_string()).unwrap();
+        meta.txn(&Call::put(map::secret_key(key), made.to_text().into_bytes()))
+            .unwrap();
+    }
+}
+
+#[test]
+fn who_has_wrapped_and_does_not_answer_holds_up_nothing_else() {
+    let (meta, keys) = of_two();
+    make(&meta, &keys, ZETA, "z2").unwrap();
+    make(&meta, &keys, ACME, "a2").unwrap();
+    make(&meta, &keys, None, "last").unwrap();
+    by_kmip(&meta, "zeta", &["z", "z2"]);
+    let file = Silent {
+        lines: keys.with((None, 8)).with((ACME, 12)),
+        asked: Cell::default(),
+    };
+    for name in ["z", "z2"] {
+        set_tenant(&meta, name, None).unwrap();
+    }
+    // Those behind are wrapped, and it is asked once a pass.
+    let done = rewrap_keys(&meta, &file).unwrap();
+    assert_eq!((done.wrapped, done.failed.len()), (2, 2), "{done:?}");
+    assert!(done.failed.iter().all(|why| why.contains("kmip 1")), "{done:?}");
+    assert_eq!((wraps(&meta, "last"), file.asked.get()), ((by(8), None), 2));
+    // A tenant who was given such a volume gets another key all the same, proven by what else is the tenant's.
+    set_tenant(&meta, "a", None).unwrap();
+    set_tenant(&meta, "z2", ACME).unwrap();
+    let done = set_tenant_key(&meta, &file, "acme", Some(&by(12).identifier())).unwrap();
+    assert_eq!((done.wrapped, done.failed.len()), (2, 1), "{done:?}");
+    assert_eq!((wraps(&meta, "a2"), wraps(&meta, "a")), (of("acme", 12), (by(8), None)));
+    // Nor does who is to wrap what is another tenant's by now.
+    set_tenant(&meta, "a2", ZETA).unwrap();
+    let done = set_tenant_key(&meta, &file, "acme", Some(&by(12).identifier())).unwrap();
+    assert_eq!((done.wrapped, done.failed.len()), (0, 2), "{done:?}");
+}
+
+#[test]
+fn another_clusters_file_is_refused_where_all_is_tenants() {
+    let (meta, keys) = (cluster_with_pool(), all());
+    make(&meta, &keys, None, "own").unwrap();
+    set_tenant_key(&meta, &keys, "acme", None).unwrap();
+    make(&meta, &keys, ACME, "a").unwrap();
+    delete_volume(&meta, "own", true, 9, &mut || false).unwrap();
+    let why = rewrap_keys(&meta, &Lines(vec![(None, 9)])).unwrap_err().to_string();
+    assert!(why.contains("nothing was changed"), "{why}");
+    assert_eq!(wrapping_key(&meta).unwrap().0, Some(by(7)));
+    // The cluster's line says that it is not, and so does what opens a tenant's.
+    rewrap_keys(&meta, &Lines(vec![(None, 8), (None, 7)])).unwrap();
+    rewrap_keys(&meta, &Lines(vec![(None, 9), (ACME, 11)])).unwrap();
+    assert_eq!(wrapping_key(&meta).unwrap().0, Some(by(9)));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_told_of() {
+    let (meta, keys) = of_two();
+    let key = volume(&meta, "a").unwrap().keys.unwrap().newest().key;
+    meta.txn(&Call::put(map::secret_key(key), b"nothing".to_vec())).unwrap();
+    let told = misplaced_keys(&meta).unwrap();
+    assert!(told.len() == 1 && told[0].ails.is_some(), "{told:?}");
+    assert_eq!(set_tenant_key(&meta, &keys, "acme", None).unwrap().failed.len(), 1);
+    assert_eq!(set_tenant_key(&meta, &keys, "zeta", None).unwrap().failed.len(), 0);
+    let why = clear_tenant_key(&meta, &keys, "acme").unwrap_err().to_string();
+    assert!(why.contains("nothing was changed"), "{why}");
+}
+
+/// As a file says whose its lines are.
+#[derive(Debug)]
+struct Labelled(Lines);
+
+impl DataKeys for Labelled {
+    fn make(
+        &self,
+        cluster: ClusterId,
+        to: Option<&WrappingKey>,
+        binding: &Binding,
+    ) -> std::result::Result<WrappedKey, String> {
+        self.0.make(cluster, to, binding)
+    }
+
+    fn has_line_of(&self, tenant: &str) -> bool {
+        self.0.0.iter().any(|(of, _)| *of == Some(tenant))
+    }
+}
+
+#[test]
+fn who_has_a_line_and_no_key_is_not_wrapped_by_the_clusters() {
+    let (meta, keys) = (cluster_with_pool(), all());
+    let labelled = Labelled(keys.clone());
+    let make = |tenant, name| make_volume_of(&meta, tenant, (name, "main", 1 << 30), None, Some(&labelled));
+    let why = make(ACME, "a").unwrap_err();
+    assert_eq!(why.code().name(), "no-volume-keys", "{why}");
+    assert!(why.to_string().contains("tenant key set acme"), "{why}");
+    make(Some("poor"), "p").unwrap();
+    make(None, "own").unwrap();
+    set_tenant_key(&meta, &keys, "acme", None).unwrap();
+    make(ACME, "a").unwrap();
+    assert_eq!(wraps(&meta, "a"), of("acme", 11));
+}
+
+fn remove(key: String) -> Call {
+    Call {
+        then: vec![Op::Delete { key }],
+        ..Call::default()
+    }
+}
+
+/// Before the transaction of this number two volumes change their names.
+struct Renamed {
+    meta: Mutex<State>,
+    left: Cell<usize>,
+}
+
+impl Transact for Renamed {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        if self.left.get() == 1 {
+            for (from, to) in [("a", "old"), ("z", "a")] {
+                let name = to.to_owned();
+                let found = Volume {
+                    name,
+                    ..volume(&self.meta, from).unwrap()
+                };
+                let old = map::volume_key(from);
+                self.meta.txn(&Call::put(map::volume_key(to), json(&found))).unwrap();
+                self.meta.txn(&remove(old)).unwrap();
+            }
+        }
+        self.left.set(self.left.get().saturating_sub(1));
+        self.meta.txn(call)
+    }
+}
+
+#[test]
+fn a_copy_is_the_tenants_whose_volume_is_copied_whatever_is_called_so_by_now() {
+    let mut made = 0;
+    for at in 1..40 {
+        let (meta, keys) = of_two();
+        let renamed = Renamed {
+            meta,
+            left: Cell::new(at),
+        };
+        let wish = CopyWish {
+            of: "a",
+            name: "c",
+            pool: "main",
+            snapshots: false,
+            limit_bytes_per_s: None,
+            encrypted: false,
+            keys: Some(&keys),
+            now: Duration::from_secs(9),
+        };
+        let Ok(copying) = copy_volume(&renamed, &wish) else {
+            continue;
+        };
+        made += 1;
+        let all = volumes(&renamed.meta).unwrap();
+        let source = all.iter().find(|found| found.host() == copying.source).unwrap();
+        assert_eq!(whose(&renamed.meta, "c"), whose(&renamed.meta, &source.name), "{at}");
+    }
+    assert!(made > 0);
+}
+
 /// Numbers of a seed.
 struct Dice(Cell<u64>);
 
@@ -579,7 +814,11 @@ impl World {
             }
             (11 | 12, _) => {
                 let first = *self.dice.one(&[7, 8, 9]);
-                let file = keys.with((None, first));
+                let file = match self.dice.below(2) {
+                    0 => keys.clone(),
+                    _ => keys.without(*self.dice.one(&[11, 12, 21, 9])),
+                };
+                let file = file.with((None, first));
                 ("rewrap", rewrap_keys(self, &file).is_ok())
             }
             (13, Some(volume)) => {
@@ -674,7 +913,7 @@ fn whatever_races_with_whatever_no_key_is_lost_and_none_is_another_tenants_in_th
     }
     println!("{done:?}");
     for what in [
-        "made", "clone", "revert", "copy", "given", "key", "no key", "rewrap", "deleted",
+        "made", "clone", "revert", "copy", "rekey", "given", "key", "no key", "rewrap", "deleted",
     ] {
         assert!(done.get(what).is_some_and(|count| *count > 20), "{what}: {done:?}");
     }
