@@ -41,8 +41,9 @@ impl fmt::Display for PackName {
 }
 
 impl PackName {
-    /// The pack of the last part of an object's name.
-    pub(crate) fn parse(text: &str) -> Option<PackName> {
+    /// The pack of the last part of an object's name; none: it is no pack's.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<PackName> {
         let (session, count) = text.split_once('-')?;
         let name = PackName {
             session: SessionId(u64::from_str_radix(session, 16).ok()?),

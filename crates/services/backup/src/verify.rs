@@ -2,13 +2,19 @@
 //!
 //! A check reads the trees of points, and packs: all of them, or a part that the caller draws. Every pack's object is asked for in any case. A
 //! whole one reads the journal from its first entry on, also where a checkpoint stands for it.
+//!
+//! One that is made again and again goes *round* ([`read_packs`]): it reads the packs in the order of their names, each time those behind the last one of the time
+//! before, so that after so many times every one has been read, where draws leave some out for as long as chance wants. What it comes to between is its
+//! caller's to remember, and it is made in as many sessions as its caller likes; what all packs are asked for, and the trees, come at its end ([`look_round`]).
 
 use crate::error::{Error, of};
 use crate::pack::PackName;
 use crate::piece::PieceId;
+use crate::store::list_all;
 use crate::vault::Vault;
 use crate::walk::Walk;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,14 @@ pub struct Report {
 }
 
 impl Report {
+    fn lose(&mut self, name: PackName, wrong: Option<Error>) {
+        if let Some(error) = wrong
+            && self.packs_lost.insert(name)
+        {
+            self.damage.push(error);
+        }
+    }
+
     /// Was nothing found wrong?
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -77,37 +91,178 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
             Scope::Whole => true,
             Scope::Sampled { per_mille, seed } => draw(seed, *name) < per_mille.into(),
         };
-        let object = vault.id.pack(*name);
         let wrong = if whole {
             report.packs += 1;
             report.bytes += pack.bytes;
-            match vault.store.get(&object).map_err(of(&object, "read it"))? {
-                Some(bytes) => pack.check(&vault.keys, &object, &bytes, &mut |_, _| {}),
-                None => Err(Error::Missing { object }),
-            }
+            read_whole(vault, *name)?
         } else {
-            // Its last byte, and none behind it.
-            let read = vault.store.get_range(&object, pack.bytes - 1, 2);
-            match read.map_err(of(&object, "read it"))? {
-                Some(bytes) if bytes.len() == 1 => Ok(()),
-                Some(_) => Err(Error::Damaged {
-                    object,
-                    why: "it has another length than it had",
-                }),
-                None => Err(Error::Missing { object }),
-            }
+            read_end(vault, *name)?
         };
-        match wrong {
-            Ok(()) => {}
-            Err(error) if error.is_damage() || matches!(error, Error::NewerFormat { .. }) => {
-                report.packs_lost.insert(*name);
-                report.damage.push(error);
-            }
-            Err(error) => return Err(error),
+        report.lose(*name, wrong);
+    }
+    points(vault, &mut report, &|| false)?;
+    Ok(report)
+}
+
+/// What is wrong with a pack, by all of its bytes.
+fn read_whole(vault: &Vault, name: PackName) -> Result<Option<Error>, Error> {
+    let Some(pack) = vault.state.packs.get(&name) else {
+        return Ok(None);
+    };
+    let object = vault.id.pack(name);
+    let wrong = match vault.store.get(&object).map_err(of(&object, "read it"))? {
+        Some(bytes) => pack.check(&vault.keys, &object, &bytes, &mut |_, _| {}),
+        None => Err(Error::Missing { object }),
+    };
+    damage_of(wrong)
+}
+
+/// What is wrong with a pack, by its last byte, and that there is none behind it.
+fn read_end(vault: &Vault, name: PackName) -> Result<Option<Error>, Error> {
+    let Some(pack) = vault.state.packs.get(&name) else {
+        return Ok(None);
+    };
+    let object = vault.id.pack(name);
+    let read = vault.store.get_range(&object, pack.bytes - 1, 2);
+    damage_of(match read.map_err(of(&object, "read it"))? {
+        Some(bytes) if bytes.len() == 1 => Ok(()),
+        Some(_) => Err(Error::Damaged {
+            object,
+            why: "it has another length than it had",
+        }),
+        None => Err(Error::Missing { object }),
+    })
+}
+
+/// Damage, as against what kept it from being looked at.
+fn damage_of(looked: Result<(), Error>) -> Result<Option<Error>, Error> {
+    match looked {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_damage() || matches!(error, Error::NewerFormat { .. }) => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// How far a walk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Went {
+    /// The pack behind which it goes on; none: it begins at the first one.
+    pub place: Option<PackName>,
+    /// Bytes of packs that were read.
+    pub bytes: u64,
+    /// It has come to the last pack: a round is over.
+    pub is_round: bool,
+}
+
+/// Bytes of the packs that a round reads.
+#[must_use]
+pub fn round_bytes(vault: &Vault) -> u64 {
+    let state = &vault.state;
+    let read = state.packs.iter().filter(|(name, _)| !state.is_condemned(name));
+    read.map(|(_, pack)| pack.bytes).sum()
+}
+
+/// Reads packs whole, in the order of their names, from behind `place` on: until `bytes` are read, the last pack is, or `ends` says so, which is asked
+/// before each. At least one is read, if there is one that is not condemned and nothing ends it.
+///
+/// # Errors
+/// When the store does not answer: that is no damage. What is damaged is in the report, also then.
+pub fn read_packs(
+    vault: &Vault,
+    place: Option<PackName>,
+    bytes: u64,
+    ends: &dyn Fn() -> bool,
+    report: &mut Report,
+) -> Result<Went, Error> {
+    let mut went = Went {
+        place,
+        bytes: 0,
+        is_round: false,
+    };
+    let behind = place.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut packs = vault.state.packs.range((behind, Bound::Unbounded)).peekable();
+    while let Some((name, pack)) = packs.next() {
+        if ends() {
+            return Ok(went);
+        }
+        // One that is condemned may be swept by now: no session that began behind that keeps it.
+        if vault.state.is_condemned(name) {
+            went.place = Some(*name);
+            continue;
+        }
+        let wrong = read_whole(vault, *name)?;
+        report.lose(*name, wrong);
+        report.packs += 1;
+        report.bytes += pack.bytes;
+        went.bytes += pack.bytes;
+        went.place = Some(*name);
+        if went.bytes >= bytes && packs.peek().is_some() {
+            return Ok(went);
         }
     }
-    points(vault, &mut report)?;
-    Ok(report)
+    (went.place, went.is_round) = (None, true);
+    Ok(went)
+}
+
+/// Reads these packs whole once more, if they are of the vault still. Which of them are damaged or missing is in the report.
+///
+/// # Errors
+/// When the store does not answer; [`Error::Ended`].
+pub fn read_again(
+    vault: &Vault,
+    packs: &[PackName],
+    ends: &dyn Fn() -> bool,
+    report: &mut Report,
+) -> Result<(), Error> {
+    for name in packs {
+        if ends() {
+            return Err(Error::Ended);
+        }
+        if !vault.state.is_condemned(name) {
+            let wrong = read_whole(vault, *name)?;
+            report.lose(*name, wrong);
+        }
+    }
+    Ok(())
+}
+
+/// What is to be looked at each time, beside packs that are read whole: the keys, that all packs are there and have the length that they had, and all points'
+/// trees; and the journal from its first entry on, if `journal` says so. Points need none of the packs that the report knows to be damaged or missing, or are not
+/// whole.
+///
+/// # Errors
+/// When the store does not answer; [`Error::Ended`].
+pub fn look_round(vault: &Vault, journal: bool, ends: &dyn Fn() -> bool, report: &mut Report) -> Result<(), Error> {
+    let (keys, damaged) = vault.damaged_keys()?;
+    report.damage.extend(damaged);
+    if keys == 0 {
+        report.damage.push(Error::NoVault { vault: vault.id });
+    }
+    if journal {
+        report.damage.extend(vault.damaged_entries()?);
+    }
+    let prefix = vault.id.packs();
+    let listed = list_all(&*vault.store, &prefix).map_err(of(&prefix, "list it"))?;
+    let listed: BTreeMap<&str, u64> = listed.iter().map(|found| (found.name.as_str(), found.bytes)).collect();
+    for (name, pack) in &vault.state.packs {
+        if ends() {
+            return Err(Error::Ended);
+        }
+        let is_known = report.packs_lost.contains(name) || vault.state.is_condemned(name);
+        // That something is not listed is asked for once more by its name.
+        if !is_known && listed.get(vault.id.pack(*name).as_str()) != Some(&pack.bytes) {
+            let wrong = read_end(vault, *name)?;
+            report.lose(*name, wrong);
+        }
+    }
+    points(vault, report, ends)
+}
+
+/// The pack of this vault that an object is; none: it is another object, or the pack is of the vault no more.
+#[must_use]
+pub fn pack_of_object(vault: &Vault, object: &str) -> Option<PackName> {
+    let name = PackName::parse(object.strip_prefix(&vault.id.packs())?)?;
+    vault.state.packs.contains_key(&name).then_some(name)
 }
 
 /// The pack of the vault that an error is about.
@@ -115,12 +270,11 @@ fn pack_of(vault: &Vault, error: &Error) -> Option<PackName> {
     let (Error::Damaged { object, .. } | Error::Missing { object }) = error else {
         return None;
     };
-    let name = PackName::parse(object.strip_prefix(&vault.id.packs())?)?;
-    vault.state.packs.contains_key(&name).then_some(name)
+    pack_of_object(vault, object)
 }
 
 /// Every point's tree is walked, and each piece has a copy that was not found damaged.
-fn points(vault: &Vault, report: &mut Report) -> Result<(), Error> {
+fn points(vault: &Vault, report: &mut Report, ends: &dyn Fn() -> bool) -> Result<(), Error> {
     let is_lost = |id: &PieceId| {
         let places = vault.state.places(id);
         places.iter().all(|place| report.packs_lost.contains(&place.pack))
@@ -129,10 +283,10 @@ fn points(vault: &Vault, report: &mut Report) -> Result<(), Error> {
     let records = records.flat_map(|pack| &pack.directory.records);
     let lost: Vec<PieceId> = records.map(|record| record.id).filter(is_lost).collect();
     // Only of points that are whole: another one that shares a part with one that is not must not pass that over.
-    let mut whole = Walk::default();
+    let mut whole = Walk::until(ends);
     for (number, point) in &vault.state.points {
         report.points += 1;
-        let mut own = std::mem::take(&mut whole);
+        let mut own = std::mem::replace(&mut whole, Walk::until(ends));
         let walked = point.volumes.iter().try_for_each(|volume| own.volume(vault, volume));
         let found = walked.and_then(|()| {
             let Some(id) = lost.iter().find(|id| own.live.contains(*id)) else {

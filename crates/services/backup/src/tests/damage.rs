@@ -4,7 +4,7 @@ use super::*;
 use crate::VaultId;
 use crate::journal::Head;
 use crate::prune;
-use crate::verify::{Scope, verify};
+use crate::verify::{Report, Scope, look_round, pack_of_object, read_again, read_packs, round_bytes, verify};
 
 /// Two points, a checkpoint, all kinds of objects.
 fn prepared() -> (Arc<Memory>, Vault, Vec<(u64, Image)>) {
@@ -267,4 +267,83 @@ fn what_is_damaged_is_not_pruned_and_not_read_as_zeros() {
     vault.state.switches.reads_what_is_missing_as_zeros = true;
     let silent = differs(&vault, points[0].0, &points[0].1).unwrap_err();
     assert!(silent.ends_with("has other bytes"), "{silent}");
+}
+
+#[test]
+fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
+    let (store, mut vault, _) = prepared();
+    let all = vault.state().packs();
+    assert!(all.0 >= 3 && round_bytes(&vault) == all.1, "{all:?}");
+    let mut report = Report::default();
+    let (mut place, mut times, mut bytes) = (None, 0, 0);
+    loop {
+        let went = read_packs(&vault, place, 1, &|| false, &mut report).unwrap();
+        (place, times, bytes) = (went.place, times + 1, bytes + went.bytes);
+        if went.is_round {
+            break;
+        }
+    }
+    assert_eq!((times, report.packs, bytes, place), (all.0, all.0, all.1, None));
+    // Nothing is read when it ends at once, and it stays where it was.
+    let one = read_packs(&vault, None, 1, &|| false, &mut report).unwrap().place;
+    let ended = read_packs(&vault, one, 1, &|| true, &mut report).unwrap();
+    assert_eq!((ended.place, ended.bytes, ended.is_round), (one, 0, false));
+    // What was put behind it since is of the round, and a pack that is gone is no place to be lost at.
+    let last = store.names(&vault.id().packs()).pop().unwrap();
+    let behind = pack_of_object(&vault, &last);
+    assert!(read_packs(&vault, behind, 1, &|| false, &mut report).unwrap().is_round);
+    let mut image = Image::new(1 << 20);
+    image.write(9, 900);
+    backup(&mut vault, &image, None, image.all()).unwrap();
+    let went = read_packs(&vault, behind, u64::MAX, &|| false, &mut report).unwrap();
+    assert!(went.is_round && went.bytes > 0);
+    assert!(report.is_clean());
+}
+
+#[test]
+fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
+    let (store, vault, points) = prepared();
+    let name = store.names(&vault.id().packs()).remove(0);
+    let bytes = store.get(&name).unwrap().unwrap();
+    let put = |bytes: Vec<u8>| store.with(|objects| objects.insert(name.clone(), (bytes, crate::store::Retention(0))));
+    let mut changed = bytes.clone();
+    let at = changed.len() / 2;
+    changed[at] ^= 1;
+    put(changed);
+    let pack = pack_of_object(&vault, &name).unwrap();
+    // It has its length: what is asked of all does not tell, and what reads it does.
+    let mut report = Report::default();
+    look_round(&vault, true, &|| false, &mut report).unwrap();
+    let seen_by_trees = report.points_lost.len();
+    let mut report = Report::default();
+    read_packs(&vault, None, 1, &|| false, &mut report).unwrap();
+    assert!(
+        report.packs_lost.contains(&pack) && report.damage[0].to_string().contains(&name),
+        "{report:?}"
+    );
+    look_round(&vault, false, &|| false, &mut report).unwrap();
+    assert!(
+        report.points_lost.len() >= seen_by_trees && !report.points_lost.is_empty(),
+        "{report:?}"
+    );
+    assert!(points.iter().any(|(point, _)| report.points_lost.contains_key(point)));
+    let mut again = Report::default();
+    read_again(&vault, &[pack], &|| false, &mut again).unwrap();
+    assert!(again.packs_lost.contains(&pack));
+    put(bytes);
+    let mut again = Report::default();
+    read_again(&vault, &[pack], &|| false, &mut again).unwrap();
+    look_round(&vault, true, &|| false, &mut again).unwrap();
+    assert!(again.is_clean(), "{again:?}");
+    // A missing one is found without being read.
+    store.with(|objects| objects.remove(&name));
+    look_round(&vault, false, &|| false, &mut again).unwrap();
+    assert!(
+        again.packs_lost.contains(&pack) && matches!(again.damage[0], Error::Missing { .. }),
+        "{again:?}"
+    );
+    assert!(matches!(
+        look_round(&vault, false, &|| true, &mut Report::default()),
+        Err(Error::Ended)
+    ));
 }
