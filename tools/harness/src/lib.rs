@@ -11,6 +11,7 @@ pub mod etcd;
 pub mod faulty_disk;
 pub mod fio;
 pub mod guest;
+pub mod moves;
 pub mod nbd;
 pub mod observe;
 pub mod ports;

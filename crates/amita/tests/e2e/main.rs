@@ -19,6 +19,7 @@ mod demo;
 mod encryption;
 mod exports;
 mod failures;
+mod fire;
 mod healing;
 mod history;
 mod identity;

@@ -2,6 +2,7 @@
 //! went over by force both sides of the split are had until somebody has decided.
 
 mod ends;
+mod fire;
 
 use crate::images::amita;
 use crate::reverts::{compare, open, write};

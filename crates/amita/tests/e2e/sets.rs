@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-const LOG: &str = "log";
+pub const LOG: &str = "log";
 /// How many blocks each of the two has for its diary.
 const PAGES: u64 = 40;
 const BLOCK: u64 = 4096;
@@ -16,7 +16,7 @@ const ROUNDS: usize = 25;
 
 /// One who writes entry 1 to the log, and when that is acknowledged to the volume; then entry 2 likewise, and so on. So at any moment the
 /// log goes up to the volume's last entry, or one further.
-struct ByTurns {
+pub struct ByTurns {
     written: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
     writer: JoinHandle<()>,
@@ -24,6 +24,15 @@ struct ByTurns {
 
 impl ByTurns {
     fn begin(log_at: SocketAddr, volume_at: SocketAddr) -> ByTurns {
+        ByTurns::begin_with(log_at, volume_at, false)
+    }
+
+    /// The same of one who ends at the first error: its cluster may be lost.
+    pub fn begin_until_lost(log_at: SocketAddr, volume_at: SocketAddr) -> ByTurns {
+        ByTurns::begin_with(log_at, volume_at, true)
+    }
+
+    fn begin_with(log_at: SocketAddr, volume_at: SocketAddr, may_be_lost: bool) -> ByTurns {
         let mut log = Client::open(log_at, LOG, PATIENCE).expect("the log opens");
         let mut volume = Client::open(volume_at, VOLUME, PATIENCE).expect("the volume opens");
         let (written, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -34,8 +43,11 @@ impl ByTurns {
                 entry += 1;
                 let page = entry.to_le_bytes().repeat(BLOCK as usize / 8);
                 let at = entry % PAGES * BLOCK;
-                log.write(at, &page).expect("the log is written");
-                volume.write(at, &page).expect("the volume is written");
+                let written = log.write(at, &page).and_then(|()| volume.write(at, &page));
+                if written.is_err() && may_be_lost {
+                    return;
+                }
+                written.expect("both are written");
                 count.store(entry, Ordering::SeqCst);
             }
             log.close();
@@ -44,18 +56,24 @@ impl ByTurns {
         ByTurns { written, ends, writer }
     }
 
-    fn written(&self) -> u64 {
+    /// The last entry that both have.
+    pub fn written(&self) -> u64 {
         self.written.load(Ordering::SeqCst)
     }
 
-    fn finish(self) {
+    /// It was told of an error.
+    pub fn has_ended(&self) -> bool {
+        self.writer.is_finished()
+    }
+
+    pub fn finish(self) {
         self.ends.store(true, Ordering::Relaxed);
         self.writer.join().expect("every write was acknowledged");
     }
 }
 
 /// The last entry of a diary, read at a node; all that it should have before is there.
-fn last_entry(node: SocketAddr, name: &str) -> u64 {
+pub fn last_entry(node: SocketAddr, name: &str) -> u64 {
     let mut client = Client::open(node, name, PATIENCE).expect("the snapshot opens");
     let mut page = vec![0; BLOCK as usize];
     let entries: Vec<u64> = (0..PAGES)

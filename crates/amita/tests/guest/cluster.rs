@@ -3,11 +3,13 @@
 use crate::scenarios::access::{Guarded, Keys};
 use crate::scenarios::chap::{Proving, Secrets};
 use crate::scenarios::initiator::Printed;
+use crate::scenarios::moves::{Movable, Whom};
 use crate::scenarios::paths::Freezable;
 use crate::scenarios::postgres::Paired;
 use crate::scenarios::snapshot::Snapshotted;
 use crate::target::Target;
 use amita_harness::cluster::{Cluster, Config, Links, Metadata};
+use amita_harness::moves::{Moment, Moves};
 use amita_harness::observe::Observer;
 use amita_harness::scratch::Scratch;
 use amita_harness::shipped;
@@ -338,6 +340,64 @@ impl Paired for Gateways {
     fn take_both_back(&mut self, [first, second]: [u32; 2], snapshot: &str) -> Result<()> {
         self.take_back(first, snapshot, "clone-1")?;
         self.take_back_of(SECOND, second, snapshot, "clone-2")
+    }
+}
+
+impl Movable for Gateways {
+    fn begin_move(&mut self, slowly: bool) -> Result<String> {
+        // What was killed before is to be no matter any more.
+        self.await_whole()?;
+        let to = match Moves::of(&self.cluster)?.pool(&self.volume)?.as_str() {
+            "other" => "demo",
+            _ => "other",
+        };
+        if to == "other" && !self.amita(&["pool", "list", "--json"])?.contains("\"other\"") {
+            self.amita(&["pool", "create", "other", "--copies", "3"])?;
+        }
+        let rate = if slowly { "1M" } else { "1G" };
+        let volume = self.volume.clone();
+        let begin = [
+            "volume",
+            "migrate",
+            &volume,
+            "--pool",
+            to,
+            "--limit-rate",
+            rate,
+            "--no-wait",
+        ];
+        self.amita(&begin)?;
+        Ok(to.to_owned())
+    }
+
+    fn strike(&mut self, moment: Moment, whom: Whom) -> Result<usize> {
+        let moves = Moves::of(&self.cluster)?;
+        let shown = self.json(&["volume", "show", &self.volume, "--json"])?;
+        let at_it = moves.await_moment(&self.volume, moment, PATIENCE)?;
+        let index = |name: Option<&str>| {
+            self.cluster
+                .nodes()
+                .iter()
+                .position(|node| Some(node.name.as_str()) == name)
+        };
+        let (mover, owner) = (index(at_it.as_deref()), index(shown["owner"].as_str()));
+        let another = (0..NODES).find(|index| Some(*index) != mover && Some(*index) != owner);
+        let found = match whom {
+            Whom::Mover => mover.or(owner),
+            Whom::Owner => owner.or(mover),
+            Whom::Another => another,
+        };
+        let node = found.or(another).unwrap_or(0);
+        self.cluster.kill_node(node);
+        Ok(node)
+    }
+
+    fn await_moved(&mut self) -> Result<()> {
+        let moves = Moves::of(&self.cluster)?;
+        let over = amita_terminal::interrupt::poll(3 * PATIENCE, Duration::from_millis(100), || {
+            Ok(moves.is_over()?.then_some(()))
+        })?;
+        over.ok_or_else(|| Failure::new("the volume did not move in time"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cluster::Gateways;
 use crate::host::Host;
-use crate::scenarios::{absence, access, database, disk, paths, postgres, reservations, snapshot};
+use crate::scenarios::{absence, access, database, disk, moves, paths, postgres, reservations, snapshot};
 use crate::steps::Steps;
 
 const MIB: u64 = 1 << 20;
@@ -64,6 +64,21 @@ fn the_only_gateway_is_away_for_eleven_minutes_and_the_host_is_rebooted() {
     steps.finish();
     // After ten minutes others are to take the place of its store, and there are none.
     target.end_expecting(&["the rule cannot be met"]);
+}
+
+#[test]
+#[ignore = "six moves, in each of which a node is killed: for a soak"]
+fn a_disk_moves_between_pools_while_nodes_are_killed() {
+    let times = std::env::var("AMITA_FIRE_ROUNDS").ok();
+    let times = times.and_then(|text| text.parse().ok()).unwrap_or(6);
+    let mut target = Gateways::start(64 * MIB).expect("a cluster");
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("moves between pools", &[&host]);
+    steps.step("nodes are killed", || {
+        target.play(|target| moves::nodes_killed(&host, target, times))
+    });
+    steps.finish();
+    target.end();
 }
 
 #[test]

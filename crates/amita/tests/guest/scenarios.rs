@@ -8,6 +8,7 @@ pub mod database;
 pub mod disk;
 pub mod fencing;
 pub mod initiator;
+pub mod moves;
 pub mod paths;
 pub mod postgres;
 pub mod reservations;

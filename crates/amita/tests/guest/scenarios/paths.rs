@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 const SIZE: &str = "4m";
 
 /// A verification that goes on until it is told to stop.
-struct Rounds<'a> {
+pub(super) struct Rounds<'a> {
     host: &'a Host,
     running: Running<'a>,
 }
 
 impl<'a> Rounds<'a> {
-    fn start(host: &'a Host, target: &dyn Target) -> Result<Rounds<'a>> {
+    pub(super) fn start(host: &'a Host, target: &dyn Target) -> Result<Rounds<'a>> {
         Rounds::of(host, &format!("$(device {})", target.nqn()))
     }
 
@@ -41,13 +41,13 @@ impl<'a> Rounds<'a> {
     }
 
     /// Waits for so many rounds that began after this call.
-    fn further(&self, count: usize) -> Result<()> {
+    pub(super) fn further(&self, count: usize) -> Result<()> {
         // The round that is under way began before.
         let wanted = format!("round {}", self.done() + 1 + count);
         await_line(&self.running, |line| line == wanted)
     }
 
-    fn stop(self) -> Result<String> {
+    pub(super) fn stop(self) -> Result<String> {
         self.host.sh("touch /tmp/stop")?;
         let text = self.running.wait(PATIENCE)?.success()?.text;
         text.lines()

@@ -1,0 +1,158 @@
+//! A set is mirrored while fio writes one of its volumes and two others are written by turns, and nodes of either cluster are killed. Then the near end is lost.
+
+use super::{CLOSED, MIRROR, MIRRORED, Pair, await_later, let_in, mirror, point, runner};
+use crate::fire::rounds;
+use crate::load::{Load, REGION_BYTES};
+use crate::sets::{ByTurns, LOG, last_entry};
+use crate::world::{
+    A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, WRITES_WAIT, World, eventually, verify_job, within,
+};
+use amita_harness::observe::Observer;
+
+const NODES: usize = 3;
+const ROUNDS: usize = 4;
+/// The test of a point is by clones of these names.
+const TESTS: [(&str, &str); 2] = [(LOG, "test-log"), (VOLUME, "test-volume")];
+
+fn delete(world: &World, volume: &str) {
+    eventually("it is let go of", || {
+        let deleted = world.amita(&["volume", "delete", volume, "--now", "--force"]);
+        deleted.status.success()
+    });
+}
+
+/// The point that the far end is at is one moment of both: the last entries of log and volume, by clones that are thrown away.
+fn check_point(far: &World) -> (u64, u64) {
+    let shown = mirror(far);
+    let at = shown["point"].as_str().expect("a point");
+    let mut points = shown["points"].as_array().expect("points").iter();
+    let snapshot = points.find(|point| point["name"] == at).expect("it is there")["snapshots"].clone();
+    let snapshot = snapshot.as_str().expect("a name");
+    let mut last = Vec::new();
+    for (volume, test) in TESTS {
+        // A later point may have taken its place.
+        far.amita_done(&["volume", "clone", &format!("{volume}@{snapshot}"), test]);
+        far.cluster.offer_by_nbd(test).expect("it is offered");
+    }
+    for (_, test) in TESTS {
+        last.push(last_entry(far.cluster.nodes()[0].nbd, test));
+        far.amita_done(&["nbd", "unexport", test]);
+        delete(far, test);
+    }
+    is_one_moment(&last)
+}
+
+fn is_one_moment(last: &[u64]) -> (u64, u64) {
+    let (log, volume) = (last[0], last[1]);
+    assert!(
+        log == volume || log == volume + 1,
+        "the log goes up to {log}, and the volume, which is written to after it, to {volume}"
+    );
+    (log, volume)
+}
+
+fn bring_back(world: &mut World, node: usize) {
+    world.cluster.start_node(node).expect("it starts");
+    world.cluster.await_node(node).expect("it serves");
+    let observer = Observer::of(&world.cluster).expect("the metadata");
+    assert!(
+        observer.await_whole(2 * PATIENCE).expect("it answers"),
+        "all copies are there again"
+    );
+}
+
+#[test]
+#[ignore = "minutes of passes under fio: scripts/soak runs it"]
+fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_is_lost() {
+    let mut pair = Pair::of(NODES, NODES);
+    pair.near
+        .amita_done(&["volume", "create", LOG, "--pool", "demo", "--size", "64M"]);
+    pair.near.cluster.offer_by_nbd(LOG).expect("it is offered");
+    // Its name is the other end's.
+    delete(&pair.far, VOLUME);
+    let file = pair.file();
+    let add = ["mirror", "add", MIRROR, VOLUME, LOG, MIRRORED, "--bootstrap", &file];
+    pair.near.amita_done(&[&add[..], &["--interval", "10s"]].concat());
+    pair.join(&[]).success().expect("it joins");
+    for volume in [VOLUME, LOG, MIRRORED] {
+        pair.far
+            .cluster
+            .offer_by_nbd(volume)
+            .expect("what is closed is offered");
+    }
+
+    // All hosts are at the near end's first node, which lives until all of that end is lost.
+    let at = pair.near.cluster.nodes()[0].nbd;
+    let turns = ByTurns::begin_until_lost(at, at);
+    let load = Load::until_lost(&pair.near, 0, MIRRORED, Some("--rate_iops=500"));
+    let mut seen = await_later(&pair.far, &None);
+    let (mut least, _) = check_point(&pair.far);
+    for round in 0..rounds(ROUNDS) {
+        // A node of the near end, one of the far end, or both: the far one is at a pass then, if anybody is.
+        let near = (round % 3 != 1).then_some(1 + round % 2);
+        let far = (round % 3 != 0).then(|| {
+            let mut at_it = None;
+            eventually("somebody is at the mirror", || {
+                at_it = runner(&pair.far);
+                at_it.is_some()
+            });
+            let mut nodes = pair.far.cluster.nodes().iter();
+            nodes
+                .position(|node| Some(&node.name) == at_it.as_ref())
+                .expect("a node")
+        });
+        if let Some(node) = near {
+            pair.near.cluster.kill_node(node);
+        }
+        if let Some(node) = far {
+            pair.far.cluster.kill_node(node);
+        }
+        println!("round {round}: killed near {near:?}, far {far:?}, at point {seen:?}");
+        // Points arrive all the same.
+        within(3 * PATIENCE, "a later point has arrived", || {
+            assert!(!load.has_ended() && !turns.has_ended(), "no host is told of anything");
+            point(&pair.far).is_some_and(|now| Some(&now) != seen.as_ref())
+        });
+        if let Some(node) = near {
+            bring_back(&mut pair.near, node);
+        }
+        if let Some(node) = far {
+            bring_back(&mut pair.far, node);
+        }
+        seen = await_later(&pair.far, &point(&pair.far));
+        let (log, volume) = check_point(&pair.far);
+        assert!(log >= least, "{log} behind {least}");
+        assert!(volume <= turns.written(), "{volume} of {}", turns.written());
+        println!("round {round}: point {seen:?} is one moment: log {log}, volume {volume}");
+        least = log;
+    }
+
+    // The near end is lost, in the middle of what is written.
+    for node in 0..NODES {
+        pair.near.cluster.kill_node(node);
+    }
+    let written = turns.written() + 1;
+    turns.finish();
+    let passes = load.finish();
+    let promote = ["mirror", "promote", MIRROR, "--force", "--seal-key", &pair.far_seal];
+    eventually("the far end goes over", || pair.far.amita(&promote).status.success());
+    let node = pair.far.cluster.nodes()[1].nbd;
+    let last: Vec<u64> = [LOG, VOLUME].iter().map(|volume| last_entry(node, volume)).collect();
+    let (log, volume) = is_one_moment(&last);
+    assert!(
+        least <= log && volume <= written,
+        "{log} and {volume}, of {least} to {written}"
+    );
+    println!("{passes} passes of fio; {written} entries were written, and {volume} went over");
+    // And it serves: fio writes and checks every block.
+    let_in(&pair.far).close();
+    let uri = pair.far.cluster.uri(0, MIRRORED);
+    eventually("fio has it", || {
+        verify_job("over", &uri, 0, REGION_BYTES, 77)
+            .run(pair.far.folder(), PATIENCE)
+            .is_ok()
+    });
+    let expected = [CLOSED, A_NODE_IS_GONE, A_NODE_RETURNS, WRITES_WAIT].concat();
+    let Pair { far, .. } = pair;
+    far.end(&expected);
+}

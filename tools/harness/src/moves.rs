@@ -1,0 +1,97 @@
+//! Moments of a volume's move to another pool, seen from outside: in the middle of a pass, and where its owner holds and the switch is made.
+
+use crate::cluster::Cluster;
+use amita_control::admin;
+use amita_metadata::{Call, Client};
+use amita_terminal::error::{Failure, Result};
+use amita_types::map::{self, Copying};
+use std::time::{Duration, Instant};
+
+/// How often the metadata is asked: a hold lasts 30 ms at first.
+const LOOK: Duration = Duration::from_millis(4);
+
+/// When something is to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A pass has gone through something, and is not done.
+    Pass,
+    /// The owner holds what hosts write, or has done so a moment ago: the switch is near, or was just made.
+    Switch,
+}
+
+/// A look at the moves of a cluster.
+pub struct Moves {
+    client: Client,
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+impl Moves {
+    /// Of a cluster's metadata, as its operator.
+    ///
+    /// # Errors
+    /// When the endpoint is none, or there is no identity for it.
+    pub fn of(cluster: &Cluster) -> Result<Moves> {
+        let client = cluster.metadata_client()?;
+        Ok(Moves { client })
+    }
+
+    /// The move that is under way and has not come to its switch; none: there is none.
+    ///
+    /// # Errors
+    /// When the metadata is away.
+    pub fn under_way(&self) -> Result<Option<Copying>> {
+        let copies = admin::copies(&self.client).map_err(failed)?;
+        Ok(copies.into_iter().find(|copy| copy.moving.is_some() && !copy.whole))
+    }
+
+    /// Nothing of any move is left.
+    ///
+    /// # Errors
+    /// When the metadata is away.
+    pub fn is_over(&self) -> Result<bool> {
+        Ok(admin::copies(&self.client).map_err(failed)?.is_empty())
+    }
+
+    /// The name of the pool that a volume lies in.
+    ///
+    /// # Errors
+    /// When the metadata is away, or knows no such volume.
+    pub fn pool(&self, volume: &str) -> Result<String> {
+        Ok(admin::volume(&self.client, volume).map_err(failed)?.pool)
+    }
+
+    /// Waits for that moment of the move of this volume; the name of the node that is at it then. None: it was over before that was seen.
+    ///
+    /// # Errors
+    /// When the metadata is away, or it does not come within `limit`.
+    pub fn await_moment(&self, volume: &str, moment: Moment, limit: Duration) -> Result<Option<String>> {
+        let until = Instant::now() + limit;
+        let mut last = None;
+        loop {
+            let Some(copy) = self.under_way()? else {
+                return Ok(last.filter(|_| moment == Moment::Switch));
+            };
+            let at = self
+                .client
+                .txn(&Call::get(map::copier_key(copy.volume)))
+                .map_err(failed)?;
+            last = at.value(0).and_then(|found| found.json::<String>().ok()).or(last);
+            let is_now = match moment {
+                Moment::Pass => copy.place.pass_bytes > 0,
+                Moment::Switch => admin::volume(&self.client, volume).is_ok_and(|found| found.lineage.held),
+            };
+            if is_now && last.is_some() {
+                return Ok(last);
+            }
+            if Instant::now() >= until {
+                return Err(Failure::new(format!(
+                    "the move of {volume} did not come to {moment:?}: {copy:?}"
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
