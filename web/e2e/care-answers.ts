@@ -77,8 +77,11 @@ function changePolicy(world: World, method: string, found: Match, body: Body): A
     world.backupPolicies = world.backupPolicies.filter((one) => one !== there);
     return answerOf(found.operation);
   }
-  const { keep, ...rest } = body as { keep?: object };
+  const { keep, verify, ...rest } = body as { keep?: object; verify?: { schedule?: string } };
   Object.assign(there, rest);
+  if (verify !== undefined) {
+    there.verify = verify.schedule === "" ? null : { schedule: "@weekly", percent: 5, ...there.verify, ...verify };
+  }
   Object.assign(there.keep, keep);
   return { status: 200, body: there };
 }

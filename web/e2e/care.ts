@@ -144,6 +144,24 @@ function backupPolicy(index: number): Schemas["BackupPolicy"] {
             current: index === 1 ? { ...run(index), again_at: THEN + 600 } : index === 3 ? run(index) : null,
             last: { ...run(index), ended_at: THEN + 90 },
           },
+    verify: index % 2 === 1 ? { schedule: "@weekly", percent: 5 } : null,
+    verification: index % 2 === 1 ? verification(index) : null,
+  };
+}
+
+function verification(index: number): Schemas["RepositoryVerification"] {
+  const isBad = index === 1;
+  const last = {
+    ...{ due_at: THEN, began_at: THEN + 1, ended_at: THEN + 60, again_at: null, node: "node-001", attempts: 1 },
+    ...{ read_bytes: GIB, points: 80, failed: false, why: [] },
+  };
+  return {
+    ...{ runner: null, next_at: THEN + 604_800, late_seconds: 0, overdue: index === 3, fault: null, missed: 0 },
+    failing: index === 3 ? `The key file of ${HOSTILE[1]} is not there.` : null,
+    ...{ runs: 9, failures: 0, packs: 700, read_bytes: 9 * GIB, verified_at: THEN + 60, whole_since: THEN - 864_000 },
+    ...{ current: null, last, damaged_objects: isBad ? 1 : 0, damaged_points: isBad ? 1 : 0 },
+    damage: isBad ? [{ object: HOSTILE[0]!, why: `${HOSTILE[0]} is missing`, found_at: THEN }] : [],
+    points: isBad ? [{ point: 7, name: HOSTILE[0]!, why: `${HOSTILE[0]} is missing` }] : [],
   };
 }
 

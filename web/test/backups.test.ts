@@ -3,6 +3,7 @@ import {
   backupChange,
   backupCreation,
   backupValues,
+  isDamaged,
   NEW_BACKUP,
   NEW_REPOSITORY,
   repositoryChange,
@@ -10,7 +11,7 @@ import {
   repositoryValues,
   runState,
 } from "../src/lib/backups";
-import type { BackupPolicy, BackupRun, Repository } from "../src/lib/backups";
+import type { BackupPolicy, BackupRun, Repository, Verification } from "../src/lib/backups";
 import { differencesOf } from "../src/lib/differences";
 
 const RUN: BackupRun = {
@@ -57,6 +58,31 @@ describe("policies of backups", () => {
       command: "amita backup policy set nightly --zone Asia/Shanghai --keep-monthly 0 --to tape --time-limit 3600",
     });
     expect(backupChange(nightly, nightly).body).toEqual({});
+  });
+
+  it("verify their repository where that is said", () => {
+    const weekly = { ...nightly, verify: "@weekly" };
+    const made = backupCreation({ ...weekly, verifySample: 7 });
+    expect(made.body.verify).toEqual({ schedule: "@weekly", percent: 7 });
+    expect(made.command).toContain("--verify @weekly --verify-sample 7");
+    const set = "amita backup policy set nightly ";
+    expect(backupChange(nightly, weekly)).toEqual({
+      body: { verify: { schedule: "@weekly", percent: 5 } },
+      command: `${set}--verify @weekly --verify-sample 5`,
+    });
+    expect(backupChange(weekly, { ...weekly, verifySample: 9 })).toEqual({
+      body: { verify: { percent: 9 } },
+      command: `${set}--verify-sample 9`,
+    });
+    expect(backupChange(weekly, { ...weekly, verify: " " })).toEqual({
+      body: { verify: { schedule: "" } },
+      command: `${set}--no-verify`,
+    });
+    expect(backupChange(weekly, weekly).body).toEqual({});
+    const found = (damaged_objects: number) => ({
+      verification: { damaged_objects, damaged_points: 0 } as Verification,
+    });
+    expect([isDamaged({ verification: null }), isDamaged(found(0)), isDamaged(found(1))]).toEqual([false, false, true]);
   });
 
   it("know volumes by their numbers", () => {

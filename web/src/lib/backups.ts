@@ -8,6 +8,8 @@ import type { ScheduledValues } from "./policies";
 type Schemas = components["schemas"];
 export type BackupPolicy = Schemas["BackupPolicy"];
 export type BackupRun = Schemas["BackupRun"];
+export type Verification = Schemas["RepositoryVerification"];
+export type VerifyRun = Schemas["VerifyRun"];
 export type Repository = Schemas["BackupRepository"];
 
 /** Which volumes a policy of backups may be for. */
@@ -19,6 +21,10 @@ export interface BackupValues extends ScheduledValues {
   readonly repository: string;
   /** An attempt at a run ends after so many seconds. */
   readonly limit: number;
+  /** When its repository is verified; empty: it is not. */
+  readonly verify: string;
+  /** So many percent of it are read each time. */
+  readonly verifySample: number;
 }
 
 export const NEW_BACKUP: BackupValues = {
@@ -33,25 +39,38 @@ export const NEW_BACKUP: BackupValues = {
   keep: { last: 0, hourly: 0, daily: 14, weekly: 0, monthly: 12, yearly: 0 },
   together: false,
   limit: 86_400,
+  verify: "",
+  verifySample: 5,
 };
 
 /** What a policy is as the dialog holds it; `names`: volumes by their numbers. */
 export function backupValues(policy: BackupPolicy, names: ReadonlyMap<number, string>): BackupValues {
-  return { ...scheduledValues(policy, names), repository: policy.repository, limit: policy.limit_seconds };
+  const { repository, limit_seconds: limit, verify } = policy;
+  return {
+    ...scheduledValues(policy, names),
+    ...{ repository, limit },
+    verify: verify?.schedule ?? "",
+    verifySample: verify?.percent ?? NEW_BACKUP.verifySample,
+  };
 }
 
 export function backupCreation(values: BackupValues): { body: Schemas["NewBackupPolicy"]; command: string } {
-  const { name, repository, schedule, zone, together, limit } = values;
+  const { name, repository, schedule, zone, together, limit, verifySample: percent } = values;
   const keep = rulesOf(values.keep);
+  const verify = values.verify.trim();
   const words = [
     ...targetWords(values),
     ...["--to", repository, "--schedule", schedule, "--zone", zone],
     ...keepWords(keep),
     ...(together ? ["--together"] : []),
     ...["--time-limit", String(limit)],
+    ...(verify === "" ? [] : ["--verify", verify, "--verify-sample", String(percent)]),
   ];
   return {
-    body: { name, target: targetOf(values), repository, schedule, zone, keep, together, limit_seconds: limit },
+    body: {
+      ...{ name, target: targetOf(values), repository, schedule, zone, keep, together, limit_seconds: limit },
+      ...(verify === "" ? {} : { verify: { schedule: verify, percent } }),
+    },
     command: amitaCommand("backup", "policy", "create", name, ...words),
   };
 }
@@ -71,7 +90,26 @@ export function backupChange(
     body.limit_seconds = to.limit;
     words.push("--time-limit", String(to.limit));
   }
+  const verify = to.verify.trim();
+  if (verify === "" && from.verify !== "") {
+    body.verify = { schedule: "" };
+    words.push("--no-verify");
+  } else if (verify !== "") {
+    const schedule = verify === from.verify ? {} : { schedule: verify };
+    const percent = from.verify !== "" && from.verifySample === to.verifySample ? {} : { percent: to.verifySample };
+    const change = { ...schedule, ...percent };
+    if (Object.keys(change).length > 0) body.verify = change;
+    words.push(
+      ...("schedule" in schedule ? ["--verify", verify] : []),
+      ...("percent" in percent ? ["--verify-sample", String(to.verifySample)] : []),
+    );
+  }
   return { body, command: amitaCommand("backup", "policy", "set", from.name, ...words) };
+}
+
+/** Is something of its repository known to be damaged or missing? */
+export function isDamaged({ verification }: Pick<BackupPolicy, "verification">): boolean {
+  return verification != null && (verification.damaged_objects > 0 || verification.damaged_points > 0);
 }
 
 /** `left`: it was begun, and no node is at it. */

@@ -181,6 +181,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("backup policy show", Way::Node(Look, &[])),
     ("backup policy set", Way::Node(Change, &[])),
     ("backup policy run", Way::Node(Change, &[])),
+    ("backup policy verify", Way::Node(Change, &[])),
     ("backup policy delete", Way::Node(Change, &[])),
     ("backup run", Way::Metadata(REPOSITORIES)),
     ("backup list", Way::Here(REPOSITORIES)),

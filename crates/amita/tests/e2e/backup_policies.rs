@@ -150,6 +150,105 @@ fn policies_back_up_and_give_up_what_no_rule_keeps() {
     world.end(&[]);
 }
 
+/// A verification that is asked for, and what is known when it has ended.
+fn verified(world: &World) -> Value {
+    let runs = |shown: &Value| shown["verification"]["record"]["runs"]["runs"].as_u64().unwrap_or(0);
+    let before = runs(&policy(world, "often"));
+    world.amita_done(&["backup", "policy", "verify", "often"]);
+    eventually("it has ended", || {
+        let shown = policy(world, "often");
+        runs(&shown) > before && shown["verification"]["runner"].is_null()
+    });
+    policy(world, "often")["verification"].clone()
+}
+
+#[test]
+fn what_a_verification_finds_damaged_is_told_until_it_is_whole() {
+    let world = World::of(2);
+    let mut repository = prepared(&world, &["--paused", "--verify", "@yearly", "--verify-sample", "100%"]);
+    let mut client = world.open(0);
+    repository.write(&mut client, 0, &pattern(1, 4 << 20));
+    drop(client);
+    world.amita_done(&["backup", "policy", "set", "often", "--schedule", "@yearly", "--resume"]);
+    world.amita_done(&["backup", "policy", "run", "often"]);
+    eventually("a point is made", || count(&policy(&world, "often"), "points") == 1);
+    let clean = verified(&world);
+    assert!(
+        clean["record"]["damage"].is_null() && clean["record"]["rounds"] == 1,
+        "{clean}"
+    );
+    let listed = world.amita_done(&["backup", "policy", "list"]);
+    assert!(!listed.contains("DAMAGED") && !listed.contains("never"), "{listed}");
+
+    let pack = repository.objects("packs").remove(0);
+    let flip = || {
+        let mut bytes = std::fs::read(&pack).expect("read");
+        bytes[1000] ^= 1;
+        std::fs::write(&pack, bytes).expect("written");
+    };
+    flip();
+    let name = pack.file_name().and_then(|name| name.to_str()).expect("plain");
+    let found = verified(&world);
+    assert_eq!(number(&found["record"]["runs"], "failures"), 0, "{found}");
+    assert!(
+        found["record"]["points_lost"][0]["name"]
+            .as_str()
+            .expect("a name")
+            .starts_with("often/"),
+        "{found}"
+    );
+    let facts = world.json(&["status"])["facts"].clone();
+    let fact = facts
+        .as_array()
+        .expect("facts")
+        .iter()
+        .find(|fact| fact["name"] == "backup-damaged");
+    let objects = &fact.expect("it is told")["objects"];
+    assert_eq!(
+        (&objects[0], &objects[1]),
+        (&json!("often"), &json!("off-site")),
+        "{objects}"
+    );
+    assert!(objects[2].as_str().expect("an object").ends_with(name), "{objects}");
+    let shown = world.amita_done(&["backup", "policy", "show", "often"]);
+    assert!(shown.contains("DAMAGED") && shown.contains(name), "{shown}");
+    assert!(world.amita_done(&["backup", "policy", "list"]).contains("DAMAGED"));
+    eventually("the node that leads tells of it", || {
+        (1..=2).any(|node| {
+            let page = nodes::get(&metrics_of(&world, &format!("n{node}")), "/metrics").expect("the page");
+            page.contains("amita_backup_damaged_objects{policy=\"often\"} 1")
+        })
+    });
+    // Nothing was put in its place, and another backup makes it no better.
+    world.amita_done(&["backup", "policy", "run", "often"]);
+    eventually("a point is made", || count(&policy(&world, "often"), "points") == 2);
+    assert!(has_fact(&world, "backup-damaged", "often"));
+
+    // However little is read, what was damaged is read again.
+    world.amita_done(&["backup", "policy", "set", "often", "--verify-sample", "1"]);
+    let again = verified(&world);
+    assert!(
+        again["record"]["damage"][0]["object"]
+            .as_str()
+            .expect("an object")
+            .ends_with(name),
+        "{again}"
+    );
+    flip();
+    let mended = verified(&world);
+    assert!(
+        mended["record"]["damage"].is_null() && mended["record"]["points_lost"].is_null(),
+        "{mended}"
+    );
+    assert!(!has_fact(&world, "backup-damaged", "often"));
+    let vault = repository.json(&world, &["show", "latest"]);
+    assert_eq!(vault["vault"]["open_sessions"], json!([]));
+    world.amita_done(&["backup", "policy", "set", "often", "--no-verify"]);
+    let refused = world.amita(&["backup", "policy", "verify", "often"]);
+    assert!(refused.text.contains("--verify PATTERN"), "{}", refused.text);
+    world.end(&["verification by backup policy often: repository off-site: packs/"]);
+}
+
 #[test]
 #[ignore = "waits for full minutes of the clock: scripts/soak runs it"]
 fn a_run_is_gone_on_with_when_its_node_is_killed() {

@@ -148,7 +148,7 @@ actions! {
     BackupPolicyCreate "backup-policy.create" WORK,
     /// Change a policy of backups, or pause it.
     BackupPolicySet "backup-policy.set" WORK,
-    /// Ask for a run of a policy of backups.
+    /// Ask for a run of a policy of backups, or for a verification.
     BackupPolicyRun "backup-policy.run" WORK,
     /// Delete a policy of backups.
     BackupPolicyDelete "backup-policy.delete" WORK,

@@ -57,9 +57,10 @@ mod volume;
 
 pub use about::{about, label_volume, note_import, protect_volume};
 pub use backup::{
-    BackupChange, BackupVolumes, RepositoryChange, add_backup_repository, backup_policies, backup_policy,
+    BackupChange, BackupVolumes, RepositoryChange, VerifyChange, add_backup_repository, backup_policies, backup_policy,
     backup_repositories, backup_repository, backup_volumes, create_backup_policy, delete_backup_policy, note_backup,
-    note_backup_by_rules, remove_backup_repository, run_backup_policy, set_backup_policy, set_backup_repository,
+    note_backup_by_rules, note_backup_verified, remove_backup_repository, run_backup_policy, set_backup_policy,
+    set_backup_repository, verify_backup_policy,
 };
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
@@ -73,7 +74,9 @@ pub use copy::{
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
-pub use figures::{BackupFigures, DiskFigures, Figures, MirrorFigures, PoolFigures, StoreFigures, figures};
+pub use figures::{
+    BackupFigures, DiskFigures, Figures, MirrorFigures, PoolFigures, StoreFigures, VerifiedFigures, figures,
+};
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use former::{FormerSweep, Swept};

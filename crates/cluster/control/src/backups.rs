@@ -4,6 +4,7 @@
 //! * [`plan`]: what is to be done about a policy now, and what is written of it.
 //! * [`retention`]: which of its points are given up.
 //! * [`standing`]: how policies are, for whoever asks.
+//! * [`verification`]: what is known of the repository that a policy verifies by schedule.
 //!
 //! # What rests on what
 //! A run is a time of the schedule. The names of its points follow from policy and time ([`point_name`]), so that whoever goes on with a run finds
@@ -15,14 +16,19 @@
 //! all the same, the repository's journal decides: a point of a policy is made only if there is none of its name for the volume. So neither a
 //! clock, nor a lease, nor a node that is taken for dead by mistake has two points made of one time.
 //!
+//! Verifications are runs of their own schedule, at a key of their own, so that neither waits for the other: what is due, tried again and late is what
+//! [`plan`] says of [`BackupPolicy::verification`]. They write nothing into a repository but the sessions by which what they read is not swept meanwhile, and
+//! these are fenced as those of backups are ([`verification_session_name`]).
+//!
 //! Schedules, time zones and rules are those of snapshot policies ([`crate::policy`]); clocks that jump are dealt with as there.
 
 pub mod clocks;
 pub mod plan;
 pub mod retention;
 pub mod standing;
+pub mod verification;
 
-pub use standing::BackupStatus;
+pub use standing::{BackupStatus, Verification};
 
 use crate::policy::naming;
 use amita_types::ClusterId;
@@ -47,6 +53,22 @@ pub fn is_own(policy: &BackupPolicy, point: &str) -> bool {
 #[must_use]
 pub fn session_name(cluster: ClusterId, policy: &BackupPolicy) -> String {
     format!("backup policy {} of cluster {cluster}", policy.mark())
+}
+
+/// What sessions are called that verify for a policy.
+#[must_use]
+pub fn verification_session_name(cluster: ClusterId, policy: &BackupPolicy) -> String {
+    format!("verification by policy {} of cluster {cluster}", policy.mark())
+}
+
+/// What has become of a policy's verifications is not known, and not guessed.
+#[must_use]
+pub fn unreadable_verified(policy: &BackupPolicy, why: &dyn std::fmt::Display) -> String {
+    format!(
+        "the record of its verifications, {}, cannot be read: {why}; `amita backup policy set {} --resume` begins it anew",
+        map::backup_verified_key(policy.id),
+        policy.name
+    )
 }
 
 /// What has become of a policy is not known, and not guessed.

@@ -4,6 +4,7 @@
 //! A kind of fact is defined once, in [`Kind`]: its name, which scripts may rely on, and how much it matters. A fact is what is
 //! so at this moment, each with the sentence what to do about it; what *happened* are [events](crate::events).
 
+mod backups;
 mod disks;
 mod jobs;
 mod mirrors;
@@ -102,6 +103,12 @@ kinds! {
     /// A run of a policy of backups is due and has not begun, or does not end.
     BackupLate "backup-late" Warning
         "See whether a node lives that has the repository's key file; `amita backup policy show` has the last runs.",
+    /// What a policy of backups has verified of its repository is damaged or missing.
+    BackupDamaged "backup-damaged" Warning
+        "`amita backup policy show` names what is damaged, and the points that are not whole; `amita backup verify --give-up` and `amita backup run --full` put again what volumes still have.",
+    /// A verification of a repository that a policy of backups makes is due and was not made, or fails.
+    BackupUnverified "backup-unverified" Warning
+        "`amita backup policy show` says why; see whether a node lives that has the repository's key file.",
     /// The point that a mirror's secondary is at is older than three intervals, or than what was said.
     MirrorLate "mirror-late" Warning
         "`amita mirror show` says how far the pass is; see the link, its limit, and whether the interval can be kept.",
@@ -327,45 +334,6 @@ impl Picture<'_> {
                     found.late_s
                 );
                 facts.push(Fact::new(Kind::PolicyLate, [name], text, &show));
-            }
-        }
-    }
-
-    fn of_backups(&self, facts: &mut Vec<Fact>) {
-        for found in self.backups {
-            let name = &found.policy.name;
-            let show = format!("See `amita backup policy show {name}`.");
-            let runs_key = amita_types::map::backup_runs_key(found.policy.id);
-            let unreadable = self.unreadable.iter().find(|(key, _)| *key == runs_key);
-            let of_runs =
-                unreadable.map(|(_, why)| crate::backups::unreadable_runs(&found.policy, &why.escape_debug()));
-            if let Some(why) = found.fault.as_ref().or(of_runs.as_ref()) {
-                let text = format!("Backup policy {name} does nothing: {why}.");
-                facts.push(Fact::new(Kind::BackupFailing, [name], text, &show));
-            } else if let Some((failed, why)) = found.failing() {
-                // What a repository has said is a part of it.
-                let first = why.first().map_or("", String::as_str).escape_debug().to_string();
-                let more = match failed {
-                    0 | 1 => String::new(),
-                    more => format!(" So did {} more.", more - 1),
-                };
-                let text = format!("Backup policy {name} fails: {}.{more}", first.trim_end_matches('.'));
-                facts.push(Fact::new(Kind::BackupFailing, [name], text, &show));
-            } else if let Some(why) = &found.clock {
-                let text = format!("Backup policy {name} goes by clocks that do not agree: {why}.");
-                let advice = format!("Set the clocks of the nodes right. {show}");
-                facts.push(Fact::new(Kind::BackupFailing, [name], text, &advice));
-            }
-            if found.is_late() {
-                let what = match found.runs.as_ref().and_then(|runs| runs.run.as_ref()) {
-                    Some(_) => "does not end",
-                    None => "has not begun",
-                };
-                let text = format!(
-                    "Backup policy {name} is late: a run that was due {} s ago {what}.",
-                    found.late_s
-                );
-                facts.push(Fact::new(Kind::BackupLate, [name], text, &show));
             }
         }
     }

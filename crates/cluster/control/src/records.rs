@@ -63,6 +63,8 @@ pub fn is_kept(key: &str) -> bool {
         "policy-runs/",
         "backups/runs/",
         "backups/by/",
+        "backups/verified/",
+        "backups/verifying/",
         "inventory/",
         "alerts/",
         "sick-disks/",

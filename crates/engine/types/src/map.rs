@@ -28,6 +28,7 @@ mod quota;
 mod scrub;
 mod set;
 mod trash;
+mod verification;
 
 pub use about::{About, Import, Shrink, about_key, about_prefix};
 pub use api::{ApiAnswer, ApiReply, ApiToken, api_answer_key, api_answers_prefix, api_token_key, api_tokens_prefix};
@@ -80,6 +81,10 @@ pub use set::{MAX_SET_VOLUMES, SetState, SetVolume, SnapshotSet, Voided, set_key
 pub use trash::{
     DEFAULT_RECYCLE_SECONDS, MAX_RECYCLE_SECONDS, Recycling, Trashed, hidden_name, is_hidden, recycling_key, trash_key,
     trash_prefix,
+};
+pub use verification::{
+    BackupDamage, BackupPointLost, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT, MAX_DAMAGE, MAX_POINTS_LOST,
+    backup_verified_key, backup_verified_prefix, backup_verifier_key,
 };
 
 /// The prefix of every key.

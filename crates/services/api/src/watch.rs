@@ -72,6 +72,8 @@ const KINDS: &[(&str, &str)] = &[
     ("backups/policies/", "backup-policies"),
     ("backups/runs/", "backup-policies"),
     ("backups/by/", "backup-policies"),
+    ("backups/verified/", "backup-policies"),
+    ("backups/verifying/", "backup-policies"),
     ("mirrors/of/", "mirrors"),
     ("exports/", "nbd-exports"),
     ("nvme/subsystems/", "subsystems"),

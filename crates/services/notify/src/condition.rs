@@ -62,6 +62,8 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("policy-missed", "AmitaPolicyLate"),
     ("backup-failing", "AmitaBackupFailing"),
     ("backup-late", "AmitaBackupLate"),
+    ("backup-damaged", "AmitaBackupDamaged"),
+    ("backup-unverified", "AmitaBackupUnverified"),
     ("mirror-late", "AmitaMirrorLate"),
     ("mirror-stalled", "AmitaMirrorStalled"),
     ("mirror-unheard", "AmitaMirrorUnheard"),
@@ -156,6 +158,12 @@ fn about(fact: &Fact, status: &Status) -> About {
                 .for_each(|node| label("node", node));
         }
         "policy-fails" | "policy-late" | "backup-failing" | "backup-late" => label("policy", first),
+        "backup-damaged" | "backup-unverified" => {
+            label("policy", first);
+            second
+                .into_iter()
+                .for_each(|repository| label("repository", repository));
+        }
         name if name.starts_with("mirror-") => label("mirror", first),
         "channel-fails" => label("channel", first),
         "job-paused" | "job-overdue" => label("job", first),

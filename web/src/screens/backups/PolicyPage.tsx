@@ -10,7 +10,14 @@ import { formatBytes, formatCount, formatDuration, formatTime } from "../../lib/
 import { placeHref } from "../../lib/router";
 import { keepText, NextRun, targetText, useVolumeNames } from "../schedules/parts";
 import { BackupState } from "./parts";
-import { DeleteBackupPolicy, PauseBackupPolicy, RunBackupPolicy, SetBackupPolicy } from "./policies";
+import {
+  DeleteBackupPolicy,
+  PauseBackupPolicy,
+  RunBackupPolicy,
+  SetBackupPolicy,
+  VerifyBackupPolicy,
+} from "./policies";
+import { VerificationCard } from "./VerificationCard";
 
 function Actions({ policy, etag }: { policy: BackupPolicy; etag: string | undefined }) {
   const { t } = useSpeech();
@@ -23,6 +30,13 @@ function Actions({ policy, etag }: { policy: BackupPolicy; etag: string | undefi
         label={t("backup.run")}
         dialog={(close) => <RunBackupPolicy policy={policy} onClose={close} />}
       />
+      {policy.verify == null ? null : (
+        <Act
+          may="backup-policy.run"
+          label={t("verify.run")}
+          dialog={(close) => <VerifyBackupPolicy policy={policy} onClose={close} />}
+        />
+      )}
       <Act
         may="backup-policy.set"
         label={t("action.change")}
@@ -154,6 +168,7 @@ export function PolicyPage({ name }: { name: string }) {
       {data === undefined ? null : (
         <>
           <Facts policy={data.data} />
+          <VerificationCard policy={data.data} />
           <History policy={data.data} />
         </>
       )}

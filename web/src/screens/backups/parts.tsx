@@ -3,7 +3,7 @@ import { Mark } from "../../components/Mark";
 import type { Tone } from "../../components/Mark";
 import { useSpeech } from "../../i18n";
 import type { Word } from "../../i18n";
-import { runState } from "../../lib/backups";
+import { isDamaged, runState } from "../../lib/backups";
 import type { BackupPolicy, RunState } from "../../lib/backups";
 import { formatDuration } from "../../lib/format";
 
@@ -15,12 +15,14 @@ const RUNS: Readonly<Record<Exclude<RunState, "none">, readonly [Tone, Word]>> =
 
 export function BackupState({ policy }: { policy: BackupPolicy }) {
   const { t } = useSpeech();
-  const { fault, history, late_seconds, paused } = policy;
+  const { fault, history, late_seconds, paused, verification } = policy;
   const run = runState(policy);
   const failed = history?.last?.failed ?? 0;
   return (
     <span className="labels">
       {fault == null ? null : <Mark tone="bad">{t("policy.fault")}</Mark>}
+      {isDamaged(policy) ? <Mark tone="bad">{t("verify.damaged")}</Mark> : null}
+      {verification?.overdue === true ? <Mark tone="bad">{t("verify.overdue")}</Mark> : null}
       {paused ? <Mark tone="odd">{t("policy.paused")}</Mark> : null}
       {run === "none" ? null : <Mark tone={RUNS[run][0]}>{t(RUNS[run][1])}</Mark>}
       {late_seconds > 0 ? <Mark tone="bad">{t("policy.late", { time: formatDuration(late_seconds) })}</Mark> : null}

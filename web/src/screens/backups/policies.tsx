@@ -7,7 +7,7 @@ import { ifMatch, useSeen } from "../../api/seen";
 import type { Seen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { NameField } from "../../components/fields";
-import { CheckField, NamesField, NumberField } from "../../components/inputs";
+import { CheckField, NamesField, NumberField, TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
 import { BACKUP_TARGETS, backupChange, backupCreation, backupValues, NEW_BACKUP } from "../../lib/backups";
 import type { BackupPolicy, BackupValues } from "../../lib/backups";
@@ -18,6 +18,7 @@ import { KeepFields, TargetFields, WhenFields } from "../schedules/PolicyFields"
 
 const LEAST_LIMIT_S = 60;
 const MOST_LIMIT_S = 2_592_000;
+const MOST_PERCENT = 100;
 
 function Fields({ isNew }: { isNew: boolean }) {
   const { t } = useSpeech();
@@ -43,6 +44,14 @@ function Fields({ isNew }: { isNew: boolean }) {
         max={MOST_LIMIT_S}
       />
       <CheckField name="together" label={t("policy.together")} about={t("backup.together.about")} />
+      <TextField name="verify" label={t("verify.schedule")} about={t("verify.schedule.about")} />
+      <NumberField
+        name="verifySample"
+        label={t("verify.percent")}
+        about={t("verify.percent.about")}
+        min={1}
+        max={MOST_PERCENT}
+      />
     </>
   );
 }
@@ -145,6 +154,24 @@ export function RunBackupPolicy({ policy: { name }, onClose }: Omit<Props, "etag
       plan={() => ({
         call: call("post", "/api/v1/backup-policies/{name}/runs", { params: { path: { name } } }),
         command: amitaCommand("backup", "policy", "run", name),
+      })}
+      done={() => t("backup.run.asked")}
+      onClose={onClose}
+    />
+  );
+}
+
+export function VerifyBackupPolicy({ policy: { name }, onClose }: Omit<Props, "etag">) {
+  const { t } = useSpeech();
+  return (
+    <ActionDialog
+      title={t("verify.run.title", { name })}
+      verb={t("verify.run")}
+      about={t("verify.run.about")}
+      initial={{}}
+      plan={() => ({
+        call: call("post", "/api/v1/backup-policies/{name}/verifications", { params: { path: { name } } }),
+        command: amitaCommand("backup", "policy", "verify", name),
       })}
       done={() => t("backup.run.asked")}
       onClose={onClose}

@@ -1,5 +1,7 @@
 //! `amita backup policy`: what nodes back up by themselves, and which of it is kept.
 
+mod verification;
+
 use crate::admin::{Admin, Described as _};
 use crate::cli::Endpoints;
 use crate::commands::policies::{
@@ -14,6 +16,7 @@ use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::map::{BackupPolicy, BackupRun};
 use serde::Serialize;
+use verification::{VerifyArguments, VerifyChangeArguments};
 
 /// What to do with policies of backups.
 #[derive(Debug, clap::Subcommand)]
@@ -47,6 +50,16 @@ pub enum Command {
     ///
     /// The next node that may makes it; `show` says what becomes of it. A run that has failed and waits is tried again at once.
     Run {
+        /// The policy
+        name: String,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have the repository of a policy verified now, beside its schedule
+    ///
+    /// As much is read as each time, and what was found damaged before is read again; the next node that may does it, and `show` says what was found.
+    Verify {
         /// The policy
         name: String,
         /// Say what was done as JSON
@@ -106,6 +119,9 @@ pub struct CreateArguments {
     /// A run that takes longer is ended, and tried again: what it has put stays
     #[arg(long, value_name = "SECONDS", default_value_t = amita_types::map::DEFAULT_BACKUP_LIMIT_S)]
     pub time_limit: u64,
+    /// When its repository is verified
+    #[command(flatten)]
+    pub verify: VerifyArguments,
     /// It does nothing until `set --resume`
     #[arg(long)]
     pub paused: bool,
@@ -143,6 +159,9 @@ pub struct SetArguments {
     /// A run that takes longer is ended, and tried again
     #[arg(long, value_name = "SECONDS")]
     pub time_limit: Option<u64>,
+    /// When its repository is verified
+    #[command(flatten)]
+    pub verify: VerifyChangeArguments,
     /// It does nothing for a while; times that pass meanwhile are not missed
     #[arg(long, conflicts_with = "resume")]
     pub pause: bool,
@@ -203,6 +222,16 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
                 )
             })
         }
+        Command::Verify { name, json } => {
+            let asked = metadata.act(Action::BackupPolicyRun, name, |meta| {
+                admin::verify_backup_policy(meta, name)
+            });
+            print(*json, &asked.described()?, || {
+                format!(
+                    "A verification by backup policy {name} is begun by the next node that may; `amita backup policy show {name}` says how far it is.\n"
+                )
+            })
+        }
         Command::Delete { name, json } => {
             let deleted = metadata.act(Action::BackupPolicyDelete, name, |meta| {
                 admin::delete_backup_policy(meta, name)
@@ -224,6 +253,7 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
         together: Some(arguments.together),
         limit_s: Some(arguments.time_limit),
         paused: Some(arguments.paused),
+        verify: arguments.verify.change(),
     };
     if change.target.is_none() {
         return Err(Failure::new("which volumes is the policy for?")
@@ -254,6 +284,7 @@ fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
         together: either(arguments.together, arguments.one_by_one),
         limit_s: arguments.time_limit,
         paused: either(arguments.pause, arguments.resume),
+        verify: arguments.verify.change(),
     };
     let name = &arguments.name;
     if change == BackupChange::default() {
@@ -282,6 +313,7 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
             "keeps",
             "last success",
             "next run",
+            "verified",
             "",
         ];
         let mut table = Table::new(&head);
@@ -299,6 +331,7 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
                 keeps(&found.policy.keep),
                 at(found.runs.as_ref().and_then(|runs| runs.succeeded_at)),
                 at(found.next_at),
+                verification::in_list(found),
                 how(found),
             ]);
         }
@@ -309,9 +342,11 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
 fn how(found: &BackupStatus) -> String {
     match (found, &found.runner) {
         (found, _) if found.fault.is_some() => "CANNOT BE READ".to_owned(),
+        (found, _) if verification::is_damaged(found) => "DAMAGED".to_owned(),
         (found, _) if found.policy.paused => "paused".to_owned(),
         (found, _) if found.failing().is_some() => "FAILING".to_owned(),
         (found, _) if found.is_late() => "LATE".to_owned(),
+        (found, _) if verification::is_overdue(found) => "NOT VERIFIED".to_owned(),
         (_, Some(node)) => format!("running at {node}"),
         _ => String::new(),
     }
@@ -356,6 +391,7 @@ fn text(found: &BackupStatus, shown: &Shown<'_>) -> String {
     }
     let Some(runs) = &found.runs else {
         out.push_str("state     no node that may work with the repository has seen it yet: one that has its key file is needed\n");
+        out.push_str(&verification::text(found));
         return out;
     };
     out.push_str(&format!(
@@ -382,6 +418,7 @@ fn text(found: &BackupStatus, shown: &Shown<'_>) -> String {
         out.push_str(&format!("late      by {} s\n", found.late_s));
     }
     out.push_str(&next_lines(policy.paused, &shown.next));
+    out.push_str(&verification::text(found));
     out
 }
 

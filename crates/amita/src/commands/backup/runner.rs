@@ -1,10 +1,14 @@
 //! What a node does about policies of backups: it looks which of them are due and that nobody is at, and makes some of their runs.
 //!
 //! Each attempt has a thread of its own, and is made by the code of `amita backup run` and `prune`: nothing of it is on the path of an I/O, and a
-//! repository that does not answer holds up its own policy alone. Where there are no policies it costs a watch of the metadata.
+//! repository that does not answer holds up its own policy alone. Where there are no policies it costs two watches of the metadata.
+//!
+//! Verifications are looked for by a thread of their own, in the same way ([`Kind`]): one that reads for days keeps no backup from its turn.
 
 mod attempt;
+mod check;
 mod ends;
+mod kind;
 
 use crate::commands::claim::Claim;
 use crate::commands::volume::Gateways;
@@ -18,7 +22,9 @@ use amita_node::serve::ServeConfig;
 use amita_terminal::interrupt;
 use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns, PolicyId};
 use attempt::{Attempt, now};
+use check::Check;
 use ends::Ends;
+use kind::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -27,8 +33,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Policies that a node is at, at one time: each takes the memory of a gateway, and of its vault's index.
-const MOST: usize = 2;
 /// Attempts that were given up and whose threads do not end, beyond which a node begins no other.
 const MOST_STUCK: usize = 4;
 /// What has changed is read no sooner than so long after: whatever else changes until then is read with it, and not all nodes
@@ -47,7 +51,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 /// A node's part in policies of backups. It ends when it is dropped: others go on then.
 #[derive(Debug)]
 pub struct Backups {
-    _worker: Worker,
+    _workers: Vec<Worker>,
 }
 
 impl Backups {
@@ -61,21 +65,26 @@ impl Backups {
             log::info!("this node reaches the metadata by a password, and so backs up nothing by policies: others do");
             return Ok(None);
         };
-        let name = node.name.clone();
-        let worker = Worker::start("amita-backups", "backs up by policies", move |stop| {
-            let node = Node {
-                client,
-                config,
-                name,
-                stop,
-            };
-            node.run();
-        });
-        worker.map(|worker| Some(Backups { _worker: worker }))
+        let start = |kind: Kind| {
+            let (client, config, name) = (client.clone(), config.clone(), node.name.clone());
+            Worker::start(kind.thread(), kind.what(), move |stop| {
+                let node = Node {
+                    kind,
+                    client,
+                    config,
+                    name,
+                    stop,
+                };
+                node.run();
+            })
+        };
+        let workers: std::io::Result<Vec<Worker>> = Kind::ALL.into_iter().map(start).collect();
+        workers.map(|workers| Some(Backups { _workers: workers }))
     }
 }
 
 struct Node {
+    kind: Kind,
     client: Client,
     config: Config,
     name: String,
@@ -84,6 +93,7 @@ struct Node {
 
 /// What there is, at a revision.
 struct Found {
+    kind: Kind,
     policies: BTreeMap<PolicyId, BackupPolicy>,
     repositories: BTreeMap<String, BackupRepository>,
     /// None: it cannot be read, and is not guessed.
@@ -96,7 +106,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(records: &[KeyValue], revision: u64) -> Found {
+    fn of(kind: Kind, records: &[KeyValue], revision: u64) -> Found {
         let keys: BTreeMap<&str, &KeyValue> = records.iter().map(|found| (found.key.as_str(), found)).collect();
         let under = |prefix: String| records.iter().filter(move |found| found.key.starts_with(&prefix));
         let mut in_order: Vec<&KeyValue> = under(map::backup_policies_prefix()).collect();
@@ -110,19 +120,23 @@ impl Found {
                 policies.entry(policy.id).or_insert(policy);
             }
         }
+        let seen = policies.into_iter();
+        let policies: BTreeMap<PolicyId, BackupPolicy> =
+            seen.filter_map(|(id, policy)| Some((id, kind.sees(policy)?))).collect();
         let runs = policies.keys().filter_map(|id| {
-            let found = keys.get(map::backup_runs_key(*id).as_str())?;
+            let found = keys.get(kind.runs_key(*id).as_str())?;
             Some((*id, *found))
         });
         let runs: BTreeMap<PolicyId, &KeyValue> = runs.collect();
         let held = policies.keys().copied();
-        let held = held.filter(|id| keys.contains_key(map::backup_runner_key(*id).as_str()));
+        let held = held.filter(|id| keys.contains_key(kind.runner_key(*id).as_str()));
         let repositories = under(map::backup_repositories_prefix()).filter_map(|found| found.json().ok());
         let named = |repository: BackupRepository| (repository.name.clone(), repository);
         Found {
             noted: runs.iter().map(|(id, found)| (*id, found.mod_revision)).collect(),
-            runs: runs.iter().map(|(id, found)| (*id, found.json().ok())).collect(),
+            runs: runs.iter().map(|(id, found)| (*id, kind.runs(found))).collect(),
             held: held.collect(),
+            kind,
             repositories: repositories.map(named).collect(),
             policies,
             revision,
@@ -166,8 +180,9 @@ impl Found {
 
     /// Is something of it to be looked at? What whoever is at a policy notes of it is nobody else's: the end of that is a change of another key.
     fn is_changed_by(&self, batch: &Batch) -> bool {
-        let held: BTreeSet<String> = self.held.iter().map(|id| map::backup_runs_key(*id)).collect();
-        batch.events.iter().any(|event| !held.contains(event.key()))
+        let held: BTreeSet<String> = self.held.iter().map(|id| self.kind.runs_key(*id)).collect();
+        let is_news = |key: &str| !held.contains(key) && !self.kind.is_of_other(key);
+        batch.events.iter().any(|event| is_news(event.key()))
     }
 }
 
@@ -214,7 +229,7 @@ impl Node {
         while !self.stops() {
             stuck.retain(|attempt| !attempt.thread.is_finished());
             let found = match self.client.txn(&Call::prefix(map::backups_prefix())) {
-                Ok(reply) => Found::of(reply.values(0), reply.revision),
+                Ok(reply) => Found::of(self.kind, reply.values(0), reply.revision),
                 // Others say that the metadata is away.
                 Err(_) => {
                     worker::rest(AGAIN, &|| self.stops());
@@ -230,7 +245,8 @@ impl Node {
             };
             if let Some((other, ahead)) = clocks.look(&self.name, found.readable_runs(), time) {
                 log::warn!(
-                    "this node's clock is {ahead} s ahead of node {other}'s: it begins no backups of policies until they agree; set the clocks right"
+                    "this node's clock is {ahead} s ahead of node {other}'s: it begins no {} of policies until they agree; set the clocks right",
+                    self.kind.plural()
                 );
             }
             let (mut due, mut waits) = found.due(&self.name, time.clock);
@@ -247,7 +263,7 @@ impl Node {
                     .get(&policy.id)
                     .map_or(Duration::ZERO, |last| RETRY.saturating_sub(last.elapsed()));
                 // The end of what is made here is waited for in any case.
-                if at.contains_key(&policy.id) || at.len() >= MOST || stuck.len() >= MOST_STUCK {
+                if at.contains_key(&policy.id) || at.len() >= self.kind.most() || stuck.len() >= MOST_STUCK {
                     continue;
                 }
                 if !rests.is_zero() {
@@ -265,7 +281,7 @@ impl Node {
         }
         for (_, attempt) in at {
             if attempt.thread.join().is_err() {
-                log::error!("a backup has panicked");
+                log::error!("one of the {} of policies has panicked", self.kind.plural());
             }
         }
     }
@@ -296,13 +312,20 @@ impl Node {
 
     fn give_up(&self, attempt: &At) {
         log::warn!(
-            "backup policy {}: its time is over, and it does not end: the repository does not answer this node",
-            attempt.name
+            "{}: its time is over, and it does not end: the repository does not answer this node",
+            self.kind.named(&attempt.name)
         );
         if let Some(claim) = attempt.claim.get() {
-            let told = self.attempt(&attempt.name, *claim, &attempt.ends).stuck();
+            let with = self.attempt(&attempt.name, *claim, &attempt.ends);
+            let told = match self.kind {
+                Kind::Backup => with.stuck(),
+                Kind::Verification => Check { with }.stuck(),
+            };
             if let Err(why) = told {
-                log::debug!("that backup policy {} does not end is not noted: {why}", attempt.name);
+                log::debug!(
+                    "that {} does not end is not noted: {why}",
+                    self.kind.named(&attempt.name)
+                );
             }
         }
         attempt.ends.lose();
@@ -324,6 +347,7 @@ impl Node {
         let ends = Arc::new(Ends::new(Arc::clone(&self.stop), Duration::from_secs(policy.limit_s)));
         let claimed: Arc<std::sync::OnceLock<u64>> = Arc::default();
         let node = Node {
+            kind: self.kind,
             client: self.client.clone(),
             config: self.config.clone(),
             name: self.name.clone(),
@@ -333,7 +357,7 @@ impl Node {
         let is_named = repository.is_none_or(|repository| !repository.nodes.is_empty());
         let (name, id) = (policy.name.clone(), policy.id);
         let (own, told) = (Arc::clone(&ends), Arc::clone(&claimed));
-        let thread = std::thread::Builder::new().name("amita-backup".to_owned());
+        let thread = std::thread::Builder::new().name(self.kind.attempt_thread().to_owned());
         let thread = thread.spawn(move || {
             // A file may be of a folder that does not answer.
             let has_key = key_file.is_some_and(|file| std::fs::metadata(file).is_ok());
@@ -342,7 +366,7 @@ impl Node {
             }
         });
         let thread = thread
-            .inspect_err(|why| log::warn!("backup policy {}: no thread for it: {why}", policy.name))
+            .inspect_err(|why| log::warn!("{}: no thread for it: {why}", self.kind.named(&policy.name)))
             .ok()?;
         Some(At {
             thread,
@@ -355,9 +379,9 @@ impl Node {
 
     fn make(&self, name: &str, id: PolicyId, ends: &Arc<Ends>, claimed: &std::sync::OnceLock<u64>) {
         worker::rest(spread(), &|| self.stops());
-        let what = format!("backup policy {name}");
+        let what = self.kind.named(name);
         // Others say that the metadata is away.
-        let Ok(Some(claim)) = Claim::take(&self.client, map::backup_runner_key(id), &what, &self.name) else {
+        let Ok(Some(claim)) = Claim::take(&self.client, self.kind.runner_key(id), &what, &self.name) else {
             return;
         };
         ends.holds(&claim.lost);
@@ -366,14 +390,21 @@ impl Node {
         let _ending = interrupt::ending(move || looked.why().is_some());
         // It has no part in the way of I/O: what it comes over ends no node, and is told as all else that ails it.
         let _unwinding = Unwinding::begin();
-        let attempt = self.attempt(name, claim.revision, ends);
-        let made: Result<Result<&str, Error>, _> = std::panic::catch_unwind(AssertUnwindSafe(|| attempt.run()));
+        let attempt = || self.attempt(name, claim.revision, ends);
+        let made: Result<Result<&str, Error>, _> = std::panic::catch_unwind(AssertUnwindSafe(|| match self.kind {
+            Kind::Backup => attempt().run(),
+            Kind::Verification => Check { with: attempt() }.run(),
+        }));
         match made {
             Ok(Ok(become_of)) => log::info!("{what}: {become_of}"),
             Ok(Err(why)) => log::info!("{what} does not go on here: {why}"),
             Err(_) => {
                 log::error!("{what} has panicked here");
-                if let Err(why) = attempt.panicked() {
+                let told = match self.kind {
+                    Kind::Backup => attempt().panicked(),
+                    Kind::Verification => Check { with: attempt() }.panicked(),
+                };
+                if let Err(why) = told {
                     log::debug!("why {what} does not go on is not noted: {why}");
                 }
             }

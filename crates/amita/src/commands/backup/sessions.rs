@@ -136,21 +136,41 @@ pub fn fence_named(vault: &mut Vault, name: &str) -> Result<()> {
     fence_all(vault, named, "another node is at its policy")
 }
 
-/// Of which policy of this cluster a session is by its label: its name and its number.
-fn policy_of(label: &str, cluster: ClusterId) -> Option<(&str, PolicyId)> {
-    let (mark, rest) = label.strip_prefix("backup policy ")?.split_once(" of cluster ")?;
+/// A session of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfPolicy {
+    pub session: SessionId,
+    /// The policy's name and number.
+    pub name: String,
+    pub id: PolicyId,
+    /// It verifies, and backs up nothing.
+    pub verifies: bool,
+}
+
+/// Of which policy of this cluster a session is by its label: its name, its number, and whether it verifies.
+fn policy_of(label: &str, cluster: ClusterId) -> Option<(&str, PolicyId, bool)> {
+    let (rest, verifies) = match label.strip_prefix("verification by policy ") {
+        Some(rest) => (rest, true),
+        None => (label.strip_prefix("backup policy ")?, false),
+    };
+    let (mark, rest) = rest.split_once(" of cluster ")?;
     let own = rest.split_once(" at ").map_or(rest, |(own, _)| own);
     let (name, id) = mark.rsplit_once('/')?;
     let id = PolicyId(id.parse().ok()?);
-    (own == cluster.to_string()).then_some((name, id))
+    (own == cluster.to_string()).then_some((name, id, verifies))
 }
 
-/// The sessions of policies of this cluster that are open as far as the journal was read, with names and numbers of the policies.
-pub fn of_policies(vault: &Vault, cluster: ClusterId) -> Vec<(SessionId, String, PolicyId)> {
+/// The sessions of policies of this cluster that are open as far as the journal was read.
+pub fn of_policies(vault: &Vault, cluster: ClusterId) -> Vec<OfPolicy> {
     let sessions = vault.state().sessions().iter();
-    let of = |(id, open): (&SessionId, &OpenSession)| {
-        let (name, policy) = policy_of(&open.label, cluster)?;
-        Some((*id, name.to_owned(), policy))
+    let of = |(session, open): (&SessionId, &OpenSession)| {
+        let (name, id, verifies) = policy_of(&open.label, cluster)?;
+        Some(OfPolicy {
+            session: *session,
+            name: name.to_owned(),
+            id,
+            verifies,
+        })
     };
     sessions.filter_map(of).collect()
 }
@@ -212,9 +232,15 @@ mod tests {
             since: 0,
             limit_s: 60,
             asked: 0,
+            verify: None,
         };
         let name = amita_control::backups::session_name(cluster, &policy);
-        let wanted = Some(("nightly-of.db", PolicyId(17)));
+        let wanted = Some(("nightly-of.db", PolicyId(17), false));
+        let verifying = amita_control::backups::verification_session_name(cluster, &policy);
+        assert_eq!(
+            policy_of(&verifying, cluster),
+            Some(("nightly-of.db", PolicyId(17), true))
+        );
         assert_eq!(policy_of(&name, cluster), wanted);
         assert_eq!(policy_of(&format!("{name} at h w 1 2"), cluster), wanted);
         assert_eq!(policy_of(&name, ClusterId(10)), None);

@@ -2,6 +2,7 @@
 
 mod policy;
 mod repository;
+mod verification;
 
 pub use policy::{
     BackupChange, BackupVolumes, backup_policies, backup_policy, backup_volumes, create_backup_policy,
@@ -11,3 +12,4 @@ pub use repository::{
     RepositoryChange, add_backup_repository, backup_repositories, backup_repository, remove_backup_repository,
     set_backup_repository,
 };
+pub use verification::{VerifyChange, note_backup_verified, verify_backup_policy};

@@ -2,7 +2,7 @@
 
 use super::{Result, cluster, status};
 use crate::admin::{GroupCounts, Status};
-use crate::backups::BackupStatus;
+use crate::backups::{BackupStatus, Verification};
 use crate::events::Severity;
 use crate::health::{Fact, Kind, mirror_lag_s, mirror_left_bytes};
 use crate::mirror::MirrorView;
@@ -103,6 +103,28 @@ pub struct BackupFigures {
     /// When the last run ended of which nothing failed, in seconds since 1970; before the first one, when the policy was made or its schedule was
     /// changed: so its age grows from there.
     pub succeeded_at: Option<u64>,
+    /// Of verifications of its repository; none: it is not verified by it.
+    pub verified: Option<VerifiedFigures>,
+}
+
+/// What has become of the verifications of a policy of backups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifiedFigures {
+    /// Verifications that have ended.
+    pub runs: u64,
+    /// Of them, those that did not come to their end.
+    pub failures: u64,
+    /// Bytes of packs that were read.
+    pub read_bytes: u64,
+    /// Objects that are damaged or missing, and points that are not whole, as far as is known.
+    pub damaged: u64,
+    pub points_lost: u64,
+    /// For how long one is late, in seconds; none: it is verified no more.
+    pub late_s: Option<u64>,
+    /// When the last one ended that has come to its end; before the first one, when it was said that it be verified, or another schedule.
+    pub ended_at: Option<u64>,
+    /// All that was in the repository then has been read since.
+    pub whole_since: Option<u64>,
 }
 
 /// One end of a mirror.
@@ -190,6 +212,25 @@ fn backup(found: &BackupStatus, facts: &[Fact]) -> BackupFigures {
         failing: found.failing().map_or(u64::from(is_failing), |(failed, _)| failed),
         late_s: found.late_s,
         succeeded_at: runs.succeeded_at.or(Some(found.policy.since)),
+        verified: found
+            .verification
+            .as_ref()
+            .map(|verification| verified(found, verification)),
+    }
+}
+
+fn verified(found: &BackupStatus, verification: &Verification) -> VerifiedFigures {
+    let record = verification.record.clone().unwrap_or_default();
+    let since = found.policy.verification().map(|policy| policy.since);
+    VerifiedFigures {
+        runs: record.runs.runs,
+        failures: record.runs.failures,
+        read_bytes: record.runs.read_bytes,
+        damaged: record.damaged(),
+        points_lost: record.lost(),
+        late_s: since.map(|_| verification.late_s),
+        ended_at: record.runs.succeeded_at.or(since),
+        whole_since: record.whole_since,
     }
 }
 

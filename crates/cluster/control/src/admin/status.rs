@@ -21,8 +21,9 @@ use amita_types::condition::{
 };
 use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
-    self, BackupPolicy, BackupRuns, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator, IscsiTarget,
-    Live, Mirror, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
+    self, BackupPolicy, BackupRuns, BackupVerified, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator,
+    IscsiTarget, Live, Mirror, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect,
+    Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
@@ -331,7 +332,10 @@ fn backups(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Back
             _ => None,
         };
         let name = volume.map(|found| found.volume.name.clone());
-        backups.push(BackupStatus::of(policy, runs, runner, name, now.as_secs()));
+        let verified: Option<BackupVerified> = reader.get(&map::backup_verified_key(policy.id))?;
+        let verifier: Option<String> = reader.get(&map::backup_verifier_key(policy.id))?;
+        let found = BackupStatus::of(policy, runs, runner, name, now.as_secs());
+        backups.push(found.verified(Ok(verified), verifier, now.as_secs()));
     }
     Ok(backups)
 }

@@ -1,9 +1,9 @@
 //! How policies of backups are, for whoever asks: `amita status`, `amita backup policy`, the API, the metrics.
 
-use super::{plan, unreadable_runs};
+use super::{plan, unreadable_runs, unreadable_verified};
 use crate::policy::runner::MOST_BACK;
 use crate::policy::schedule::Schedule;
-use amita_types::map::{BackupPolicy, BackupRuns};
+use amita_types::map::{BackupPolicy, BackupRuns, BackupVerified};
 use serde::Serialize;
 
 /// A run that should have begun so long ago, in seconds, or should have ended by its limit, is late.
@@ -11,6 +11,8 @@ pub const TOO_LATE: u64 = 900;
 /// A run that has failed so many times is told of, though it is tried again.
 const FAILING: u64 = 3;
 const DAY_S: u64 = 86_400;
+/// A verification that should have begun so long ago, in seconds, is overdue: a node is at one at a time, and others wait for it.
+pub const VERIFICATION_TOO_LATE: u64 = DAY_S;
 
 /// A policy of backups, and what has become of it. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +40,51 @@ pub struct BackupStatus {
     /// How clocks of nodes that were at it do not agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
+    /// How its verification is; none: its repository is not verified by it, and never was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
+}
+
+/// How the verification of a policy's repository is. Times are seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// What has become of it; none: no node that may work with the repository has seen it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<BackupVerified>,
+    /// The node that is at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
+    /// When the next one is due; none: never, or it is paused, or taken away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<u64>,
+    /// For how long one that is due has not begun, is not gone on with, or does not end within its limit, in seconds.
+    pub late_s: u64,
+    /// Why it cannot be made, as the last one or the last attempts of the one that is tried again say; what is damaged is no such reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing: Option<String>,
+    /// What is wrong with its record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+impl Verification {
+    /// Is one so late that it is told, or does it fail?
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.late_s > VERIFICATION_TOO_LATE || self.failing.is_some() || self.fault.is_some()
+    }
+
+    /// Objects that are damaged or missing, as far as is known.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.record.as_ref().map_or(0, BackupVerified::damaged)
+    }
+
+    /// Points that are not whole, as far as is known.
+    #[must_use]
+    pub fn points_lost(&self) -> u64 {
+        self.record.as_ref().map_or(0, BackupVerified::lost)
+    }
 }
 
 impl BackupStatus {
@@ -69,7 +116,49 @@ impl BackupStatus {
             runner,
             next_at,
             late_s,
+            verification: None,
         }
+    }
+
+    /// And so is its verification. What was found stays where it is verified no more. `record`: an error where nobody can read it.
+    #[must_use]
+    pub fn verified(
+        mut self,
+        record: Result<Option<BackupVerified>, String>,
+        runner: Option<String>,
+        now: u64,
+    ) -> BackupStatus {
+        let derived = self.policy.verification();
+        let (record, fault) = match record {
+            Ok(record) => (record, None),
+            Err(why) => (None, Some(unreadable_verified(&self.policy, &why))),
+        };
+        if derived.is_none() && record.is_none() && fault.is_none() {
+            return self;
+        }
+        let runs = record.as_ref().map(|record| record.runs.clone());
+        self.verification = Some(match (derived, fault) {
+            (Some(derived), None) => {
+                let found = BackupStatus::of(derived, runs, runner, None, now);
+                let failing = found.failing();
+                let why = failing.map(|(_, why)| why.first().cloned().unwrap_or_default());
+                Verification {
+                    failing: why.or(found.clock),
+                    runner: found.runner,
+                    next_at: found.next_at,
+                    late_s: found.late_s,
+                    fault: found.fault,
+                    record,
+                }
+            }
+            (_, fault) => Verification {
+                record,
+                runner,
+                fault,
+                ..Verification::default()
+            },
+        });
+        self
     }
 
     /// What has become of it cannot be read: no run is due.

@@ -30,6 +30,7 @@ fn hourly() -> BackupPolicy {
         since: MONDAY,
         limit_s: 2 * HOUR,
         asked: 0,
+        verify: None,
     }
 }
 
@@ -444,6 +445,52 @@ fn whoever_wrote_it_it_says_the_same_and_waits_since_it_was_due() {
     waits.run.as_mut().unwrap().again_at = Some(MONDAY + HOUR + 65);
     assert_eq!(since(&waits, MONDAY + HOUR + 90), MONDAY + HOUR + 65);
     assert_eq!(since(&waits, MONDAY + 2 * HOUR), MONDAY + 2 * HOUR);
+}
+
+#[test]
+fn a_verification_is_overdue_a_day_behind_its_time_or_when_it_fails() {
+    use super::standing::VERIFICATION_TOO_LATE;
+    use amita_types::map::{BackupVerified, BackupVerify};
+    let verify = BackupVerify {
+        schedule: "@daily".to_owned(),
+        percent: 5,
+        since: MONDAY,
+        asked: 0,
+    };
+    let policy = BackupPolicy {
+        verify: Some(verify),
+        ..hourly()
+    };
+    let derived = policy.verification().expect("it verifies");
+    let of = |runs: Option<&BackupRuns>, now: u64| {
+        let record = runs.map(|runs| BackupVerified {
+            runs: runs.clone(),
+            ..BackupVerified::default()
+        });
+        let found = BackupStatus::of(policy.clone(), None, None, None, now);
+        found.verified(Ok(record), None, now).verification.expect("it verifies")
+    };
+    let day = MONDAY + 24 * HOUR;
+    // Nobody has seen it.
+    assert!(!of(None, day + VERIFICATION_TOO_LATE).is_overdue());
+    assert!(of(None, day + VERIFICATION_TOO_LATE + 1).is_overdue());
+    let mut runs = seen(&derived);
+    assert_eq!(of(Some(&runs), MONDAY).next_at, Some(day));
+    for attempt in 0..3 {
+        runs = works(&derived, &runs, day + attempt * HOUR);
+        let run = runs.run.as_mut().expect("a run");
+        (run.failed, run.why) = (1, vec!["the key file is not there".to_owned()]);
+        end(&mut runs, day + attempt * HOUR + 1);
+        assert_eq!(of(Some(&runs), day + attempt * HOUR + 2).is_overdue(), attempt == 2);
+    }
+    let mut runs = works(&derived, &runs, day + 3 * HOUR);
+    runs.run.as_mut().expect("a run").failed = 0;
+    end(&mut runs, day + 4 * HOUR);
+    let ended = of(Some(&runs), day + 4 * HOUR);
+    assert_eq!((ended.is_overdue(), ended.next_at), (false, Some(day + 24 * HOUR)));
+    // A policy that says nothing of it has none.
+    let plain = BackupStatus::of(hourly(), None, None, None, MONDAY);
+    assert_eq!(plain.verified(Ok(None), None, MONDAY).verification, None);
 }
 
 fn points(of: &[(u64, &str)]) -> Vec<Point<char>> {

@@ -8,7 +8,7 @@
 use super::report::{NodeReport, StoreReport, VolumeReport};
 use super::text::Samples;
 use crate::trace::StageTimes;
-use amita_control::admin::{BackupFigures, Figures};
+use amita_control::admin::{BackupFigures, Figures, VerifiedFigures};
 use amita_control::agent::PolicyReport;
 
 mod cluster;
@@ -89,6 +89,13 @@ impl View<'_> {
         if let Some(figures) = &self.report.figures {
             each(figures);
         }
+    }
+
+    /// One value of each policy of backups that verifies its repository, or has.
+    fn each_verified<V: Into<Option<u64>>>(&self, out: &mut Samples<'_>, of: impl Fn(&VerifiedFigures) -> V) {
+        self.each_backup(out, |backup| {
+            backup.verified.as_ref().and_then(|verified| of(verified).into())
+        });
     }
 
     /// One value of each policy of backups that has it.

@@ -8,6 +8,7 @@
 use super::PREFIX;
 use super::is_false;
 use super::policy::{Keep, PolicyId, Target};
+use super::verification::BackupVerify;
 use serde::{Deserialize, Serialize};
 
 /// The most repositories of a cluster.
@@ -92,6 +93,9 @@ pub struct BackupPolicy {
     /// How often an operator has asked for a run beside the schedule.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked: u64,
+    /// When its repository is verified; none: it is not, by this policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<BackupVerify>,
 }
 
 fn default_limit() -> u64 {
@@ -209,7 +213,7 @@ pub struct BackupRun {
     pub notes: Vec<String>,
 }
 
-fn is_zero(number: &u64) -> bool {
+pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

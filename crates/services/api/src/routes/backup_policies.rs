@@ -1,5 +1,7 @@
 //! Policies of backups: which volumes are backed up, into which repository, when, and which points are kept.
 
+mod verification;
+
 use super::input::{Body, Known, Named, Names, Parameters, Settings, Shown, now};
 use super::policies::{Keep, KeepChange, Target, WantedTarget};
 use crate::condition::{Identity, IfMatch};
@@ -18,12 +20,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use verification::{RepositoryVerification, VerifyChange, VerifySchedule};
 
 pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(show, change, remove))
         .routes(routes!(run))
+        .routes(routes!(verify))
 }
 
 /// A run of a policy. Times are seconds since 1970; bytes are those of points that were made.
@@ -139,6 +143,10 @@ pub struct BackupPolicy {
     pub fault: Option<String>,
     /// What has become of it; null: no node that may work with its repository has seen it yet.
     pub history: Option<BackupHistory>,
+    /// When its repository is verified; null: it is not, by this policy.
+    pub verify: Option<VerifySchedule>,
+    /// What has become of that; null: nothing was ever said of it.
+    pub verification: Option<RepositoryVerification>,
 }
 
 impl From<BackupStatus> for BackupPolicy {
@@ -156,6 +164,7 @@ impl From<BackupStatus> for BackupPolicy {
             since: _,
             limit_s,
             asked: _,
+            verify,
         } = found.policy;
         BackupPolicy {
             name,
@@ -184,6 +193,8 @@ impl From<BackupStatus> for BackupPolicy {
                 current: runs.run.map(BackupRun::from),
                 last: runs.last.map(BackupRun::from),
             }),
+            verify: verify.map(VerifySchedule::from),
+            verification: found.verification.map(RepositoryVerification::from),
         }
     }
 }
@@ -200,6 +211,7 @@ impl Settings for BackupPolicy {
             together,
             limit_seconds,
             paused,
+            verify,
             ..
         } = self;
         (
@@ -212,6 +224,7 @@ impl Settings for BackupPolicy {
             together,
             limit_seconds,
             paused,
+            verify,
         )
     }
 }
@@ -241,6 +254,8 @@ pub struct NewBackupPolicy {
     /// It does nothing until that is changed.
     #[serde(default)]
     pub paused: bool,
+    /// When its repository is verified; it is not where that is not said.
+    pub verify: Option<VerifyChange>,
 }
 
 /// What of a policy is to be another; what is not there stays.
@@ -264,6 +279,8 @@ pub struct BackupPolicyChange {
     pub limit_seconds: Option<u64>,
     /// Is it to do nothing for a while? Times that pass meanwhile are not missed.
     pub paused: Option<bool>,
+    /// When its repository is verified.
+    pub verify: Option<VerifyChange>,
 }
 
 fn find(meta: &dyn Transact, name: &str) -> Result<BackupPolicy, AdminError> {
@@ -312,6 +329,7 @@ async fn create(
         together: Some(wanted.together),
         limit_s: wanted.limit_seconds,
         paused: Some(wanted.paused),
+        verify: VerifyChange::of(wanted.verify),
     };
     let made = api.act(asker, Action::BackupPolicyCreate, name.clone(), move |meta| {
         admin::create_backup_policy(meta, &name, &change, now())?;
@@ -355,6 +373,7 @@ async fn change(
         together: wanted.together,
         limit_s: wanted.limit_seconds,
         paused: wanted.paused,
+        verify: VerifyChange::of(wanted.verify),
     };
     let changed = api.run(asker, move |session| {
         session.permit(Action::BackupPolicySet, &name)?;
@@ -381,6 +400,23 @@ async fn run(
 ) -> Result<(StatusCode, Json<BackupPolicy>), Problem> {
     let asked = api.act(asker, Action::BackupPolicyRun, name.clone(), move |meta| {
         admin::run_backup_policy(meta, &name)?;
+        find(meta, &name)
+    });
+    Ok((StatusCode::ACCEPTED, Json(asked.await?)))
+}
+
+/// Has the repository of a policy verified now, beside its schedule, by the next node that may: as much as each time, and what was found damaged before.
+#[utoipa::path(post, path = "/backup-policies/{name}/verifications", operation_id = "verifyBackupPolicy", tag = "backups",
+    params(Named),
+    responses((status = 202, body = BackupPolicy),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn verify(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+) -> Result<(StatusCode, Json<BackupPolicy>), Problem> {
+    let asked = api.act(asker, Action::BackupPolicyRun, name.clone(), move |meta| {
+        admin::verify_backup_policy(meta, &name)?;
         find(meta, &name)
     });
     Ok((StatusCode::ACCEPTED, Json(asked.await?)))

@@ -145,6 +145,10 @@ fn backups(meta: &Mutex<amita_metadata::model::State>) {
             last: Some(2),
             ..KeepChange::default()
         },
+        verify: admin::VerifyChange {
+            schedule: Some("@monthly".to_owned()),
+            ..admin::VerifyChange::default()
+        },
         ..BackupChange::default()
     };
     admin::create_backup_policy(meta, "weekly", &policy, std::time::Duration::ZERO).unwrap();
@@ -465,6 +469,10 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         (
             "runBackupPolicy",
             case("/backup-policies/weekly/runs", Value::Null, 202),
+        ),
+        (
+            "verifyBackupPolicy",
+            case("/backup-policies/weekly/verifications", Value::Null, 202),
         ),
         ("deleteBackupPolicy", gone("/backup-policies/weekly")),
         ("listNbdExports", get("/nbd-exports")),

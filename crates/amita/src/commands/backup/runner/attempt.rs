@@ -17,7 +17,7 @@ use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How soon it is tried again to note something while the metadata is away.
-const AGAIN: Duration = Duration::from_secs(1);
+pub const AGAIN: Duration = Duration::from_secs(1);
 
 /// What an attempt works with.
 pub struct Attempt<'a> {
@@ -129,7 +129,7 @@ impl Attempt<'_> {
     }
 
     /// What is known of an attempt that does not end: what it had come to, and not what has it wait there.
-    fn stuck_at(&self, limit_s: u64) -> String {
+    pub fn stuck_at(&self, limit_s: u64) -> String {
         let step = match self.ends.step() {
             step if step.is_empty() => "it has not begun".to_owned(),
             step => format!("it was at this last: {step}"),
@@ -146,6 +146,7 @@ impl Attempt<'_> {
         let Ok(policy) = found.json::<BackupPolicy>() else {
             return Ok(None);
         };
+        let policy = policy.backing_up();
         let (made, says) = (found.create_revision, found.mod_revision);
         let keys = [
             map::backup_repository_key(&policy.repository),
@@ -292,7 +293,7 @@ impl Attempt<'_> {
 }
 
 /// A failure, in one or two sentences.
-fn said(failure: &Failure) -> String {
+pub fn said(failure: &Failure) -> String {
     match failure.advice.as_str() {
         "" => failure.what.clone(),
         advice => format!("{}. {advice}", failure.what.trim_end_matches('.')),

@@ -23,6 +23,7 @@ fn policy(name: &str, id: u64) -> BackupPolicy {
         since: MONDAY,
         limit_s: 3600,
         asked: 0,
+        verify: None,
     }
 }
 
@@ -63,7 +64,7 @@ fn a_node_takes_what_is_due_and_free_and_for_it() {
         record(map::backup_runs_key(PolicyId(1)), &runs, 6),
         record(map::backup_runs_key(PolicyId(2)), &runs, 7),
     ];
-    let found = Found::of(&records, 9);
+    let found = Found::of(Kind::Backup, &records, 9);
     assert_eq!(found.policies.len(), 2);
     let due = MONDAY + 3600;
     assert!(due_of(&found, "n1", due - 1).is_empty());
@@ -77,7 +78,7 @@ fn a_node_takes_what_is_due_and_free_and_for_it() {
     records.push(record(map::backup_runner_key(PolicyId(1)), &"n3", 8));
     records.retain(|found| found.key != map::backup_runs_key(PolicyId(2)));
     records.push(record(map::backup_runs_key(PolicyId(2)), &"no runs", 9));
-    assert!(due_of(&Found::of(&records, 9), "n1", due).is_empty());
+    assert!(due_of(&Found::of(Kind::Backup, &records, 9), "n1", due).is_empty());
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn a_run_that_waits_is_looked_for_when_it_is_tried_again() {
         record(map::backup_policy_key("a"), &policy("a", 1), 2),
         record(map::backup_runs_key(PolicyId(1)), &runs, 6),
     ];
-    let found = Found::of(&records, 9);
+    let found = Found::of(Kind::Backup, &records, 9);
     let (due, waits) = found.due("n1", Duration::from_secs(MONDAY + 5));
     assert!(due.is_empty());
     assert_eq!(waits, Duration::from_secs(40));
@@ -134,7 +135,7 @@ fn what_is_due_says_since_when_it_waits() {
         record(map::backup_policy_key("a"), &policy("a", 1), 2),
         record(map::backup_runs_key(PolicyId(1)), &runs, 6),
     ];
-    let found = Found::of(&records, 9);
+    let found = Found::of(Kind::Backup, &records, 9);
     let (due, _) = found.due("n1", Duration::from_secs(MONDAY + 3900));
     assert_eq!(
         due.iter().map(|(since, _)| *since).collect::<Vec<u64>>(),
@@ -151,7 +152,7 @@ fn what_the_one_at_a_policy_notes_wakes_nobody_else() {
         record(map::backup_policy_key("b"), &policy("b", 2), 3),
         record(map::backup_runner_key(PolicyId(1)), &"n3", 8),
     ];
-    let found = Found::of(&records, 9);
+    let found = Found::of(Kind::Backup, &records, 9);
     let put = |key: String| amita_metadata::Event::Put(record(key, &"x", 10));
     let batch = |events: Vec<amita_metadata::Event>| Batch { revision: 10, events };
     let of_runs = |id: u64| put(map::backup_runs_key(PolicyId(id)));
@@ -164,6 +165,54 @@ fn what_the_one_at_a_policy_notes_wakes_nobody_else() {
         mod_revision: 10,
     };
     assert!(found.is_changed_by(&batch(vec![ended])));
+    // What the other kind of runs comes to is nothing to this one.
+    let of_verifications = || {
+        let keys = [
+            map::backup_verified_key(PolicyId(2)),
+            map::backup_verifier_key(PolicyId(2)),
+        ];
+        batch(keys.map(put).into())
+    };
+    assert!(!found.is_changed_by(&of_verifications()));
+    let verifications = Found::of(Kind::Verification, &records, 9);
+    assert!(verifications.is_changed_by(&of_verifications()) && !verifications.is_changed_by(&batch(vec![of_runs(2)])));
+}
+
+#[test]
+fn verifications_are_due_by_their_own_schedule_whoever_backs_up() {
+    let verify = map::BackupVerify {
+        schedule: "@daily".to_owned(),
+        percent: 5,
+        since: MONDAY,
+        asked: 0,
+    };
+    let verified = BackupPolicy {
+        verify: Some(verify),
+        ..policy("a", 1)
+    };
+    let known = map::BackupVerified {
+        runs: BackupRuns {
+            schedule: "@daily in UTC".to_owned(),
+            after: MONDAY,
+            ..BackupRuns::default()
+        },
+        ..map::BackupVerified::default()
+    };
+    let mut records = vec![
+        record(map::backup_policy_key("a"), &verified, 2),
+        record(map::backup_policy_key("b"), &policy("b", 2), 3),
+        record(map::backup_runner_key(PolicyId(1)), &"n3", 4),
+        record(map::backup_verified_key(PolicyId(1)), &known, 5),
+    ];
+    let found = Found::of(Kind::Verification, &records, 9);
+    let day = MONDAY + 24 * 3600;
+    assert!(due_of(&found, "n1", day - 1).is_empty());
+    assert_eq!(due_of(&found, "n1", day), ["a"]);
+    records.push(record(map::backup_verifier_key(PolicyId(1)), &"n2", 6));
+    assert!(due_of(&Found::of(Kind::Verification, &records, 9), "n1", day).is_empty());
+    // Whoever backs up does not see it, so that a change of it ends no backup.
+    let backups = Found::of(Kind::Backup, &records, 9);
+    assert_eq!(backups.policies[&PolicyId(1)], policy("a", 1));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::super::subsystem::{put, unchanged};
 use super::super::volume::believable;
 use super::super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
 use super::repository::hold;
+use super::verification::VerifyChange;
 use crate::backups::BackupStatus;
 use crate::backups::plan::counted;
 use crate::policy::runner::Catalog;
@@ -12,7 +13,7 @@ use crate::policy::schedule::Schedule;
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{
-    self, BackupPolicy, BackupRuns, DEFAULT_BACKUP_LIMIT_S, Keep, MAX_BACKUP_POLICIES, MAX_POLICY_NAME,
+    self, BackupPolicy, BackupRuns, BackupVerified, DEFAULT_BACKUP_LIMIT_S, Keep, MAX_BACKUP_POLICIES, MAX_POLICY_NAME,
     MAX_SET_VOLUMES, PolicyId, SNAPSHOTS_SINCE, Target,
 };
 use std::collections::BTreeMap;
@@ -40,9 +41,11 @@ pub struct BackupChange {
     pub limit_s: Option<u64>,
     /// Does it do nothing?
     pub paused: Option<bool>,
+    /// When its repository is verified, and how much of it.
+    pub verify: VerifyChange,
 }
 
-fn bad(name: &str, why: String) -> AdminError {
+pub(super) fn bad(name: &str, why: String) -> AdminError {
     AdminError::BadSetting {
         what: "backup policy",
         name: name.to_owned(),
@@ -50,7 +53,7 @@ fn bad(name: &str, why: String) -> AdminError {
     }
 }
 
-fn find(meta: &dyn Transact, name: &str) -> Result<(BackupPolicy, u64)> {
+pub(super) fn find(meta: &dyn Transact, name: &str) -> Result<(BackupPolicy, u64)> {
     match get::<BackupPolicy>(meta, &map::backup_policy_key(name))? {
         Some(found) => Ok(found),
         None => Err(AdminError::NoSuch {
@@ -85,6 +88,10 @@ fn check(meta: &dyn Transact, policy: &BackupPolicy) -> Result<()> {
                 policy.limit_s
             ));
         }
+        policy
+            .verify
+            .iter()
+            .try_for_each(|verify| super::verification::check(verify, &policy.zone))?;
         policy.keep.check()
     };
     judged().map_err(|why: String| bad(&policy.name, why))?;
@@ -148,6 +155,7 @@ pub fn create_backup_policy(
         since: now.as_secs(),
         limit_s: change.limit_s.unwrap_or(DEFAULT_BACKUP_LIMIT_S),
         asked: 0,
+        verify: change.verify.of(None, now).map_err(|why| bad(name, why))?,
     };
     check(meta, &policy)?;
     // Whether others can be read or not.
@@ -204,6 +212,8 @@ fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration
     policy.together = change.together.unwrap_or(policy.together);
     policy.paused = change.paused.unwrap_or(policy.paused);
     policy.limit_s = change.limit_s.unwrap_or(policy.limit_s);
+    let verify = change.verify.of(policy.verify.take(), now);
+    policy.verify = verify.map_err(|why| bad(name, why))?;
     if counted(&policy) != before {
         policy.since = now.as_secs();
     }
@@ -235,6 +245,7 @@ pub fn set_backup_policy(
         }
         if change.paused == Some(false) {
             forget_unreadable::<BackupRuns>(meta, map::backup_runs_key(policy.id), &mut call)?;
+            forget_unreadable::<BackupVerified>(meta, map::backup_verified_key(policy.id), &mut call)?;
         }
         if meta.txn(&call)?.succeeded {
             return Ok(policy);
@@ -294,7 +305,9 @@ pub fn delete_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPol
         let runs = map::backup_runs_key(policy.id);
         let call = Call {
             compares: vec![unchanged(&key, revision)],
-            then: vec![Op::Delete { key: key.clone() }, Op::Delete { key: runs }],
+            then: [key.clone(), runs, map::backup_verified_key(policy.id)]
+                .map(|key| Op::Delete { key })
+                .into(),
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {
@@ -328,7 +341,15 @@ pub fn backup_policies(
                 let record = |key: String| records.get(key.as_str()).copied();
                 let runs = record(map::backup_runs_key(policy.id));
                 let runner = record(map::backup_runner_key(policy.id));
-                all.push(how(meta, policy, runs, runner, &mut catalog, now)?);
+                let verified = record(map::backup_verified_key(policy.id));
+                let verifier = record(map::backup_verifier_key(policy.id));
+                all.push(how(
+                    meta,
+                    policy,
+                    [runs, runner, verified, verifier],
+                    &mut catalog,
+                    now,
+                )?);
             }
             Err(why) => unreadable.push((found.key.clone(), why)),
         }
@@ -342,26 +363,25 @@ pub fn backup_policies(
 /// There is none of that name; the metadata is away.
 pub fn backup_policy(meta: &dyn Transact, name: &str, now: Duration) -> Result<BackupStatus> {
     let policy = find(meta, name)?.0;
-    let keys = [map::backup_runs_key(policy.id), map::backup_runner_key(policy.id)];
+    let keys = [
+        map::backup_runs_key(policy.id),
+        map::backup_runner_key(policy.id),
+        map::backup_verified_key(policy.id),
+        map::backup_verifier_key(policy.id),
+    ];
     let reply = meta.txn(&Call {
         then: keys.into_iter().map(|key| Op::Get { key }).collect(),
         ..Call::default()
     })?;
-    how(
-        meta,
-        policy,
-        reply.value(0),
-        reply.value(1),
-        &mut Catalog::default(),
-        now,
-    )
+    let records = [0, 1, 2, 3].map(|index| reply.value(index));
+    how(meta, policy, records, &mut Catalog::default(), now)
 }
 
+/// By its runs, who is at them, what has become of its verifications, and who is at these.
 fn how(
     meta: &dyn Transact,
     policy: BackupPolicy,
-    runs: Option<&KeyValue>,
-    runner: Option<&KeyValue>,
+    [runs, runner, verified, verifier]: [Option<&KeyValue>; 4],
     catalog: &mut Catalog,
     now: Duration,
 ) -> Result<BackupStatus> {
@@ -370,7 +390,14 @@ fn how(
         .transpose();
     let runner = runner.and_then(|found| found.json::<String>().ok());
     let volume = catalog.name_of(meta, &policy.target)?;
-    let of = |runs| BackupStatus::of(policy, runs, runner, volume, now.as_secs());
+    let verified = verified
+        .map(|found| serde_json::from_slice::<BackupVerified>(&found.value).map_err(|why| why.to_string()))
+        .transpose();
+    let verifier = verifier.and_then(|found| found.json::<String>().ok());
+    let of = |runs| {
+        let found = BackupStatus::of(policy, runs, runner, volume, now.as_secs());
+        found.verified(verified, verifier, now.as_secs())
+    };
     Ok(match runs {
         Ok(runs) => of(runs),
         Err(why) => of(None).unreadable(&why),

@@ -2,7 +2,9 @@
 
 use super::*;
 use amita_types::VolumeId;
-use amita_types::map::{BackupRun, BackupRuns, MAX_BACKUP_REPOSITORIES, Target};
+use amita_types::map::{
+    BackupDamage, BackupPointLost, BackupRun, BackupRuns, BackupVerified, MAX_BACKUP_REPOSITORIES, Target,
+};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_704_067_200);
@@ -28,6 +30,18 @@ fn nightly() -> BackupChange {
             ..KeepChange::default()
         },
         ..BackupChange::default()
+    }
+}
+
+/// The same, which verifies its repository.
+fn verifying(schedule: Option<&str>, percent: Option<u32>) -> BackupChange {
+    BackupChange {
+        verify: VerifyChange {
+            schedule: schedule.map(str::to_owned),
+            percent,
+            is_off: false,
+        },
+        ..nightly()
     }
 }
 
@@ -189,6 +203,10 @@ fn backup_policies_that_cannot_be_are_refused() {
             },
             "time limit of 5 s",
         ),
+        (verifying(Some("@never"), None), "@never"),
+        (verifying(Some("@weekly"), Some(0)), "0 % of the repository"),
+        (verifying(Some("@weekly"), Some(101)), "101 % of the repository"),
+        (verifying(None, Some(5)), "give a schedule"),
     ] {
         refused(create("p", &change), says);
     }
@@ -437,4 +455,145 @@ fn what_nobody_can_read_is_not_left_out_in_silence() {
         let found = backup_volumes(&meta, policy).unwrap();
         assert!(found.lacks.iter().any(|why| why.contains(&key)), "{found:?}");
     }
+}
+
+#[test]
+fn a_policy_verifies_when_and_how_much_it_is_told_to() {
+    let meta = prepared();
+    create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();
+    let set = |verify: VerifyChange, now: u64| {
+        let change = BackupChange {
+            verify,
+            ..BackupChange::default()
+        };
+        let set = set_backup_policy(&meta, "p", &change, NOW + Duration::from_secs(now)).unwrap();
+        set.verify
+            .map(|verify| (verify.schedule, verify.percent, verify.since - NOW.as_secs()))
+    };
+    let change = |schedule: Option<&str>, percent: Option<u32>| verifying(schedule, percent).verify;
+    let of = |schedule: &str, percent, since| Some((schedule.to_owned(), percent, since));
+    refused(verify_backup_policy(&meta, "p"), "--verify PATTERN");
+    assert_eq!(set(change(Some("@weekly"), None), 1), of("@weekly", 5, 1));
+    assert_eq!(set(change(None, Some(20)), 2), of("@weekly", 20, 1));
+    assert_eq!(
+        set(change(Some("@weekly"), None), 3),
+        of("@weekly", 20, 1),
+        "it is the one that it was"
+    );
+    assert_eq!(set(change(Some("@daily"), None), 4), of("@daily", 20, 4));
+    assert_eq!(set(VerifyChange::default(), 5), of("@daily", 20, 4));
+    // Asked for, also where one of before had dealt with more.
+    let asked = || verify_backup_policy(&meta, "p").unwrap().verify.unwrap().asked;
+    assert_eq!((asked(), asked()), (1, 2));
+    let policy = backup_policy(&meta, "p", NOW).unwrap().policy;
+    assert_eq!(policy.asked, 0, "no backup was asked for");
+    let known = BackupVerified {
+        runs: BackupRuns {
+            asked: 7,
+            ..BackupRuns::default()
+        },
+        ..BackupVerified::default()
+    };
+    let key = map::backup_verified_key(policy.id);
+    meta.txn(&Call::put(key.clone(), serde_json::to_vec(&known).unwrap()))
+        .unwrap();
+    assert_eq!(asked(), 8);
+    meta.txn(&Call::put(map::backup_verifier_key(policy.id), b"\"n1\"".to_vec()))
+        .unwrap();
+    refused(verify_backup_policy(&meta, "p"), "n1");
+    // A backup is asked for all the same.
+    run_backup_policy(&meta, "p").unwrap();
+    let off = VerifyChange {
+        is_off: true,
+        ..VerifyChange::default()
+    };
+    assert_eq!(set(off, 6), None);
+    // Whoever deletes it leaves nothing.
+    delete_backup_policy(&meta, "p").unwrap();
+    assert!(meta.txn(&Call::get(key)).unwrap().value(0).is_none());
+}
+
+#[test]
+fn what_a_verification_found_is_a_fact_and_a_figure() {
+    let meta = prepared();
+    let policy = create_backup_policy(&meta, "p", &verifying(Some("@yearly"), None), NOW).unwrap();
+    let fact = |name: &str| status(&meta).unwrap().facts.into_iter().find(|fact| fact.name == name);
+    let figure = || figures(&meta).unwrap().backups.remove(0).verified.unwrap();
+    assert!(fact("backup-damaged").is_none());
+    assert_eq!((figure().damaged, figure().ended_at), (0, Some(NOW.as_secs())));
+    // Years have passed since, and nobody has the key file.
+    assert!(fact("backup-unverified").unwrap().text.contains("off-site"));
+    let made = {
+        let reply = meta.txn(&Call::get(map::backup_policy_key("p"))).unwrap();
+        reply.value(0).unwrap().create_revision
+    };
+    let claim = meta.txn(&Call::put(map::backup_verifier_key(policy.id), b"\"n1\"".to_vec()));
+    let claim = claim.unwrap().revision;
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let found = BackupVerified {
+        runs: BackupRuns {
+            schedule: "@yearly in UTC".to_owned(),
+            after: now,
+            succeeded_at: Some(now),
+            ..BackupRuns::default()
+        },
+        repository: "off-site".to_owned(),
+        vault: "v".to_owned(),
+        damage: vec![BackupDamage {
+            object: "packs/v/1-0".to_owned(),
+            why: "packs/v/1-0 is missing".to_owned(),
+            found: 5,
+        }],
+        points_lost: vec![BackupPointLost {
+            point: 9,
+            name: "p/1/t".to_owned(),
+            why: "packs/v/1-0 is missing".to_owned(),
+        }],
+        ..BackupVerified::default()
+    };
+    let note = |made, claim, revision| note_backup_verified(&meta, &policy, made, claim, revision, &found).unwrap();
+    assert_eq!(note(made, claim + 1, 0), None, "another node has the key");
+    assert_eq!(note(made + 1, claim, 0), None, "it is another policy of that name");
+    let noted = note(made, claim, 0).unwrap();
+    assert_eq!(note(made, claim, 0), None, "somebody has written it since");
+    assert!(note(made, claim, noted).is_some());
+    let damaged = fact("backup-damaged").unwrap();
+    assert_eq!(damaged.objects, ["p", "off-site", "packs/v/1-0"]);
+    for part in ["off-site", "packs/v/1-0 is missing", "point 9 (p/1/t) is not whole"] {
+        assert!(damaged.text.contains(part), "{}", damaged.text);
+    }
+    assert!(fact("backup-unverified").is_none());
+    let of = figure();
+    assert_eq!((of.damaged, of.points_lost, of.ended_at), (1, 1, Some(now)));
+    // It is known still where it is verified no more, and where it is paused.
+    let off = BackupChange {
+        verify: VerifyChange {
+            is_off: true,
+            ..VerifyChange::default()
+        },
+        paused: Some(true),
+        ..BackupChange::default()
+    };
+    set_backup_policy(&meta, "p", &off, NOW).unwrap();
+    assert!(fact("backup-damaged").is_some());
+    assert_eq!((figure().damaged, figure().late_s), (1, None));
+    // What nobody can read is told of, and begun anew when an operator says so.
+    meta.txn(&Call::put(map::backup_verified_key(policy.id), b"{".to_vec()))
+        .unwrap();
+    assert!(fact("backup-damaged").is_none());
+    let on = BackupChange {
+        paused: Some(false),
+        ..verifying(Some("@yearly"), None)
+    };
+    let shown = backup_policy(&meta, "p", NOW).unwrap().verification.unwrap();
+    assert!(shown.fault.unwrap().contains("begins it anew"));
+    set_backup_policy(&meta, "p", &on, Duration::from_secs(now)).unwrap();
+    let shown = backup_policy(&meta, "p", Duration::from_secs(now))
+        .unwrap()
+        .verification
+        .unwrap();
+    assert_eq!((shown.fault, shown.record, shown.late_s), (None, None, 0));
 }

@@ -5,7 +5,7 @@ use crate::observe::{CertificateReport, CoreReport, Exchange, ExportCounters, Fa
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
 use amita_control::admin::{
-    BackupFigures, DiskFigures, Figures, GroupCounts, MirrorFigures, PoolFigures, StoreFigures,
+    BackupFigures, DiskFigures, Figures, GroupCounts, MirrorFigures, PoolFigures, StoreFigures, VerifiedFigures,
 };
 use amita_control::events::Severity;
 use amita_control::health::Kind;
@@ -113,6 +113,16 @@ fn figures(name: &str) -> Figures {
             failing: 1,
             late_s: 0,
             succeeded_at: Some(1_800_000_000),
+            verified: Some(VerifiedFigures {
+                runs: 3,
+                failures: 1,
+                read_bytes: 1 << 20,
+                damaged: 2,
+                points_lost: 1,
+                late_s: Some(7),
+                ended_at: Some(1_800_000_000),
+                whole_since: None,
+            }),
         }],
         mirrors: vec![MirrorFigures {
             name: name.to_owned(),

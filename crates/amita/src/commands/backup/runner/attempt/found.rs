@@ -2,12 +2,13 @@
 
 use super::super::super::base::Subject;
 use super::super::super::prune;
+use super::super::super::sessions::OfPolicy;
 use amita_backup::State;
 use amita_control::backups::{is_own, retention};
 use amita_metadata::KeyValue;
 use amita_terminal::error::{Failure, Result};
 use amita_types::ClusterId;
-use amita_types::map::{self, BackupPolicy, PolicyId};
+use amita_types::map::{self, BackupPolicy};
 use std::collections::BTreeSet;
 
 /// What there is of a run already, of some volumes.
@@ -57,20 +58,26 @@ pub fn given_up(policy: &BackupPolicy, cluster: ClusterId, state: &State) -> Res
     retention::given_up(policy, &points).map_err(Failure::new)
 }
 
-/// Is nobody at this policy, and does nobody come to this repository for it again, who would end what was begun? By all records of backups.
-pub fn is_left(records: &[KeyValue], repository: &str, name: &str, id: PolicyId) -> bool {
+/// Is nobody at what a policy's session is for, and does nobody come to this repository for it again, who would end what was begun? By all records of backups.
+pub fn is_left(records: &[KeyValue], repository: &str, session: &OfPolicy) -> bool {
     let is_there = |key: &str| records.iter().any(|found| found.key == key);
-    if is_there(&map::backup_runner_key(id)) {
+    let runner = match session.verifies {
+        true => map::backup_verifier_key(session.id),
+        false => map::backup_runner_key(session.id),
+    };
+    if is_there(&runner) {
         return false;
     }
     let prefix = map::backup_policies_prefix();
     let policies = records.iter().filter(|found| found.key.starts_with(&prefix));
     let mut known = policies.filter_map(|found| found.json::<BackupPolicy>().ok());
-    match known.find(|policy| policy.id == id) {
-        Some(policy) => policy.paused || policy.repository != repository,
+    match known.find(|policy| policy.id == session.id) {
+        Some(policy) => {
+            policy.paused || policy.repository != repository || (session.verifies && policy.verify.is_none())
+        }
         // One of that name that cannot be read may be it.
         None => {
-            let own = map::backup_policy_key(name);
+            let own = map::backup_policy_key(&session.name);
             let found = records.iter().find(|found| found.key == own);
             found.is_none_or(|found| found.json::<BackupPolicy>().is_ok())
         }

@@ -3,11 +3,12 @@
 use super::super::super::base::Subject;
 use super::super::super::by::By;
 use super::super::super::key::Key;
+use super::super::super::sessions::OfPolicy;
 use super::found::{Had, is_left};
 use super::*;
 use amita_backup::store::Folder;
 use amita_backup::{Change, Options, SessionId, Vault, VaultId};
-use amita_control::backups::{point_name, session_name};
+use amita_control::backups::{point_name, session_name, verification_session_name};
 use amita_metadata::{KeyValue, Record, model};
 use amita_types::map::{BackupRun, Keep, PolicyId, Snapshot, SnapshotName, SnapshotState, Target, Volume};
 use amita_types::{ClusterId, Generation, SnapshotId, VolumeId};
@@ -15,6 +16,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+
+mod check;
 
 const CLUSTER: ClusterId = ClusterId(9);
 /// Monday, 1 January 2024.
@@ -38,6 +41,7 @@ fn policy(name: &str, id: u64) -> BackupPolicy {
         since: MONDAY,
         limit_s: HOUR,
         asked: 0,
+        verify: None,
     }
 }
 
@@ -354,6 +358,8 @@ fn sessions_of_policies_that_come_here_no_more_are_over() {
         begin(&moved),
         begin(&policy("deleted", 6)),
         begin(&policy("p", 1)),
+        // A verification of a policy that verifies no more.
+        world.session(&verification_session_name(CLUSTER, &policy("other", 5))),
     ];
     let others = [
         begin(&at_it),
@@ -380,8 +386,14 @@ fn a_policy_that_cannot_be_read_is_not_taken_for_deleted() {
         })
     };
     let records = [record(map::backup_policy_key("x"), "{")];
-    assert!(!is_left(&records, "r", "x", PolicyId(7)));
-    assert!(is_left(&records, "r", "y", PolicyId(7)));
+    let session = |name: &str| OfPolicy {
+        session: SessionId(3),
+        name: name.to_owned(),
+        id: PolicyId(7),
+        verifies: false,
+    };
+    assert!(!is_left(&records, "r", &session("x")));
+    assert!(is_left(&records, "r", &session("y")));
 }
 
 #[test]

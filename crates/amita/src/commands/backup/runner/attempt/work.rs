@@ -167,15 +167,18 @@ impl Attempt<'_> {
     /// that anything is removed.
     fn fence(&self, vault: &mut Vault, work: &Work) -> Result<()> {
         sessions::fence_named(vault, &work.session)?;
+        self.fence_left(vault, work.cluster, &work.repository.name)
+    }
+
+    /// Takes for dead whoever was at a policy that comes to this repository no more, and whose process is gone.
+    pub(in super::super) fn fence_left(&self, vault: &mut Vault, cluster: ClusterId, repository: &str) -> Result<()> {
         // In this order: whoever has begun before these records were read, and has no key by then, has lost it.
-        let begun = sessions::of_policies(vault, work.cluster);
+        let begun = sessions::of_policies(vault, cluster);
         if !begun.is_empty() {
             let reply = self.client.txn(&Call::prefix(map::backups_prefix()));
             let reply = reply.map_err(admin::AdminError::Metadata).described()?;
-            let left = |(_, name, id): &&(SessionId, String, map::PolicyId)| {
-                is_left(reply.values(0), &work.repository.name, name, *id)
-            };
-            let left: Vec<SessionId> = begun.iter().filter(left).map(|(session, ..)| *session).collect();
+            let left = begun.iter().filter(|begun| is_left(reply.values(0), repository, begun));
+            let left: Vec<SessionId> = left.map(|begun| begun.session).collect();
             sessions::fence_all(vault, left, "its policy is deleted or paused, or of another repository")?;
         }
         sessions::fence(vault, &[])

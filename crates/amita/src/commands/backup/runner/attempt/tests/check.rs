@@ -1,0 +1,240 @@
+//! Verifications by a policy: what they read, and what is known behind them.
+
+use super::super::super::check::Check;
+use super::*;
+use amita_types::map::{BackupVerified, BackupVerify};
+
+impl World {
+    /// The policy verifies so many percent, and was asked to so often.
+    fn verifies(&self, percent: u32, asked: u64) -> u64 {
+        let verify = BackupVerify {
+            schedule: "@yearly".to_owned(),
+            percent,
+            since: MONDAY,
+            asked,
+        };
+        let verified = BackupPolicy {
+            verify: Some(verify),
+            ..policy("p", 1)
+        };
+        self.put(map::backup_policy_key("p"), &verified);
+        self.put(map::backup_verifier_key(PolicyId(1)), &"n1")
+    }
+
+    /// One verification of so many percent, the `asked`th.
+    fn verify(&self, percent: u32, asked: u64) -> BackupVerified {
+        let claim = self.verifies(percent, asked);
+        let with = Attempt {
+            claim,
+            ..self.attempt()
+        };
+        let said = Check { with }.run().unwrap();
+        let verified = self.verified();
+        assert!(verified.runs.run.is_none(), "{said}: {verified:?}");
+        verified
+    }
+
+    fn verified(&self) -> BackupVerified {
+        let reply = self
+            .meta
+            .txn(&Call::get(map::backup_verified_key(PolicyId(1))))
+            .unwrap();
+        reply.value(0).unwrap().json().unwrap()
+    }
+
+    /// The files of the packs, in the order in which they are read.
+    fn packs(&self) -> Vec<PathBuf> {
+        let folder = self.path("store").join("packs").join(self.id.to_string());
+        let mut packs: Vec<PathBuf> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|found| found.unwrap().path())
+            .collect();
+        packs.sort();
+        packs
+    }
+}
+
+/// Changes one byte of it, and changes it back.
+fn flip(pack: &std::path::Path) {
+    let mut bytes = std::fs::read(pack).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    std::fs::write(pack, bytes).unwrap();
+}
+
+fn name_of(pack: &std::path::Path) -> &str {
+    pack.file_name().unwrap().to_str().unwrap()
+}
+
+#[test]
+fn what_is_damaged_is_named_until_it_was_read_again_and_is_whole() {
+    let world = World::new(None);
+    world.point(2, &["a", "b"]);
+    let point = world.point(3, &["a", "b"]);
+    let clean = world.verify(100, 1);
+    assert_eq!((clean.damaged(), clean.lost(), clean.rounds), (0, 0, 1));
+    assert_eq!(clean.packs, world.packs().len() as u64);
+    let last = clean.runs.last.as_ref().unwrap();
+    assert_eq!((last.points, last.failed, clean.runs.runs), (2, 0, 1));
+    assert!(last.read_bytes > 0 && clean.runs.read_bytes == last.read_bytes && clean.whole_since.is_some());
+
+    let pack = world.packs().pop().unwrap();
+    flip(&pack);
+    let found = world.verify(100, 2);
+    let object = &found.damage[0].object;
+    assert!(
+        object.ends_with(name_of(&pack)) && found.damage[0].why.contains(object),
+        "{found:?}"
+    );
+    assert_eq!(found.damaged(), 1);
+    assert!(
+        found
+            .points_lost
+            .iter()
+            .any(|lost| lost.point == point && lost.name.starts_with("p/1/")),
+        "{found:?}"
+    );
+    assert_eq!(found.runs.failures, 0, "it has done what it was to do");
+    // It is read first, however little else is.
+    let again = world.verify(1, 3);
+    assert_eq!(again.damage, found.damage);
+    flip(&pack);
+    let mended = world.verify(1, 4);
+    assert_eq!((mended.damaged(), mended.lost()), (0, 0), "{mended:?}");
+    // A missing one is found without being read; nobody puts it back, and where nothing needs it any more it is forgotten.
+    let bytes = std::fs::read(&pack).unwrap();
+    std::fs::remove_file(&pack).unwrap();
+    let missing = world.verify(1, 5);
+    assert!(
+        missing.damage[0].why.contains("is missing") && !pack.exists(),
+        "{missing:?}"
+    );
+    std::fs::write(&pack, bytes).unwrap();
+    assert_eq!(world.vault().state().sessions().len(), 0);
+}
+
+#[test]
+fn shares_come_round_and_each_pack_has_its_turn() {
+    let world = World::new(None);
+    for hour in 0..5 {
+        world.point(hour, &["a", "b"]);
+    }
+    let packs = world.packs();
+    // With one percent each run reads one pack, the one behind the last.
+    let mut places = Vec::new();
+    for asked in 1..packs.len() as u64 {
+        let verified = world.verify(1, asked);
+        assert_eq!((verified.packs, verified.rounds), (asked, 0));
+        places.push(verified.place.unwrap());
+    }
+    let names: Vec<&str> = packs.iter().map(|pack| name_of(pack)).collect();
+    assert_eq!(places, names[..names.len() - 1]);
+    // The last one is damaged: by the last run of the round it is found, and its points are told of.
+    flip(packs.last().unwrap());
+    let ended = world.verify(1, packs.len() as u64);
+    assert_eq!((ended.rounds, ended.place.clone()), (1, None));
+    assert!(
+        ended
+            .damage
+            .iter()
+            .any(|damage| damage.object.ends_with(names[names.len() - 1])),
+        "{ended:?}"
+    );
+    // A journal's entry that nobody needs, for there is a checkpoint, is read as often as all packs are.
+    world.vault().checkpoint().unwrap();
+    let entry = world.path("store").join("journal").join(world.id.to_string());
+    let entry = entry.join(format!("{:020}", 2));
+    flip(&entry);
+    assert_eq!(world.verify(1, 100).damaged(), ended.damaged(), "no round has ended");
+    let all = world.verify(100, 101);
+    assert!(
+        all.damage.iter().any(|damage| damage.object.starts_with("journal/")),
+        "{all:?}"
+    );
+    // It is read each time then, and so it is known when it is whole again.
+    flip(&entry);
+    let mended = world.verify(1, 102);
+    assert!(
+        mended.damage.iter().all(|damage| damage.object.starts_with("packs/")),
+        "{mended:?}"
+    );
+}
+
+#[test]
+fn whoever_verified_before_is_over_and_what_cannot_be_read_is_tried_again() {
+    let world = World::new(None);
+    world.point(3, &["a", "b"]);
+    let dead = world.session(&verification_session_name(CLUSTER, &policy("p", 1)));
+    let backup = world.session(&session_name(CLUSTER, &policy("p", 1)));
+    world.put(map::backup_runner_key(PolicyId(1)), &"n2");
+    world.verify(5, 1);
+    let open: Vec<SessionId> = world.vault().state().sessions().keys().copied().collect();
+    assert_eq!(open, [backup], "and {dead} is over");
+    // Without its key file it fails, and is tried again: what was found before is known still.
+    flip(&world.packs()[0]);
+    let found = world.verify(100, 2);
+    assert_eq!(found.damaged(), 1);
+    let key = std::fs::read(world.path("key")).unwrap();
+    std::fs::remove_file(world.path("key")).unwrap();
+    let claim = world.verifies(100, 3);
+    let with = Attempt {
+        claim,
+        ..world.attempt()
+    };
+    Check { with }.run().unwrap();
+    let failed = world.verified();
+    let run = failed.runs.run.as_ref().unwrap();
+    assert!(
+        run.failed == 1 && run.again_at.is_some() && !run.why.is_empty(),
+        "{failed:?}"
+    );
+    assert_eq!(failed.damage, found.damage);
+    std::fs::write(world.path("key"), key).unwrap();
+    // One that has lost the key notes nothing.
+    let with = Attempt {
+        claim: claim - 1,
+        ..world.attempt()
+    };
+    Check { with }.run().unwrap();
+    assert_eq!(world.verified(), failed);
+}
+
+#[test]
+fn one_that_is_paused_has_not_failed_and_goes_on_from_where_it_was() {
+    let world = World::new(None);
+    world.point(3, &["a", "b"]);
+    let before = world.verify(1, 1);
+    // A run is under way when somebody pauses the policy.
+    let mut under_way = before.clone();
+    under_way.runs.run = Some(BackupRun {
+        due: MONDAY,
+        began: MONDAY,
+        attempts: 1,
+        ..BackupRun::default()
+    });
+    world.put(map::backup_verified_key(PolicyId(1)), &under_way);
+    let mut paused = policy("p", 1);
+    paused.paused = true;
+    paused.verify = Some(BackupVerify {
+        schedule: "@yearly".to_owned(),
+        percent: 1,
+        since: MONDAY,
+        asked: 1,
+    });
+    world.put(map::backup_policy_key("p"), &paused);
+    let claim = world.put(map::backup_verifier_key(PolicyId(1)), &"n1");
+    let with = Attempt {
+        claim,
+        ..world.attempt()
+    };
+    Check { with }.run().unwrap();
+    let found = world.verified();
+    assert_eq!(
+        (found.runs.run.as_ref(), found.runs.schedule.as_str()),
+        (None, "paused")
+    );
+    assert_eq!(
+        (found.runs.failures, &found.runs.last, &found.place),
+        (0, &before.runs.last, &before.place)
+    );
+}

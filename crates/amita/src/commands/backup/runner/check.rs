@@ -1,0 +1,394 @@
+//! An attempt at a verification by a policy, on the node that has the key for it.
+//!
+//! The walk through the packs goes on where the one before has ended ([`amita_backup::verify`]): the record says behind which pack. It is made in pieces of some minutes, each
+//! under a session of its own, so that nothing that it reads is swept meanwhile, and pruning waits for minutes and not for days. What was read is noted behind each;
+//! whoever goes on after this node has died reads at most one piece twice. A session that is over before its piece was read, because somebody took this node for
+//! dead, makes what the piece came to worth nothing: what it missed may have been removed.
+
+use super::super::failure::Described as _;
+use super::super::sessions;
+use super::super::target::{self, Target};
+use super::attempt::{AGAIN, Attempt, now, said};
+use super::ends::Why;
+use crate::admin::Described as _;
+use amita_backup::verify::{Report, look_round, pack_of_object, read_again, read_packs, round_bytes};
+use amita_backup::{Error as Damage, PackName, Vault};
+use amita_control::admin;
+use amita_control::backups::plan::{self, Step};
+use amita_control::backups::verification::{self, Found};
+use amita_control::backups::verification_session_name;
+use amita_metadata::{Call, Error, Op};
+use amita_terminal::error::{Failure, Result};
+use amita_terminal::interrupt;
+use amita_types::map::{self, BackupPointLost, BackupPolicy, BackupRepository, BackupVerified};
+use std::time::{Duration, Instant};
+
+/// So long packs are read under one session: pruning waits no longer for that.
+const PIECE: Duration = Duration::from_secs(600);
+
+/// A verification; what it works with is what a backup does.
+pub struct Check<'a> {
+    pub with: Attempt<'a>,
+}
+
+/// The records that it goes by.
+struct Records {
+    /// As runs of this kind see it.
+    policy: BackupPolicy,
+    /// The revision by which the policy was made.
+    made: u64,
+    repository: Option<BackupRepository>,
+    verified: BackupVerified,
+    /// Of that record; 0: nobody has written it.
+    revision: u64,
+}
+
+type Noted<T> = std::result::Result<T, Error>;
+
+impl Check<'_> {
+    /// Does what is to be done now; what has become of it, for the log.
+    ///
+    /// # Errors
+    /// The metadata is away or refuses.
+    pub fn run(&self) -> Noted<&'static str> {
+        loop {
+            let Some(mut records) = self.read()? else {
+                return Ok("the policy verifies no more, or its records cannot be read");
+            };
+            self.with.ends.goes_by(&records.policy, records.repository.as_ref());
+            let step = plan::step(&records.policy, &records.verified.runs, now().as_secs());
+            let (runs, works) = match step {
+                Step::Rest(_) => return Ok("nothing is to be done"),
+                Step::Note(runs) => (runs, false),
+                Step::Work(mut runs) => {
+                    if let Some(run) = &mut runs.run {
+                        self.with.node.clone_into(&mut run.node);
+                    }
+                    (runs, true)
+                }
+            };
+            let mut verified = records.verified.clone();
+            if works && runs.run.as_ref().is_some_and(|run| run.attempts == 1) {
+                verified.rounds_before = verified.rounds;
+            }
+            verified.runs = runs;
+            if records.policy.paused {
+                // What was under way is let be, and has not failed: the next one goes on from where it was.
+                let before = &records.verified.runs;
+                (verified.runs.runs, verified.runs.failures) = (before.runs, before.failures);
+                verified.runs.last.clone_from(&before.last);
+            }
+            if !self.note(&mut records, verified)? {
+                return Ok("another node is at it");
+            }
+            if works {
+                return self.work(records);
+            }
+        }
+    }
+
+    /// The program has come over something: the run is tried again after a pause.
+    ///
+    /// # Errors
+    /// The metadata is away or refuses.
+    pub fn panicked(&self) -> Noted<()> {
+        let why = format!("verifying has panicked on node {}: see that node's log", self.with.node);
+        self.fail(|_| why.clone())
+    }
+
+    /// It does not come to its end, though it was told to end: another node may go on.
+    ///
+    /// # Errors
+    /// The metadata is away or refuses.
+    pub fn stuck(&self) -> Noted<()> {
+        self.fail(|limit_s| self.with.stuck_at(limit_s))
+    }
+
+    fn fail(&self, why: impl Fn(u64) -> String) -> Noted<()> {
+        let Some(mut records) = self.read()? else { return Ok(()) };
+        let mut verified = records.verified.clone();
+        if let Some(run) = &mut verified.runs.run {
+            (run.failed, run.why) = (1, vec![why(records.policy.limit_s)]);
+        }
+        plan::end(&mut verified.runs, now().as_secs());
+        self.note(&mut records, verified).map(drop)
+    }
+
+    fn read(&self) -> Noted<Option<Records>> {
+        let client = self.with.client;
+        let reply = client.txn(&Call::get(map::backup_policy_key(self.with.policy)))?;
+        let Some(found) = reply.value(0) else { return Ok(None) };
+        let policy = found.json::<BackupPolicy>().ok();
+        let Some(policy) = policy.and_then(|policy| policy.verification()) else {
+            return Ok(None);
+        };
+        let made = found.create_revision;
+        let keys = [
+            map::backup_repository_key(&policy.repository),
+            map::backup_verified_key(policy.id),
+        ];
+        let reply = client.txn(&Call {
+            then: keys.into_iter().map(|key| Op::Get { key }).collect(),
+            ..Call::default()
+        })?;
+        let (verified, revision) = match reply.value(1) {
+            None => (BackupVerified::default(), 0),
+            Some(found) => match found.json::<BackupVerified>() {
+                Ok(verified) => (verified, found.mod_revision),
+                Err(_) => return Ok(None),
+            },
+        };
+        Ok(Some(Records {
+            repository: reply.value(0).and_then(|found| found.json().ok()),
+            policy,
+            made,
+            verified,
+            revision,
+        }))
+    }
+
+    /// Is it noted? Else another node is at it, or the policy is gone.
+    fn note(&self, records: &mut Records, mut verified: BackupVerified) -> Noted<bool> {
+        plan::sign(&mut verified.runs, self.with.node, now().as_secs());
+        let Records {
+            policy, made, revision, ..
+        } = &*records;
+        let noted = admin::note_backup_verified(self.with.client, policy, *made, self.with.claim, *revision, &verified);
+        match noted {
+            Ok(Some(revision)) => {
+                (records.verified, records.revision) = (verified, revision);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(admin::AdminError::Metadata(why)) => Err(why),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// The same for as long as this node has the key.
+    fn note_surely(&self, records: &mut Records, verified: &BackupVerified) -> bool {
+        loop {
+            match self.note(records, verified.clone()) {
+                Ok(noted) => return noted,
+                Err(_) => {
+                    std::thread::sleep(AGAIN);
+                    if matches!(self.with.ends.why(), Some(Why::Node | Why::Lost)) {
+                        return false;
+                    }
+                    // It may have been done: the key is compared still, and what the record said before was this node's word.
+                    if let Ok(Some(found)) = self.read() {
+                        records.revision = found.revision;
+                    }
+                }
+            }
+        }
+    }
+
+    fn work(&self, mut records: Records) -> Noted<&'static str> {
+        let read = |records: &Records| records.verified.runs.run.as_ref().map_or(0, |run| run.read_bytes);
+        let before = read(&records);
+        let mut failed = match self.verify(&mut records) {
+            Err(failure) if !interrupt::caught() => Some(said(&failure)),
+            _ => None,
+        };
+        let why = self.with.ends.why().or(interrupt::caught().then_some(Why::Node));
+        match why {
+            Some(Why::Limit) if read(&records) > before => {
+                return Ok("its time is over: it goes on from where it is when it has its turn again");
+            }
+            Some(Why::Limit) => {
+                let (limit_s, step) = (records.policy.limit_s, self.with.ends.step());
+                failed = Some(format!(
+                    "it did not come on within its limit of {limit_s} s; it was at this last: {step}"
+                ));
+            }
+            Some(Why::Node) => return Ok("this node ends: another one goes on"),
+            Some(Why::Lost) => return Ok("another node may be at it"),
+            Some(Why::Changed) => return Ok("it was changed, and is gone on with as it is now"),
+            None => {}
+        }
+        let mut verified = records.verified.clone();
+        let is_damaged = verified.damaged() > 0 || verified.lost() > 0;
+        let has_failed = failed.is_some();
+        if let Some(run) = &mut verified.runs.run {
+            run.failed = u64::from(has_failed);
+            run.why.clear();
+            failed.iter().for_each(|why| plan::note(&mut run.why, why));
+        }
+        plan::end(&mut verified.runs, now().as_secs());
+        match self.note_surely(&mut records, &verified) {
+            false => Ok("what has become of it could not be noted: it is gone on with by whoever is at it next"),
+            true if has_failed => Ok("it could not be done, and is tried again"),
+            true if is_damaged => Ok("it is done, and the repository is damaged"),
+            true => Ok("it is done"),
+        }
+    }
+
+    /// Verifies, and notes what is found as it is found.
+    fn verify(&self, records: &mut Records) -> Result<()> {
+        let ends = self.with.ends;
+        ends.comes_to("the repository is opened, and its journal read");
+        let policy = records.policy.clone();
+        let repository = records.repository.clone().ok_or_else(|| {
+            Failure::new(format!(
+                "there is no backup repository {}, or its record cannot be read",
+                policy.repository
+            ))
+        })?;
+        let target = Target::of(&repository)?;
+        let mut vault = target.open(self.with.config.insecure_network)?;
+        let cluster = admin::cluster(self.with.client).described()?.id;
+        let mut verified = records.verified.clone();
+        let id = vault.id().to_string();
+        verification::comes_upon(&mut verified, &repository.name, &id, now().as_secs());
+        self.keep(records, &verified)?;
+        ends.comes_to("sessions are looked for that are dead");
+        let session = verification_session_name(cluster, &policy);
+        sessions::fence_named(&mut vault, &session)?;
+        self.with.fence_left(&mut vault, cluster, &repository.name)?;
+        target::checkpoint(&mut vault);
+
+        let mut report = Report::default();
+        ends.comes_to("what was damaged is read again");
+        let known = records.verified.damage.iter();
+        let known: Vec<PackName> = known
+            .filter_map(|known| pack_of_object(&vault, &known.object))
+            .collect();
+        if !known.is_empty() {
+            piece(&mut vault, &session, |vault| {
+                read_again(vault, &known, &interrupt::caught, &mut report)
+            })?;
+            let mut verified = records.verified.clone();
+            let is_read = |object: &str| pack_of_object(&vault, object).is_some_and(|pack| known.contains(&pack));
+            verification::looked_again(&mut verified, is_read, &found(&report));
+            self.keep(records, &verified)?;
+        }
+        self.walk(&mut vault, &session, records, &mut report)?;
+        self.look_round(&mut vault, &session, records, &mut report)
+    }
+
+    /// Reads the run's share of the packs.
+    fn walk(&self, vault: &mut Vault, session: &str, records: &mut Records, report: &mut Report) -> Result<()> {
+        let percent = records.policy.verify.as_ref().map_or(100, |verify| verify.percent);
+        loop {
+            interrupt::check()?;
+            vault.refresh().described()?;
+            let share = verification::share(round_bytes(vault), percent);
+            let run = records.verified.runs.run.clone().unwrap_or_default();
+            let left = share.saturating_sub(run.read_bytes);
+            if left == 0 {
+                return Ok(());
+            }
+            let place = records.verified.place.as_deref().and_then(PackName::parse);
+            let next = records.verified.place.as_deref().unwrap_or("the first one");
+            self.with
+                .ends
+                .comes_to(format!("packs are read, from behind {next} on"));
+            let (began, packs) = (Instant::now(), report.packs);
+            let over = || interrupt::caught() || began.elapsed() >= PIECE;
+            // Where it fails nothing of it is kept: a session that was over may have missed what was swept.
+            let went = piece(vault, session, |vault| read_packs(vault, place, left, &over, report))?;
+            let mut verified = records.verified.clone();
+            verification::add(&mut verified, &found(report), now().as_secs());
+            tell(&self.with, &records.verified, &verified);
+            verified.place = went.place.map(|place| place.to_string());
+            verified.packs = verified.packs.saturating_add((report.packs - packs) as u64);
+            verified.runs.read_bytes = verified.runs.read_bytes.saturating_add(went.bytes);
+            if let Some(run) = &mut verified.runs.run {
+                run.read_bytes = run.read_bytes.saturating_add(went.bytes);
+            }
+            if went.is_round {
+                verification::round(&mut verified, now().as_secs());
+            }
+            self.keep(records, &verified)?;
+            // Nothing is there to be read.
+            if went.is_round && went.bytes == 0 && place.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is looked at each time.
+    fn look_round(&self, vault: &mut Vault, session: &str, records: &mut Records, report: &mut Report) -> Result<()> {
+        interrupt::check()?;
+        self.with
+            .ends
+            .comes_to("it is looked whether all packs are there, and at the trees of all points");
+        let verified = &records.verified;
+        let is_of_journal = |object: &str| object.starts_with("journal/");
+        // As often as all packs are read: where a round has ended in this run. What is damaged of it is read each time.
+        let reads_journal = verified.rounds > verified.rounds_before
+            || verified.damage.iter().any(|known| is_of_journal(&known.object));
+        piece(vault, session, |vault| {
+            look_round(vault, reads_journal, &interrupt::caught, report)
+        })?;
+        let mut verified = records.verified.clone();
+        let mut all = found(report);
+        all.extend(report.points_lost.values().filter_map(object_of));
+        let is_looked_at = |object: &str| reads_journal || !is_of_journal(object);
+        verification::looked_again(&mut verified, is_looked_at, &all);
+        verification::add(&mut verified, &all, now().as_secs());
+        let points = vault.state().points();
+        let lost = report.points_lost.iter().map(|(number, why)| BackupPointLost {
+            point: *number,
+            name: points.get(number).map_or_else(String::new, |point| point.name.clone()),
+            why: why.to_string(),
+        });
+        verification::points(&mut verified, lost);
+        if let Some(run) = &mut verified.runs.run {
+            run.points = report.points as u64;
+        }
+        tell(&self.with, &records.verified, &verified);
+        self.keep(records, &verified)
+    }
+
+    fn keep(&self, records: &mut Records, verified: &BackupVerified) -> Result<()> {
+        match self.note_surely(records, verified) {
+            true => Ok(()),
+            false => {
+                self.with.ends.lose();
+                Err(Failure::interrupted())
+            }
+        }
+    }
+}
+
+/// Does something under a session, so that what it reads is not swept. Where that session was over before its end, what was done is worth nothing.
+fn piece<T>(
+    vault: &mut Vault,
+    session: &str,
+    reads: impl FnOnce(&Vault) -> std::result::Result<T, Damage>,
+) -> Result<T> {
+    let session = vault.begin(session).described()?;
+    let read = reads(session.vault());
+    session.end().described()?;
+    read.described()
+}
+
+/// What is damaged, by name.
+fn found(report: &Report) -> Vec<Found> {
+    let named = |error: &Damage| object_of(error).unwrap_or_else(|| (error.to_string(), error.to_string()));
+    report.damage.iter().map(named).collect()
+}
+
+fn object_of(error: &Damage) -> Option<Found> {
+    match error {
+        Damage::Damaged { object, .. } | Damage::Missing { object } | Damage::NewerFormat { object, .. } => {
+            Some((object.clone(), error.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// Has what is newly found in the node's log.
+fn tell(with: &Attempt<'_>, before: &BackupVerified, now: &BackupVerified) {
+    let is_new = |object: &str| !before.damage.iter().any(|known| known.object == object);
+    for damage in now.damage.iter().filter(|damage| is_new(&damage.object)) {
+        log::warn!(
+            "verification by backup policy {}: repository {}: {}",
+            with.policy,
+            now.repository,
+            damage.why
+        );
+    }
+}

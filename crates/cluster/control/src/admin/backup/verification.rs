@@ -1,0 +1,148 @@
+//! Verifications by policies of backups: what an operator says of them, and what nodes note.
+
+use super::super::subsystem::{put, unchanged};
+use super::super::{AdminError, RACES, Result, get};
+use super::policy::{bad, find};
+use crate::policy::schedule::Schedule;
+use amita_metadata::{Call, Compare, Transact};
+use amita_types::map::{self, BackupPolicy, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT};
+use std::time::Duration;
+
+/// What an operator wants of a policy's verification; none: as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyChange {
+    /// When.
+    pub schedule: Option<String>,
+    /// How much is read each time, in percent.
+    pub percent: Option<u32>,
+    /// It is verified no more.
+    pub is_off: bool,
+}
+
+impl VerifyChange {
+    /// What it is then, where it was that. `now`: since 1970.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(super) fn of(
+        &self,
+        before: Option<BackupVerify>,
+        now: Duration,
+    ) -> std::result::Result<Option<BackupVerify>, String> {
+        let said = self.schedule.is_some() || self.percent.is_some();
+        if self.is_off {
+            return match said {
+                true => Err("it is to be verified, and not to be".to_owned()),
+                false => Ok(None),
+            };
+        }
+        let mut verify = match (before, &self.schedule) {
+            (before, _) if !said => return Ok(before),
+            (Some(before), _) => before,
+            (None, Some(schedule)) => BackupVerify {
+                schedule: schedule.clone(),
+                percent: DEFAULT_VERIFY_PERCENT,
+                since: now.as_secs(),
+                asked: 0,
+            },
+            (None, None) => {
+                return Err(
+                    "how much of it is verified can be said where it is said when: give a schedule, too".to_owned(),
+                );
+            }
+        };
+        if let Some(schedule) = self.schedule.as_ref().filter(|schedule| **schedule != verify.schedule) {
+            schedule.clone_into(&mut verify.schedule);
+            verify.since = now.as_secs();
+        }
+        verify.percent = self.percent.unwrap_or(verify.percent);
+        Ok(Some(verify))
+    }
+}
+
+/// Can it be?
+pub(super) fn check(verify: &BackupVerify, zone: &str) -> std::result::Result<(), String> {
+    Schedule::check(&verify.schedule, zone)?;
+    match verify.percent {
+        1..=100 => Ok(()),
+        percent => Err(format!("{percent} % of the repository; 1 to 100 can be read each time")),
+    }
+}
+
+/// Asks for a verification now, beside its schedule: the next node that may makes it.
+///
+/// # Errors
+/// There is no policy of that name; it is paused, or verifies nothing; a node is at it; the metadata is away or refuses.
+pub fn verify_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
+    let key = map::backup_policy_key(name);
+    for _ in 0..RACES {
+        let (mut policy, revision) = find(meta, name)?;
+        if policy.paused {
+            return Err(bad(
+                name,
+                format!("it is paused; `amita backup policy set {name} --resume` has it go on"),
+            ));
+        }
+        let (id, Some(verify)) = (policy.id, &mut policy.verify) else {
+            return Err(bad(
+                name,
+                format!(
+                    "its repository is not verified by it; `amita backup policy set {name} --verify PATTERN` has it so"
+                ),
+            ));
+        };
+        let runner = map::backup_verifier_key(id);
+        if let Some((node, _)) = get::<String>(meta, &runner)? {
+            return Err(AdminError::BackupRuns {
+                policy: name.to_owned(),
+                node,
+            });
+        }
+        // One that was taken away, and is there again, has forgotten what was asked for.
+        let found = get::<BackupVerified>(meta, &map::backup_verified_key(id)).unwrap_or_default();
+        let dealt_with = found.map_or(0, |(found, _)| found.runs.asked);
+        verify.asked = verify.asked.max(dealt_with).saturating_add(1);
+        let call = Call {
+            compares: vec![
+                unchanged(&key, revision),
+                Compare::ModRevision { key: runner, equals: 0 },
+            ],
+            then: vec![put(key.clone(), &policy)],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(policy);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Writes what has become of a policy's verifications, if `claim` holds the key of these still, the policy is there, made by the transaction of revision `made`,
+/// and nobody else has written that since `revision`; 0: nobody ever has. The record's revision then; none: one of these is not so.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn note_backup_verified(
+    meta: &dyn Transact,
+    policy: &BackupPolicy,
+    made: u64,
+    claim: u64,
+    revision: u64,
+    verified: &BackupVerified,
+) -> Result<Option<u64>> {
+    let key = map::backup_verified_key(policy.id);
+    let call = Call {
+        compares: vec![
+            unchanged(&map::backup_verifier_key(policy.id), claim),
+            unchanged(&key, revision),
+            Compare::CreateRevision {
+                key: map::backup_policy_key(&policy.name),
+                equals: made,
+            },
+        ],
+        then: vec![put(key, verified)],
+        otherwise: Vec::new(),
+    };
+    let reply = meta.txn(&call)?;
+    Ok(reply.succeeded.then_some(reply.revision))
+}

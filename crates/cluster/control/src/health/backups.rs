@@ -1,0 +1,112 @@
+//! What is so of policies of backups, and of the repositories that they verify.
+
+use super::{Fact, Kind, Picture};
+use crate::backups::{BackupStatus, unreadable_verified};
+use amita_types::map::{self, BackupVerified};
+
+impl Picture<'_> {
+    pub(super) fn of_backups(&self, facts: &mut Vec<Fact>) {
+        for found in self.backups {
+            let name = &found.policy.name;
+            let show = format!("See `amita backup policy show {name}`.");
+            let runs_key = amita_types::map::backup_runs_key(found.policy.id);
+            let unreadable = self.unreadable.iter().find(|(key, _)| *key == runs_key);
+            let of_runs =
+                unreadable.map(|(_, why)| crate::backups::unreadable_runs(&found.policy, &why.escape_debug()));
+            if let Some(why) = found.fault.as_ref().or(of_runs.as_ref()) {
+                let text = format!("Backup policy {name} does nothing: {why}.");
+                facts.push(Fact::new(Kind::BackupFailing, [name], text, &show));
+            } else if let Some((failed, why)) = found.failing() {
+                // What a repository has said is a part of it.
+                let first = why.first().map_or("", String::as_str).escape_debug().to_string();
+                let more = match failed {
+                    0 | 1 => String::new(),
+                    more => format!(" So did {} more.", more - 1),
+                };
+                let text = format!("Backup policy {name} fails: {}.{more}", first.trim_end_matches('.'));
+                facts.push(Fact::new(Kind::BackupFailing, [name], text, &show));
+            } else if let Some(why) = &found.clock {
+                let text = format!("Backup policy {name} goes by clocks that do not agree: {why}.");
+                let advice = format!("Set the clocks of the nodes right. {show}");
+                facts.push(Fact::new(Kind::BackupFailing, [name], text, &advice));
+            }
+            if found.is_late() {
+                let what = match found.runs.as_ref().and_then(|runs| runs.run.as_ref()) {
+                    Some(_) => "does not end",
+                    None => "has not begun",
+                };
+                let text = format!(
+                    "Backup policy {name} is late: a run that was due {} s ago {what}.",
+                    found.late_s
+                );
+                facts.push(Fact::new(Kind::BackupLate, [name], text, &show));
+            }
+            self.of_verification(found, facts);
+        }
+    }
+
+    fn of_verification(&self, found: &BackupStatus, facts: &mut Vec<Fact>) {
+        let (policy, name) = (&found.policy, &found.policy.name);
+        let show = format!("See `amita backup policy show {name}`.");
+        let Some(verification) = &found.verification else {
+            return;
+        };
+        if let Some(record) = verification.record.as_ref().filter(|record| is_damaged(record)) {
+            let (text, object) = damage(name, record);
+            let objects = [name.as_str(), &record.repository].into_iter().chain(object);
+            let advice = format!(
+                "{show} `amita backup verify --give-up` and then `amita backup run --full` put again what the volumes still have; points that are not whole can be \
+                 pruned. It is told until what is damaged was read again and found whole, or is gone."
+            );
+            facts.push(Fact::new(Kind::BackupDamaged, objects, text, &advice));
+        }
+        let key = map::backup_verified_key(policy.id);
+        let unreadable = self.unreadable.iter().find(|(found, _)| *found == key);
+        let of_record = unreadable.map(|(_, why)| unreadable_verified(policy, &why.escape_debug()));
+        let why = of_record
+            .or_else(|| verification.fault.clone())
+            .or_else(|| verification.failing.as_ref().map(|why| why.escape_debug().to_string()));
+        let repository = &policy.repository;
+        let text = match (why, verification.is_overdue()) {
+            (Some(why), _) => why.trim_end_matches('.').to_owned(),
+            (None, true) => format!(
+                "a verification that was due {} s ago has not come to its end",
+                verification.late_s
+            ),
+            (None, false) => return,
+        };
+        let text = format!("Backup policy {name} does not verify repository {repository} as it should: {text}.");
+        facts.push(Fact::new(Kind::BackupUnverified, [name, repository], text, &show));
+    }
+}
+
+fn is_damaged(record: &BackupVerified) -> bool {
+    record.damaged() > 0 || record.lost() > 0
+}
+
+/// In a sentence, and the object that is named. What a repository has said is a part of it.
+fn damage<'a>(policy: &str, record: &'a BackupVerified) -> (String, Option<&'a str>) {
+    let repository = &record.repository;
+    let first = record.damage.first();
+    let mut text = format!("Repository {repository} is damaged, as policy {policy} has found");
+    match (first, record.points_lost.first()) {
+        (Some(first), _) => text.push_str(&format!(": {}", first.why.escape_debug())),
+        (None, Some(point)) => text.push_str(&format!(": {}", point.why.escape_debug())),
+        (None, None) => {}
+    }
+    if record.damaged() > 1 {
+        text.push_str(&format!(", and {} objects more", record.damaged() - 1));
+    }
+    match record.points_lost.first() {
+        None => text.push_str("; all points are whole, as far as was read."),
+        Some(point) => {
+            let name = point.name.escape_debug();
+            text.push_str(&format!("; point {} ({name}) is not whole", point.point));
+            match record.lost() - 1 {
+                0 => text.push('.'),
+                more => text.push_str(&format!(", nor are {more} others.")),
+            }
+        }
+    }
+    (text, first.map(|first| first.object.as_str()))
+}
