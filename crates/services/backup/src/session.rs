@@ -292,9 +292,17 @@ impl Session<'_> {
     /// # Errors
     /// When the journal cannot be written. That it was fenced is none.
     pub fn end(self) -> Result<(), Error> {
-        match self.vault.append(&Entry::End(self.id)) {
-            Ok(_) | Err(Error::Refused(crate::state::Refusal::Over(_))) => Ok(()),
-            Err(error) => Err(error),
+        match self.end_held() {
+            Err(Error::Refused(crate::state::Refusal::Over(_))) => Ok(()),
+            ended => ended,
         }
+    }
+
+    /// Ends it where what was read counts only if the session was open all that time: a sweep has waited for it then, and what was found missing is.
+    ///
+    /// # Errors
+    /// As [`Session::end`]; or it was fenced before: what was read meanwhile may have been swept.
+    pub fn end_held(self) -> Result<(), Error> {
+        self.vault.append(&Entry::End(self.id)).map(drop)
     }
 }

@@ -98,7 +98,8 @@ fn checked(vault: &mut Vault, scope: Scope) -> Result<Report> {
     match vault.begin("a check") {
         Ok(session) => {
             let report = verify(session.vault(), scope);
-            let ended = session.end();
+            // Of what was swept meanwhile nothing is to be said, nor given up.
+            let ended = session.end_held();
             let report = report.described()?;
             ended.described()?;
             Ok(report)

@@ -174,3 +174,25 @@ fn a_point_that_needs_what_is_lost_is_known_before_anything_is_counted_from_it()
         Err(Error::NoPoint(9999))
     ));
 }
+
+#[test]
+fn a_session_that_was_fenced_ends_and_did_not_hold() {
+    let store = Arc::new(Memory::default());
+    let mut vault = new_vault(&store);
+    let mut other = vault.again(store.clone()).unwrap();
+    vault.begin("it holds").unwrap().end_held().unwrap();
+    for _ in 0..2 {
+        let session = vault.begin("it is taken for dead").unwrap();
+        let id = session.id();
+        other.refresh().unwrap();
+        other.fence(id).unwrap();
+        assert!(matches!(
+            session.end_held(),
+            Err(Error::Refused(crate::Refusal::Over(over))) if over == id
+        ));
+    }
+    let session = vault.begin("nobody minds").unwrap();
+    other.refresh().unwrap();
+    other.fence(session.id()).unwrap();
+    session.end().unwrap();
+}

@@ -354,14 +354,18 @@ impl Check<'_> {
 }
 
 /// Does something under a session, so that what it reads is not swept. Where that session was over before its end, what was done is worth nothing.
-fn piece<T>(
+///
+/// # Errors
+/// The session was over, or the journal cannot be written; else what the reading came to.
+pub(super) fn piece<T>(
     vault: &mut Vault,
     session: &str,
     reads: impl FnOnce(&Vault) -> std::result::Result<T, Damage>,
 ) -> Result<T> {
     let session = vault.begin(session).described()?;
     let read = reads(session.vault());
-    session.end().described()?;
+    // Also where the reading has failed: by what was swept, it may be.
+    session.end_held().described()?;
     read.described()
 }
 

@@ -1,7 +1,8 @@
 //! Verifications by a policy: what they read, and what is known behind them.
 
-use super::super::super::check::Check;
+use super::super::super::check::{Check, piece};
 use super::*;
+use amita_backup::verify::{Report, read_packs};
 use amita_types::map::{BackupVerified, BackupVerify};
 
 impl World {
@@ -237,4 +238,26 @@ fn one_that_is_paused_has_not_failed_and_goes_on_from_where_it_was() {
         (found.runs.failures, &found.runs.last, &found.place),
         (0, &before.runs.last, &before.place)
     );
+}
+
+#[test]
+fn what_was_read_under_a_session_that_was_over_counts_for_nothing() {
+    let world = World::new(None);
+    world.point(3, &["a", "b"]);
+    let lost = world.packs().remove(0);
+    let mut vault = world.vault();
+    let mut found = 0;
+    let read = piece(&mut vault, "a check", |vault| {
+        // Another one takes it for dead, and what it reads is swept.
+        let mut other = world.vault();
+        let open: Vec<SessionId> = other.state().sessions().keys().copied().collect();
+        other.fence(open[0]).unwrap();
+        std::fs::remove_file(&lost).unwrap();
+        let mut report = Report::default();
+        let went = read_packs(vault, None, u64::MAX, &|| false, &mut report);
+        found = report.damage.len();
+        went.map(drop)
+    });
+    assert_eq!(found, 1, "it was missing");
+    assert_eq!(read.unwrap_err().code, "session-over");
 }
