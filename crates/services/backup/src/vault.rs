@@ -262,13 +262,22 @@ impl Vault {
         Ok(opened.len())
     }
 
-    /// The keys that are damaged.
-    pub(crate) fn damaged_keys(&self) -> Result<(usize, Vec<Error>), Error> {
+    /// How many keys there are, and those that are damaged. `judge`: is it damage that one cannot be read? Else it ends by that.
+    pub(crate) fn damaged_keys(
+        &self,
+        judge: &mut dyn FnMut(Error) -> Result<Error, Error>,
+    ) -> Result<(usize, Vec<Error>), Error> {
         let (mut found, mut damaged) = (0, Vec::new());
         for number in 0..SLOTS {
             let object = self.id.key(number);
-            let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
-                continue;
+            let bytes = match self.store.get(&object).map_err(of(&object, "read it")) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => continue,
+                Err(error) => {
+                    found += 1;
+                    damaged.push(judge(error)?);
+                    continue;
+                }
             };
             found += 1;
             let why = match KeySlot::parse(&bytes) {

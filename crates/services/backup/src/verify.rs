@@ -5,10 +5,13 @@
 //!
 //! One that is made again and again goes *round* ([`read_packs`]): it reads the packs in the order of their names, each time those behind the last one of the time
 //! before, so that after so many times every one has been read, where draws leave some out for as long as chance wants. What it comes to between is its
-//! caller's to remember, and it is made in as many sessions as its caller likes; what all packs are asked for, and the trees, come at its end ([`look_round`]).
+//! caller's to remember, and it is made in as many sessions as its caller likes; what all packs are asked for, and the trees, are looked at beside ([`look_round`]).
+//!
+//! **One object that cannot be read** must not be taken for damage where the store is away, nor keep all that comes behind it from being read for ever. What had been
+//! read before it counts, and its caller remembers it. Where it cannot be read the next time either, and others can, it is damage as any other: named, and passed over.
 
 use crate::error::{Error, of};
-use crate::pack::PackName;
+use crate::pack::{Pack, PackName};
 use crate::piece::PieceId;
 use crate::store::list_all;
 use crate::vault::Vault;
@@ -45,6 +48,10 @@ pub struct Report {
     pub packs_lost: BTreeSet<PackName>,
     /// Points that are not whole, with one reason each.
     pub points_lost: BTreeMap<u64, Error>,
+    /// The packs that were read whole, whatever they were found to be; those that could not be read are not among them.
+    pub read: Vec<PackName>,
+    /// Objects that could not be read, while others could: they are among the damage.
+    pub unreadable: usize,
 }
 
 impl Report {
@@ -78,7 +85,7 @@ fn draw(seed: u64, pack: PackName) -> u64 {
 /// When the store does not answer: that is no damage. What is damaged is in the report.
 pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
     let mut report = Report::default();
-    let (keys, damaged) = vault.damaged_keys()?;
+    let (keys, damaged) = vault.damaged_keys(&mut Err)?;
     report.damage.extend(damaged);
     if keys == 0 {
         report.damage.push(Error::NoVault { vault: vault.id });
@@ -100,7 +107,7 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
         };
         report.lose(*name, wrong);
     }
-    points(vault, &mut report, &|| false)?;
+    points(vault, &mut report, None, &|| false)?;
     Ok(report)
 }
 
@@ -134,6 +141,59 @@ fn read_end(vault: &Vault, name: PackName) -> Result<Option<Error>, Error> {
     })
 }
 
+/// Where something cannot be read it is asked of so many other packs whether they can.
+const PROBES: usize = 16;
+
+/// Can others be read, where this one cannot?
+fn others_answer(vault: &Vault, object: &str) -> bool {
+    let packs = &vault.state.packs;
+    if let Some(name) = pack_of_object(vault, object) {
+        let behind = packs.range((Bound::Excluded(name), Bound::Unbounded)).take(2);
+        let before = packs.range(..name).rev().take(2);
+        // A stretch of neighbours may be what cannot be read.
+        let spread = packs.iter().step_by(packs.len().div_ceil(PROBES).max(1));
+        let mut others = behind.chain(before).chain(spread).filter(|(other, _)| **other != name);
+        let answers = |(other, pack): (&PackName, &Pack)| {
+            let read = vault.store.get_range(&vault.id.pack(*other), pack.bytes - 1, 2);
+            read.is_ok()
+        };
+        if packs.len() > 1 {
+            return others.any(answers);
+        }
+    }
+    let last = vault.id.journal(vault.head.number);
+    object != last && vault.store.get(&last).is_ok()
+}
+
+/// What kept an object from being looked at, as damage: where it is this one alone, for it was `suspect`, or another one was passed over just before.
+fn judge(vault: &Vault, error: Error, suspect: Option<&str>, report: &mut Report) -> Result<Error, Error> {
+    let object = match &error {
+        Error::Store { object, .. } => object.as_str(),
+        _ => return Err(error),
+    };
+    if (suspect == Some(object) || report.unreadable > 0) && others_answer(vault, object) {
+        report.unreadable += 1;
+        return Ok(error);
+    }
+    Err(error)
+}
+
+/// Looks at a pack, and has what is wrong with it in the report.
+fn look_at(
+    vault: &Vault,
+    name: PackName,
+    look: impl Fn(&Vault, PackName) -> Result<Option<Error>, Error>,
+    suspect: Option<&str>,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let wrong = match look(vault, name) {
+        Ok(wrong) => wrong,
+        Err(error) => Some(judge(vault, error, suspect, report)?),
+    };
+    report.lose(name, wrong);
+    Ok(())
+}
+
 /// Damage, as against what kept it from being looked at.
 fn damage_of(looked: Result<(), Error>) -> Result<Option<Error>, Error> {
     match looked {
@@ -143,8 +203,19 @@ fn damage_of(looked: Result<(), Error>) -> Result<Option<Error>, Error> {
     }
 }
 
+/// What of the packs is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretch<'a> {
+    /// From behind this one on; none: from the first one on.
+    pub place: Option<PackName>,
+    /// Until so many bytes are read.
+    pub bytes: u64,
+    /// The object that could not be read the time before: where that is so again, and others can be, it is damage.
+    pub suspect: Option<&'a str>,
+}
+
 /// How far a walk has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Went {
     /// The pack behind which it goes on; none: it begins at the first one.
     pub place: Option<PackName>,
@@ -152,6 +223,8 @@ pub struct Went {
     pub bytes: u64,
     /// It has come to the last pack: a round is over.
     pub is_round: bool,
+    /// It has ended before the pack behind its place, which could not be read; what was read until there counts.
+    pub failed: Option<Error>,
 }
 
 /// Bytes of the packs that a round reads.
@@ -162,52 +235,52 @@ pub fn round_bytes(vault: &Vault) -> u64 {
     read.map(|(_, pack)| pack.bytes).sum()
 }
 
-/// Reads packs whole, in the order of their names, from behind `place` on: until `bytes` are read, the last pack is, or `ends` says so, which is asked
-/// before each. At least one is read, if there is one that is not condemned and nothing ends it.
-///
-/// # Errors
-/// When the store does not answer: that is no damage. What is damaged is in the report, also then.
-pub fn read_packs(
-    vault: &Vault,
-    place: Option<PackName>,
-    bytes: u64,
-    ends: &dyn Fn() -> bool,
-    report: &mut Report,
-) -> Result<Went, Error> {
+/// Reads packs whole, in the order of their names, until so many bytes of them are read, the last pack is, one cannot be, or `ends` says so, which is asked
+/// before each. At least one is read, if there is one that is not condemned and nothing ends it. What is damaged is in the report.
+pub fn read_packs(vault: &Vault, stretch: Stretch<'_>, ends: &dyn Fn() -> bool, report: &mut Report) -> Went {
     let mut went = Went {
-        place,
+        place: stretch.place,
         bytes: 0,
         is_round: false,
+        failed: None,
     };
-    let behind = place.map_or(Bound::Unbounded, Bound::Excluded);
+    let behind = stretch.place.map_or(Bound::Unbounded, Bound::Excluded);
     let mut packs = vault.state.packs.range((behind, Bound::Unbounded)).peekable();
     while let Some((name, pack)) = packs.next() {
         if ends() {
-            return Ok(went);
+            return went;
         }
         // One that is condemned may be swept by now: no session that began behind that keeps it.
         if vault.state.is_condemned(name) {
             went.place = Some(*name);
             continue;
         }
-        let wrong = read_whole(vault, *name)?;
-        report.lose(*name, wrong);
-        report.packs += 1;
-        report.bytes += pack.bytes;
+        let before = report.unreadable;
+        if let Err(error) = look_at(vault, *name, read_whole, stretch.suspect, report) {
+            went.failed = Some(error);
+            return went;
+        }
+        if report.unreadable == before {
+            report.packs += 1;
+            report.bytes += pack.bytes;
+            report.read.push(*name);
+        }
+        // One that cannot be read is a part of the share as well.
         went.bytes += pack.bytes;
         went.place = Some(*name);
-        if went.bytes >= bytes && packs.peek().is_some() {
-            return Ok(went);
+        if went.bytes >= stretch.bytes && packs.peek().is_some() {
+            return went;
         }
     }
     (went.place, went.is_round) = (None, true);
-    Ok(went)
+    went
 }
 
-/// Reads these packs whole once more, if they are of the vault still. Which of them are damaged or missing is in the report.
+/// Reads these packs whole once more, if they are of the vault still and not condemned. Which were read, and which of these are damaged or missing, is in the report;
+/// where the store does not answer for one, nothing new is known of that, and it goes on with the next one.
 ///
 /// # Errors
-/// When the store does not answer; [`Error::Ended`].
+/// [`Error::Ended`]: what was read until then is in the report.
 pub fn read_again(
     vault: &Vault,
     packs: &[PackName],
@@ -218,8 +291,11 @@ pub fn read_again(
         if ends() {
             return Err(Error::Ended);
         }
-        if !vault.state.is_condemned(name) {
-            let wrong = read_whole(vault, *name)?;
+        if vault.state.is_condemned(name) {
+            continue;
+        }
+        if let Ok(wrong) = read_whole(vault, *name) {
+            report.read.push(*name);
             report.lose(*name, wrong);
         }
     }
@@ -228,12 +304,18 @@ pub fn read_again(
 
 /// What is to be looked at each time, beside packs that are read whole: the keys, that all packs are there and have the length that they had, and all points'
 /// trees; and the journal from its first entry on, if `journal` says so. Points need none of the packs that the report knows to be damaged or missing, or are not
-/// whole.
+/// whole. `suspect`: as of [`Stretch`].
 ///
 /// # Errors
-/// When the store does not answer; [`Error::Ended`].
-pub fn look_round(vault: &Vault, journal: bool, ends: &dyn Fn() -> bool, report: &mut Report) -> Result<(), Error> {
-    let (keys, damaged) = vault.damaged_keys()?;
+/// When the store does not answer; [`Error::Ended`]. What was found until then is in the report.
+pub fn look_round(
+    vault: &Vault,
+    journal: bool,
+    suspect: Option<&str>,
+    ends: &dyn Fn() -> bool,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let (keys, damaged) = vault.damaged_keys(&mut |error| judge(vault, error, suspect, report))?;
     report.damage.extend(damaged);
     if keys == 0 {
         report.damage.push(Error::NoVault { vault: vault.id });
@@ -251,11 +333,10 @@ pub fn look_round(vault: &Vault, journal: bool, ends: &dyn Fn() -> bool, report:
         let is_known = report.packs_lost.contains(name) || vault.state.is_condemned(name);
         // That something is not listed is asked for once more by its name.
         if !is_known && listed.get(vault.id.pack(*name).as_str()) != Some(&pack.bytes) {
-            let wrong = read_end(vault, *name)?;
-            report.lose(*name, wrong);
+            look_at(vault, *name, read_end, suspect, report)?;
         }
     }
-    points(vault, report, ends)
+    points(vault, report, suspect, ends)
 }
 
 /// The pack of this vault that an object is; none: it is another object, or the pack is of the vault no more.
@@ -267,14 +348,17 @@ pub fn pack_of_object(vault: &Vault, object: &str) -> Option<PackName> {
 
 /// The pack of the vault that an error is about.
 fn pack_of(vault: &Vault, error: &Error) -> Option<PackName> {
-    let (Error::Damaged { object, .. } | Error::Missing { object }) = error else {
-        return None;
-    };
-    pack_of_object(vault, object)
+    match error {
+        Error::Damaged { object, .. }
+        | Error::Missing { object }
+        | Error::NewerFormat { object, .. }
+        | Error::Store { object, .. } => pack_of_object(vault, object),
+        _ => None,
+    }
 }
 
 /// Every point's tree is walked, and each piece has a copy that was not found damaged.
-fn points(vault: &Vault, report: &mut Report, ends: &dyn Fn() -> bool) -> Result<(), Error> {
+fn points(vault: &Vault, report: &mut Report, suspect: Option<&str>, ends: &dyn Fn() -> bool) -> Result<(), Error> {
     let is_lost = |id: &PieceId| {
         let places = vault.state.places(id);
         places.iter().all(|place| report.packs_lost.contains(&place.pack))
@@ -300,12 +384,17 @@ fn points(vault: &Vault, report: &mut Report, ends: &dyn Fn() -> bool) -> Result
         });
         match found {
             Ok(()) => whole = own,
-            Err(error) if error.is_damage() => {
+            Err(error) => {
+                let pack = pack_of(vault, &error);
+                let is_known = pack.is_some_and(|pack| report.packs_lost.contains(&pack));
+                let error = match error.is_damage() || is_known || matches!(error, Error::NewerFormat { .. }) {
+                    true => error,
+                    false => judge(vault, error, suspect, report)?,
+                };
                 // Where a sample is read only this tells of a pack of trees.
-                report.packs_lost.extend(pack_of(vault, &error));
+                report.packs_lost.extend(pack);
                 report.points_lost.insert(*number, error);
             }
-            Err(error) => return Err(error),
         }
     }
     Ok(())

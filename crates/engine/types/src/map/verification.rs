@@ -93,6 +93,9 @@ pub struct BackupVerified {
     /// The round in which these were found last.
     #[serde(default, skip_serializing_if = "super::backup::is_zero")]
     pub more_round: u64,
+    /// The object that the last attempt could not read: where the next one cannot either, and others can be, it is damage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
     /// Points that were not whole when their trees were read last: those that are named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points_lost: Vec<BackupPointLost>,

@@ -1,10 +1,15 @@
 //! A damaged or missing object of each kind is named, and nothing of it is handed out.
 
 use super::*;
+use crate::PackName;
 use crate::VaultId;
 use crate::journal::Head;
 use crate::prune;
-use crate::verify::{Report, Scope, look_round, pack_of_object, read_again, read_packs, round_bytes, verify};
+use crate::store::{Listed, Put, Retention, StoreError};
+use crate::verify::{
+    Report, Scope, Stretch, Went, look_round, pack_of_object, read_again, read_packs, round_bytes, verify,
+};
+use std::collections::BTreeSet;
 
 /// Two points, a checkpoint, all kinds of objects.
 fn prepared() -> (Arc<Memory>, Vault, Vec<(u64, Image)>) {
@@ -269,6 +274,16 @@ fn what_is_damaged_is_not_pruned_and_not_read_as_zeros() {
     assert!(silent.ends_with("has other bytes"), "{silent}");
 }
 
+/// From behind `place` on, so many bytes.
+fn read(vault: &Vault, place: Option<PackName>, bytes: u64, report: &mut Report) -> Went {
+    let stretch = Stretch {
+        place,
+        bytes,
+        ..Stretch::default()
+    };
+    read_packs(vault, stretch, &|| false, report)
+}
+
 #[test]
 fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
     let (store, mut vault, _) = prepared();
@@ -277,7 +292,7 @@ fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
     let mut report = Report::default();
     let (mut place, mut times, mut bytes) = (None, 0, 0);
     loop {
-        let went = read_packs(&vault, place, 1, &|| false, &mut report).unwrap();
+        let went = read(&vault, place, 1, &mut report);
         (place, times, bytes) = (went.place, times + 1, bytes + went.bytes);
         if went.is_round {
             break;
@@ -285,17 +300,22 @@ fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
     }
     assert_eq!((times, report.packs, bytes, place), (all.0, all.0, all.1, None));
     // Nothing is read when it ends at once, and it stays where it was.
-    let one = read_packs(&vault, None, 1, &|| false, &mut report).unwrap().place;
-    let ended = read_packs(&vault, one, 1, &|| true, &mut report).unwrap();
+    let one = read(&vault, None, 1, &mut report).place;
+    let stretch = Stretch {
+        place: one,
+        bytes: 1,
+        ..Stretch::default()
+    };
+    let ended = read_packs(&vault, stretch, &|| true, &mut report);
     assert_eq!((ended.place, ended.bytes, ended.is_round), (one, 0, false));
     // What was put behind it since is of the round, and a pack that is gone is no place to be lost at.
     let last = store.names(&vault.id().packs()).pop().unwrap();
     let behind = pack_of_object(&vault, &last);
-    assert!(read_packs(&vault, behind, 1, &|| false, &mut report).unwrap().is_round);
+    assert!(read(&vault, behind, 1, &mut report).is_round);
     let mut image = Image::new(1 << 20);
     image.write(9, 900);
     backup(&mut vault, &image, None, image.all()).unwrap();
-    let went = read_packs(&vault, behind, u64::MAX, &|| false, &mut report).unwrap();
+    let went = read(&vault, behind, u64::MAX, &mut report);
     assert!(went.is_round && went.bytes > 0);
     assert!(report.is_clean());
 }
@@ -313,15 +333,15 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
     let pack = pack_of_object(&vault, &name).unwrap();
     // It has its length: what is asked of all does not tell, and what reads it does.
     let mut report = Report::default();
-    look_round(&vault, true, &|| false, &mut report).unwrap();
+    look_round(&vault, true, None, &|| false, &mut report).unwrap();
     let seen_by_trees = report.points_lost.len();
     let mut report = Report::default();
-    read_packs(&vault, None, 1, &|| false, &mut report).unwrap();
+    read(&vault, None, 1, &mut report);
     assert!(
         report.packs_lost.contains(&pack) && report.damage[0].to_string().contains(&name),
         "{report:?}"
     );
-    look_round(&vault, false, &|| false, &mut report).unwrap();
+    look_round(&vault, false, None, &|| false, &mut report).unwrap();
     assert!(
         report.points_lost.len() >= seen_by_trees && !report.points_lost.is_empty(),
         "{report:?}"
@@ -333,17 +353,125 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
     put(bytes);
     let mut again = Report::default();
     read_again(&vault, &[pack], &|| false, &mut again).unwrap();
-    look_round(&vault, true, &|| false, &mut again).unwrap();
+    look_round(&vault, true, None, &|| false, &mut again).unwrap();
     assert!(again.is_clean(), "{again:?}");
     // A missing one is found without being read.
     store.with(|objects| objects.remove(&name));
-    look_round(&vault, false, &|| false, &mut again).unwrap();
+    look_round(&vault, false, None, &|| false, &mut again).unwrap();
     assert!(
         again.packs_lost.contains(&pack) && matches!(again.damage[0], Error::Missing { .. }),
         "{again:?}"
     );
     assert!(matches!(
-        look_round(&vault, false, &|| true, &mut Report::default()),
+        look_round(&vault, false, None, &|| true, &mut Report::default()),
         Err(Error::Ended)
     ));
+}
+
+/// A store of which some objects cannot be read.
+struct Unreadable {
+    under: Arc<Memory>,
+    names: BTreeSet<String>,
+    /// None can.
+    all: bool,
+}
+
+impl Unreadable {
+    fn of(under: &Arc<Memory>, names: &[&str], all: bool) -> Arc<Unreadable> {
+        Arc::new(Unreadable {
+            under: under.clone(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            all,
+        })
+    }
+
+    fn asked(&self, name: &str) -> Result<(), StoreError> {
+        match self.all || self.names.contains(name) {
+            true => Err(StoreError::Unknown("Input/output error".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl ObjectStore for Unreadable {
+    fn put(&self, name: &str, bytes: &[u8], retain: Option<Retention>) -> Result<Put, StoreError> {
+        self.under.put(name, bytes, retain)
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.asked(name)?;
+        self.under.get(name)
+    }
+
+    fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        self.asked(name)?;
+        self.under.get_range(name, offset, length)
+    }
+
+    fn list(&self, prefix: &str, after: &str, most: usize) -> Result<Vec<Listed>, StoreError> {
+        self.under.list(prefix, after, most)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.under.delete(name)
+    }
+
+    fn retain(&self, name: &str, until: Retention) -> Result<(), StoreError> {
+        self.under.retain(name, until)
+    }
+}
+
+#[test]
+fn one_pack_that_cannot_be_read_is_passed_over_when_it_cannot_twice_and_others_can() {
+    let (store, mut vault, points) = prepared();
+    let packs: Vec<PackName> = vault.state.packs.keys().copied().collect();
+    let name = vault.id().pack(packs[1]);
+    vault.store = Unreadable::of(&store, &[&name], false);
+    let stretch = Stretch {
+        bytes: u64::MAX,
+        ..Stretch::default()
+    };
+    // What was read before it counts, and it is no damage yet.
+    let mut report = Report::default();
+    let went = read_packs(&vault, stretch, &|| false, &mut report);
+    assert_eq!((went.place, went.is_round, report.packs), (Some(packs[0]), false, 1));
+    assert!(matches!(&went.failed, Some(Error::Store { object, .. }) if *object == name));
+    assert!(report.is_clean() && went.bytes == report.bytes && report.read == packs[..1]);
+    // The next time it is, and the rest is read.
+    let again = Stretch {
+        place: went.place,
+        suspect: Some(&name),
+        ..stretch
+    };
+    let mut report = Report::default();
+    let went = read_packs(&vault, again, &|| false, &mut report);
+    assert!(went.is_round && went.failed.is_none(), "{went:?}");
+    assert!(
+        report.packs_lost == [packs[1]].into() && report.read == packs[2..],
+        "{report:?}"
+    );
+    assert!(report.damage[0].to_string().contains(&name), "{report:?}");
+    // It stays as it is where it cannot be read still, and others are read again all the same.
+    let mut report = Report::default();
+    read_again(&vault, &packs[..3], &|| false, &mut report).unwrap();
+    assert!(report.is_clean() && report.read == [packs[0], packs[2]], "{report:?}");
+    // Where nothing can be read it is the store.
+    vault.store = Unreadable::of(&store, &[], true);
+    let went = read_packs(&vault, again, &|| false, &mut report);
+    assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
+    // Trees that need it are told of as not whole, where it is known, or was so the time before.
+    let trees = vault.id().pack(packs[packs.len() - 1]);
+    vault.store = Unreadable::of(&store, &[&trees], false);
+    let mut report = Report::default();
+    assert!(matches!(
+        look_round(&vault, false, None, &|| false, &mut report),
+        Err(Error::Store { object, .. }) if object == trees
+    ));
+    for known in [false, true] {
+        let mut report = Report::default();
+        report.packs_lost.extend(known.then_some(packs[packs.len() - 1]));
+        let suspect = (!known).then_some(trees.as_str());
+        look_round(&vault, false, suspect, &|| false, &mut report).unwrap();
+        assert!(report.points_lost.contains_key(&points[1].0), "{report:?}");
+    }
 }

@@ -4,6 +4,9 @@
 //! under a session of its own, so that nothing that it reads is swept meanwhile, and pruning waits for minutes and not for days. What was read is noted behind each;
 //! whoever goes on after this node has died reads at most one piece twice. A session that is over before its piece was read, because somebody took this node for
 //! dead, makes what the piece came to worth nothing: what it missed may have been removed.
+//!
+//! An object that cannot be read ends its piece, what was read until then is noted, and so is which one it was. The next attempt passes over it, as damage, where it cannot be read
+//! still and others can.
 
 use super::super::failure::Described as _;
 use super::super::sessions;
@@ -11,7 +14,7 @@ use super::super::target::{self, Target};
 use super::attempt::{AGAIN, Attempt, now, said};
 use super::ends::Why;
 use crate::admin::Described as _;
-use amita_backup::verify::{Report, look_round, pack_of_object, read_again, read_packs, round_bytes};
+use amita_backup::verify::{Report, Stretch, look_round, pack_of_object, read_again, read_packs, round_bytes};
 use amita_backup::{Error as Damage, PackName, Vault};
 use amita_control::admin;
 use amita_control::backups::plan::{self, Step};
@@ -212,6 +215,7 @@ impl Check<'_> {
         let has_failed = failed.is_some();
         if let Some(run) = &mut verified.runs.run {
             run.failed = u64::from(has_failed);
+            verified.unread = verified.unread.filter(|_| has_failed);
             run.why.clear();
             failed.iter().for_each(|why| plan::note(&mut run.why, why));
         }
@@ -248,27 +252,42 @@ impl Check<'_> {
         self.with.fence_left(&mut vault, cluster, &repository.name)?;
         target::checkpoint(&mut vault);
 
-        let mut report = Report::default();
         ends.comes_to("what was damaged is read again");
-        let known = records.verified.damage.iter();
-        let known: Vec<PackName> = known
-            .filter_map(|known| pack_of_object(&vault, &known.object))
-            .collect();
+        let known = known_packs(&vault, &records.verified);
         if !known.is_empty() {
-            piece(&mut vault, &session, |vault| {
-                read_again(vault, &known, &interrupt::caught, &mut report)
+            let report = piece(&mut vault, &session, |vault| {
+                let mut report = Report::default();
+                // What was read until it was told to end is known as well.
+                let _ = read_again(vault, &known, &interrupt::caught, &mut report);
+                Ok(report)
             })?;
             let mut verified = records.verified.clone();
-            let is_read = |object: &str| pack_of_object(&vault, object).is_some_and(|pack| known.contains(&pack));
+            let is_read = |object: &str| pack_of_object(&vault, object).is_some_and(|pack| report.read.contains(&pack));
             verification::looked_again(&mut verified, is_read, &found(&report));
             self.keep(records, &verified)?;
         }
-        self.walk(&mut vault, &session, records, &mut report)?;
-        self.look_round(&mut vault, &session, records, &mut report)
+        self.walk(&mut vault, &session, records)?;
+        self.look_round(&mut vault, &session, records)
+    }
+
+    /// It has failed at this. An object that could not be read is remembered: the next attempt sees whether it is that one alone.
+    fn fails_at(&self, records: &mut Records, why: Damage) -> Result<()> {
+        let unread = match &why {
+            Damage::Store { object, .. } => Some(object.clone()),
+            _ => None,
+        };
+        if unread.is_some() && records.verified.unread != unread {
+            let verified = BackupVerified {
+                unread,
+                ..records.verified.clone()
+            };
+            self.keep(records, &verified)?;
+        }
+        Err(why).described()
     }
 
     /// Reads the run's share of the packs.
-    fn walk(&self, vault: &mut Vault, session: &str, records: &mut Records, report: &mut Report) -> Result<()> {
+    fn walk(&self, vault: &mut Vault, session: &str, records: &mut Records) -> Result<()> {
         let percent = records.policy.verify.as_ref().map_or(100, |verify| verify.percent);
         loop {
             interrupt::check()?;
@@ -284,15 +303,25 @@ impl Check<'_> {
             self.with
                 .ends
                 .comes_to(format!("packs are read, from behind {next} on"));
-            let (began, packs) = (Instant::now(), report.packs);
+            let began = Instant::now();
             let over = || interrupt::caught() || began.elapsed() >= PIECE;
-            // Where it fails nothing of it is kept: a session that was over may have missed what was swept.
-            let went = piece(vault, session, |vault| read_packs(vault, place, left, &over, report))?;
+            let suspect = records.verified.unread.clone();
+            let stretch = Stretch {
+                place,
+                bytes: left,
+                suspect: suspect.as_deref(),
+            };
+            // Where the session was over nothing of it is kept: it may have missed what was swept.
+            let (went, report) = piece(vault, session, |vault| {
+                let mut report = Report::default();
+                let went = read_packs(vault, stretch, &over, &mut report);
+                Ok((went, report))
+            })?;
             let mut verified = records.verified.clone();
-            verification::add(&mut verified, &found(report), now().as_secs());
+            verification::add(&mut verified, &found(&report), now().as_secs());
             tell(&self.with, &records.verified, &verified);
             verified.place = went.place.map(|place| place.to_string());
-            verified.packs = verified.packs.saturating_add((report.packs - packs) as u64);
+            verified.packs = verified.packs.saturating_add(report.packs as u64);
             verified.runs.read_bytes = verified.runs.read_bytes.saturating_add(went.bytes);
             if let Some(run) = &mut verified.runs.run {
                 run.read_bytes = run.read_bytes.saturating_add(went.bytes);
@@ -301,6 +330,9 @@ impl Check<'_> {
                 verification::round(&mut verified, now().as_secs());
             }
             self.keep(records, &verified)?;
+            if let Some(why) = went.failed {
+                return self.fails_at(records, why);
+            }
             // Nothing is there to be read.
             if went.is_round && went.bytes == 0 && place.is_none() {
                 return Ok(());
@@ -309,7 +341,7 @@ impl Check<'_> {
     }
 
     /// What is looked at each time.
-    fn look_round(&self, vault: &mut Vault, session: &str, records: &mut Records, report: &mut Report) -> Result<()> {
+    fn look_round(&self, vault: &mut Vault, session: &str, records: &mut Records) -> Result<()> {
         interrupt::check()?;
         self.with
             .ends
@@ -319,15 +351,37 @@ impl Check<'_> {
         // As often as all packs are read: where a round has ended in this run. What is damaged of it is read each time.
         let reads_journal = verified.rounds > verified.rounds_before
             || verified.damage.iter().any(|known| is_of_journal(&known.object));
-        piece(vault, session, |vault| {
-            look_round(vault, reads_journal, &interrupt::caught, report)
+        let known = known_packs(vault, verified);
+        let suspect = verified.unread.clone();
+        let (looked, report) = piece(vault, session, |vault| {
+            let mut report = Report::default();
+            report.packs_lost.extend(known);
+            let looked = look_round(
+                vault,
+                reads_journal,
+                suspect.as_deref(),
+                &interrupt::caught,
+                &mut report,
+            );
+            Ok((looked, report))
         })?;
         let mut verified = records.verified.clone();
-        let mut all = found(report);
+        let mut all = found(&report);
         all.extend(report.points_lost.values().filter_map(object_of));
-        let is_looked_at = |object: &str| reads_journal || !is_of_journal(object);
-        verification::looked_again(&mut verified, is_looked_at, &all);
         verification::add(&mut verified, &all, now().as_secs());
+        if let Err(why) = looked {
+            // What was found until then is known the next time, and it comes further.
+            tell(&self.with, &records.verified, &verified);
+            self.keep(records, &verified)?;
+            return self.fails_at(records, why);
+        }
+        // A pack is looked at where it is read whole; here it is only seen which of them the vault has no more.
+        let is_looked_at = |object: &str| match object.split('/').next() {
+            Some("packs") => pack_of_object(vault, object).is_none(),
+            Some("journal") => reads_journal,
+            _ => true,
+        };
+        verification::looked_again(&mut verified, is_looked_at, &all);
         let points = vault.state().points();
         let lost = report.points_lost.iter().map(|(number, why)| BackupPointLost {
             point: *number,
@@ -369,6 +423,12 @@ pub(super) fn piece<T>(
     read.described()
 }
 
+/// The packs that are known as damaged or missing, of those that the vault has still.
+fn known_packs(vault: &Vault, verified: &BackupVerified) -> Vec<PackName> {
+    let known = verified.damage.iter();
+    known.filter_map(|known| pack_of_object(vault, &known.object)).collect()
+}
+
 /// What is damaged, by name.
 fn found(report: &Report) -> Vec<Found> {
     let named = |error: &Damage| object_of(error).unwrap_or_else(|| (error.to_string(), error.to_string()));
@@ -377,9 +437,10 @@ fn found(report: &Report) -> Vec<Found> {
 
 fn object_of(error: &Damage) -> Option<Found> {
     match error {
-        Damage::Damaged { object, .. } | Damage::Missing { object } | Damage::NewerFormat { object, .. } => {
-            Some((object.clone(), error.to_string()))
-        }
+        Damage::Damaged { object, .. }
+        | Damage::Missing { object }
+        | Damage::NewerFormat { object, .. }
+        | Damage::Store { object, .. } => Some((object.clone(), error.to_string())),
         _ => None,
     }
 }

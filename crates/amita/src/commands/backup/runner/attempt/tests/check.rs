@@ -2,7 +2,7 @@
 
 use super::super::super::check::{Check, piece};
 use super::*;
-use amita_backup::verify::{Report, read_packs};
+use amita_backup::verify::{Report, Stretch, read_packs};
 use amita_types::map::{BackupVerified, BackupVerify};
 
 impl World {
@@ -24,15 +24,20 @@ impl World {
 
     /// One verification of so many percent, the `asked`th.
     fn verify(&self, percent: u32, asked: u64) -> BackupVerified {
+        let verified = self.attempt_to_verify(percent, asked);
+        assert!(verified.runs.run.is_none(), "{verified:?}");
+        verified
+    }
+
+    /// The same, whether it comes to its end or not: another attempt at it is the next one that is asked for.
+    fn attempt_to_verify(&self, percent: u32, asked: u64) -> BackupVerified {
         let claim = self.verifies(percent, asked);
         let with = Attempt {
             claim,
             ..self.attempt()
         };
-        let said = Check { with }.run().unwrap();
-        let verified = self.verified();
-        assert!(verified.runs.run.is_none(), "{said}: {verified:?}");
-        verified
+        Check { with }.run().unwrap();
+        self.verified()
     }
 
     fn verified(&self) -> BackupVerified {
@@ -254,10 +259,51 @@ fn what_was_read_under_a_session_that_was_over_counts_for_nothing() {
         other.fence(open[0]).unwrap();
         std::fs::remove_file(&lost).unwrap();
         let mut report = Report::default();
-        let went = read_packs(vault, None, u64::MAX, &|| false, &mut report);
+        let stretch = Stretch {
+            bytes: u64::MAX,
+            ..Stretch::default()
+        };
+        read_packs(vault, stretch, &|| false, &mut report);
         found = report.damage.len();
-        went.map(drop)
+        Ok(())
     });
     assert_eq!(found, 1, "it was missing");
     assert_eq!(read.unwrap_err().code, "session-over");
+}
+
+#[test]
+fn a_pack_that_cannot_be_read_keeps_no_other_from_being_read() {
+    let world = World::new(None);
+    for hour in 0..3 {
+        world.point(hour, &["a"]);
+    }
+    let packs = world.packs();
+    let unread = &packs[1];
+    let bytes = std::fs::read(unread).unwrap();
+    std::fs::remove_file(unread).unwrap();
+    // A folder of its name is opened, and cannot be read.
+    std::fs::create_dir(unread).unwrap();
+    let failed = world.attempt_to_verify(100, 1);
+    let run = failed.runs.run.as_ref().unwrap();
+    assert!(run.failed == 1 && run.why[0].contains(name_of(unread)), "{failed:?}");
+    assert!(failed.unread.as_ref().unwrap().ends_with(name_of(unread)), "{failed:?}");
+    assert_eq!(failed.damaged(), 0, "the store may be away");
+    // It cannot be read still, and others can.
+    let passed = world.verify(100, 2);
+    assert_eq!(
+        (passed.rounds, passed.damaged(), &passed.unread),
+        (1, 1, &None),
+        "{passed:?}"
+    );
+    assert!(
+        passed.damage[0].why.contains("cannot read it") && passed.lost() > 0,
+        "{passed:?}"
+    );
+    assert_eq!(passed.packs, packs.len() as u64 - 1);
+    // So it is until it can be.
+    assert_eq!(world.verify(1, 3).damage, passed.damage);
+    std::fs::remove_dir(unread).unwrap();
+    std::fs::write(unread, bytes).unwrap();
+    let mended = world.verify(1, 4);
+    assert_eq!((mended.damaged(), mended.lost()), (0, 0), "{mended:?}");
 }
