@@ -4,7 +4,8 @@
 //! whole one reads the journal from its first entry on, also where a checkpoint stands for it.
 //!
 //! One that is made again and again goes *round* ([`read_packs`]): it reads the packs in the order of their names, each time those behind the last one of the time
-//! before, so that after so many times every one has been read, where draws leave some out for as long as chance wants. What it comes to between is its
+//! before, so that after so many times every one has been read, where draws leave some out for as long as chance wants. A round ends with the pack that was the last
+//! one when it was begun: those that were put since are the next one's, else a vault that grows as fast as it is read would have no end. What it comes to between is its
 //! caller's to remember, and it is made in as many sessions as its caller likes; what all packs are asked for, and the trees, are looked at beside ([`look_round`]).
 //!
 //! **One object that cannot be read** must not be taken for damage where the store is away, nor keep all that comes behind it from being read for ever. What had been
@@ -208,6 +209,8 @@ fn damage_of(looked: Result<(), Error>) -> Result<Option<Error>, Error> {
 pub struct Stretch<'a> {
     /// From behind this one on; none: from the first one on.
     pub place: Option<PackName>,
+    /// Up to this one, which was the last when the round was begun; none: up to the last one that there is.
+    pub end: Option<PackName>,
     /// Until so many bytes are read.
     pub bytes: u64,
     /// The object that could not be read the time before: where that is so again, and others can be, it is damage.
@@ -221,18 +224,30 @@ pub struct Went {
     pub place: Option<PackName>,
     /// Bytes of packs that were read.
     pub bytes: u64,
-    /// It has come to the last pack: a round is over.
+    /// It has come to its end: a round is over.
     pub is_round: bool,
     /// It has ended before the pack behind its place, which could not be read; what was read until there counts.
     pub failed: Option<Error>,
 }
 
-/// Bytes of the packs that a round reads.
+/// The last pack that there is: a round that is begun now ends with it. None: there is none.
 #[must_use]
-pub fn round_bytes(vault: &Vault) -> u64 {
+pub fn last_pack(vault: &Vault) -> Option<PackName> {
+    vault.state.packs.keys().next_back().copied()
+}
+
+/// Bytes of the packs that a round reads up to this one; none: up to the last one that there is.
+#[must_use]
+pub fn round_bytes(vault: &Vault, end: Option<PackName>) -> u64 {
     let state = &vault.state;
-    let read = state.packs.iter().filter(|(name, _)| !state.is_condemned(name));
+    let packs = state.packs.range((Bound::Unbounded, bound(end)));
+    let read = packs.filter(|(name, _)| !state.is_condemned(name));
     read.map(|(_, pack)| pack.bytes).sum()
+}
+
+/// Up to this one, or all.
+fn bound(end: Option<PackName>) -> Bound<PackName> {
+    end.map_or(Bound::Unbounded, Bound::Included)
 }
 
 /// Reads packs whole, in the order of their names, until so many bytes of them are read, the last pack is, one cannot be, or `ends` says so, which is asked
@@ -245,7 +260,13 @@ pub fn read_packs(vault: &Vault, stretch: Stretch<'_>, ends: &dyn Fn() -> bool, 
         failed: None,
     };
     let behind = stretch.place.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut packs = vault.state.packs.range((behind, Bound::Unbounded)).peekable();
+    if let (Some(place), Some(end)) = (stretch.place, stretch.end)
+        && place >= end
+    {
+        (went.place, went.is_round) = (None, true);
+        return went;
+    }
+    let mut packs = vault.state.packs.range((behind, bound(stretch.end))).peekable();
     while let Some((name, pack)) = packs.next() {
         if ends() {
             return went;

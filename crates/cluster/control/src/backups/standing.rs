@@ -59,6 +59,8 @@ pub struct Verification {
     pub next_at: Option<u64>,
     /// For how long one that is due has not begun, is not gone on with, or does not end within its limit, in seconds.
     pub late_s: u64,
+    /// For how long a round goes on that was to have ended, in seconds; 0: it is in time.
+    pub slow_s: u64,
     /// Why it cannot be made, as the last one or the last attempts of the one that is tried again say; what is damaged is no such reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing: Option<String>,
@@ -68,10 +70,10 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Is one so late that it is told, or does it fail?
+    /// Is one so late that it is told, or does it fail, or is not all read in time?
     #[must_use]
     pub fn is_overdue(&self) -> bool {
-        self.late_s > VERIFICATION_TOO_LATE || self.failing.is_some() || self.fault.is_some()
+        self.late_s > VERIFICATION_TOO_LATE || self.slow_s > 0 || self.failing.is_some() || self.fault.is_some()
     }
 
     /// Objects that are damaged or missing, as far as is known.
@@ -139,6 +141,7 @@ impl BackupStatus {
         let runs = record.as_ref().map(|record| record.runs.clone());
         self.verification = Some(match (derived, fault) {
             (Some(derived), None) => {
+                let slow_s = record.as_ref().map_or(0, |record| slow_s(&derived, record, now));
                 let found = BackupStatus::of(derived, runs, runner, None, now);
                 let failing = found.failing();
                 let why = failing.map(|(_, why)| why.first().cloned().unwrap_or_default());
@@ -147,6 +150,7 @@ impl BackupStatus {
                     runner: found.runner,
                     next_at: found.next_at,
                     late_s: found.late_s,
+                    slow_s,
                     fault: found.fault,
                     record,
                 }
@@ -220,6 +224,30 @@ fn late_s(policy: &BackupPolicy, runs: Option<&BackupRuns>, is_at_it: bool, sche
         },
     };
     since.map_or(0, |since| now.saturating_sub(since))
+}
+
+/// For how long a round goes on that was to have ended, in seconds: since the schedule has come round twice as often as it takes where each time its share is read. `policy`: as
+/// verifications see it.
+fn slow_s(policy: &BackupPolicy, record: &BackupVerified, now: u64) -> u64 {
+    let (Some(verify), Some(began)) = (&policy.verify, record.round_since) else {
+        return 0;
+    };
+    // What is known of another repository says nothing of how this one is read.
+    if policy.paused || record.repository != policy.repository {
+        return 0;
+    }
+    let Ok(schedule) = Schedule::parse(&policy.schedule, &policy.zone) else {
+        return 0;
+    };
+    let times = 2 * 100_u32.div_ceil(verify.percent.clamp(1, 100));
+    let mut at = began.max(policy.since);
+    for _ in 0..times {
+        match schedule.next_after(at).filter(|next| *next <= now) {
+            Some(next) => at = next,
+            None => return 0,
+        }
+    }
+    now.saturating_sub(at).max(1)
 }
 
 /// What a clock has done that is ahead of the one by which it is `now`, by more than those of nodes may differ.

@@ -488,6 +488,35 @@ fn a_verification_is_overdue_a_day_behind_its_time_or_when_it_fails() {
     end(&mut runs, day + 4 * HOUR);
     let ended = of(Some(&runs), day + 4 * HOUR);
     assert_eq!((ended.is_overdue(), ended.next_at), (false, Some(day + 24 * HOUR)));
+    // A round that does not come to its end though each of them does: with 5 % it takes 20 times, and is told of behind 40.
+    let round = |repository: &str, since: u64, paused: bool, now: u64| {
+        let record = BackupVerified {
+            runs: BackupRuns {
+                after: now,
+                ..seen(&derived)
+            },
+            repository: repository.to_owned(),
+            round_since: Some(since),
+            ..BackupVerified::default()
+        };
+        let policy = BackupPolicy {
+            paused,
+            ..policy.clone()
+        };
+        let found = BackupStatus::of(policy, None, None, None, now).verified(Ok(Some(record)), None, now);
+        let found = found.verification.expect("it verifies");
+        (found.is_overdue(), found.slow_s)
+    };
+    let (own, told) = (policy.repository.as_str(), MONDAY + 40 * 24 * HOUR);
+    assert_eq!(round(own, MONDAY, false, told - 1), (false, 0));
+    assert_eq!(round(own, MONDAY, false, told + 7), (true, 7));
+    assert_eq!(
+        round(own, MONDAY + HOUR, false, told - 1),
+        (false, 0),
+        "the last one ended then"
+    );
+    assert_eq!(round(own, MONDAY, true, told + 7), (false, 0));
+    assert_eq!(round("former", MONDAY, false, told + 7), (false, 0));
     // A policy that says nothing of it has none.
     let plain = BackupStatus::of(hourly(), None, None, None, MONDAY);
     assert_eq!(plain.verified(Ok(None), None, MONDAY).verification, None);

@@ -63,11 +63,11 @@ pub fn looked_again(verified: &mut BackupVerified, looked: impl Fn(&str) -> bool
         .retain(|known| !looked(&known.object) || is_found(&known.object));
 }
 
-/// All packs have been read, one after the other. `now`: the next round begins.
+/// All packs that were there when it was begun have been read, one after the other. `now`: the next round begins.
 pub fn round(verified: &mut BackupVerified, now: u64) {
     verified.rounds = verified.rounds.saturating_add(1);
     verified.whole_since = verified.round_since;
-    verified.round_since = Some(now);
+    (verified.round_since, verified.round_end) = (Some(now), None);
     // The round in which they were found has ended, and so has a whole one behind it, which has found them again if there are any.
     if verified.more_damage > 0 && verified.rounds > verified.more_round.saturating_add(1) {
         verified.more_damage = 0;

@@ -1,6 +1,7 @@
 //! What is so of policies of backups, and of the repositories that they verify.
 
 use super::{Fact, Kind, Picture};
+use crate::backups::standing::VERIFICATION_TOO_LATE;
 use crate::backups::{BackupStatus, unreadable_verified};
 use amita_types::map::{self, BackupVerified};
 
@@ -69,6 +70,10 @@ impl Picture<'_> {
         let repository = &policy.repository;
         let text = match (why, verification.is_overdue()) {
             (Some(why), _) => why.trim_end_matches('.').to_owned(),
+            (None, true) if verification.late_s <= VERIFICATION_TOO_LATE => format!(
+                "not all of it is read in time: the round that is under way was to have ended {} s ago; read more each time (--verify-sample), or more often",
+                verification.slow_s
+            ),
             (None, true) => format!(
                 "a verification that was due {} s ago has not come to its end",
                 verification.late_s

@@ -69,6 +69,9 @@ pub struct BackupVerified {
     /// The pack behind which the next one goes on; none: it begins at the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// The last pack of the round that is under way, as it was when that was begun: later ones are the next round's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_end: Option<String>,
     /// So often all packs have been read, one after the other.
     #[serde(default)]
     pub rounds: u64,

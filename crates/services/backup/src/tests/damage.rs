@@ -7,7 +7,7 @@ use crate::journal::Head;
 use crate::prune;
 use crate::store::{Listed, Put, Retention, StoreError};
 use crate::verify::{
-    Report, Scope, Stretch, Went, look_round, pack_of_object, read_again, read_packs, round_bytes, verify,
+    Report, Scope, Stretch, Went, last_pack, look_round, pack_of_object, read_again, read_packs, round_bytes, verify,
 };
 use std::collections::BTreeSet;
 
@@ -288,7 +288,7 @@ fn read(vault: &Vault, place: Option<PackName>, bytes: u64, report: &mut Report)
 fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
     let (store, mut vault, _) = prepared();
     let all = vault.state().packs();
-    assert!(all.0 >= 3 && round_bytes(&vault) == all.1, "{all:?}");
+    assert!(all.0 >= 3 && round_bytes(&vault, None) == all.1, "{all:?}");
     let mut report = Report::default();
     let (mut place, mut times, mut bytes) = (None, 0, 0);
     loop {
@@ -308,7 +308,7 @@ fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
     };
     let ended = read_packs(&vault, stretch, &|| true, &mut report);
     assert_eq!((ended.place, ended.bytes, ended.is_round), (one, 0, false));
-    // What was put behind it since is of the round, and a pack that is gone is no place to be lost at.
+    // A pack that is gone is no place to be lost at.
     let last = store.names(&vault.id().packs()).pop().unwrap();
     let behind = pack_of_object(&vault, &last);
     assert!(read(&vault, behind, 1, &mut report).is_round);
@@ -317,6 +317,22 @@ fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
     backup(&mut vault, &image, None, image.all()).unwrap();
     let went = read(&vault, behind, u64::MAX, &mut report);
     assert!(went.is_round && went.bytes > 0);
+    // What was put since a round was begun is the next one's, however fast it comes.
+    assert!(round_bytes(&vault, behind) == all.1 && last_pack(&vault) > behind);
+    for (place, bytes) in [(None, all.1), (behind, 0), (last_pack(&vault), 0)] {
+        let stretch = Stretch {
+            place,
+            end: behind,
+            bytes: u64::MAX,
+            ..Stretch::default()
+        };
+        let went = read_packs(&vault, stretch, &|| false, &mut report);
+        assert_eq!(
+            (went.is_round, went.bytes, went.place),
+            (true, bytes, None),
+            "{place:?}"
+        );
+    }
     assert!(report.is_clean());
 }
 

@@ -113,6 +113,15 @@ pub fn text(found: &BackupStatus) -> String {
             format!("all that was there at {} has been read since", timestamp(at, 0)),
         );
     }
+    if verification.slow_s > 0 {
+        line(
+            "SLOW",
+            format!(
+                "not all is read in time: the round that is under way was to have ended {} s ago",
+                verification.slow_s
+            ),
+        );
+    }
     damage(record, &mut line);
     if verification.late_s > 0 {
         line("late", format!("by {} s", verification.late_s));

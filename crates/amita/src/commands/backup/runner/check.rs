@@ -14,7 +14,9 @@ use super::super::target::{self, Target};
 use super::attempt::{AGAIN, Attempt, now, said};
 use super::ends::Why;
 use crate::admin::Described as _;
-use amita_backup::verify::{Report, Stretch, look_round, pack_of_object, read_again, read_packs, round_bytes};
+use amita_backup::verify::{
+    Report, Stretch, last_pack, look_round, pack_of_object, read_again, read_packs, round_bytes,
+};
 use amita_backup::{Error as Damage, PackName, Vault};
 use amita_control::admin;
 use amita_control::backups::plan::{self, Step};
@@ -292,13 +294,16 @@ impl Check<'_> {
         loop {
             interrupt::check()?;
             vault.refresh().described()?;
-            let share = verification::share(round_bytes(vault), percent);
+            let place = records.verified.place.as_deref().and_then(PackName::parse);
+            // A round that begins now ends with what is there now.
+            let known = records.verified.round_end.as_deref().and_then(PackName::parse);
+            let end = known.filter(|_| place.is_some()).or_else(|| last_pack(vault));
+            let share = verification::share(round_bytes(vault, end), percent);
             let run = records.verified.runs.run.clone().unwrap_or_default();
             let left = share.saturating_sub(run.read_bytes);
             if left == 0 {
                 return Ok(());
             }
-            let place = records.verified.place.as_deref().and_then(PackName::parse);
             let next = records.verified.place.as_deref().unwrap_or("the first one");
             self.with
                 .ends
@@ -308,6 +313,7 @@ impl Check<'_> {
             let suspect = records.verified.unread.clone();
             let stretch = Stretch {
                 place,
+                end,
                 bytes: left,
                 suspect: suspect.as_deref(),
             };
@@ -321,6 +327,7 @@ impl Check<'_> {
             verification::add(&mut verified, &found(&report), now().as_secs());
             tell(&self.with, &records.verified, &verified);
             verified.place = went.place.map(|place| place.to_string());
+            verified.round_end = end.map(|end| end.to_string());
             verified.packs = verified.packs.saturating_add(report.packs as u64);
             verified.runs.read_bytes = verified.runs.read_bytes.saturating_add(went.bytes);
             if let Some(run) = &mut verified.runs.run {
@@ -333,8 +340,8 @@ impl Check<'_> {
             if let Some(why) = went.failed {
                 return self.fails_at(records, why);
             }
-            // Nothing is there to be read.
-            if went.is_round && went.bytes == 0 && place.is_none() {
+            // Its share is read; or nothing is there to be read. What has been put meanwhile is not for this one.
+            if went.bytes >= left || (went.is_round && went.bytes == 0 && place.is_none()) {
                 return Ok(());
             }
         }

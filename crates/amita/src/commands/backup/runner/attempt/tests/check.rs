@@ -307,3 +307,25 @@ fn a_pack_that_cannot_be_read_keeps_no_other_from_being_read() {
     let mended = world.verify(1, 4);
     assert_eq!((mended.damaged(), mended.lost()), (0, 0), "{mended:?}");
 }
+
+#[test]
+fn a_round_ends_however_fast_the_repository_grows() {
+    let world = World::new(None);
+    world.point(0, &["a"]);
+    world.point(1, &["a"]);
+    let packs = world.packs();
+    for (asked, hour) in (1..).zip(2..2 + packs.len() as u64) {
+        // More is put between than is read each time.
+        let verified = world.verify(1, asked);
+        let is_last = asked == packs.len() as u64;
+        assert_eq!(verified.rounds, u64::from(is_last), "{verified:?}");
+        let last = name_of(packs.last().unwrap());
+        assert_eq!(verified.round_end.as_deref(), (!is_last).then_some(last));
+        world.point(hour, &["a"]);
+    }
+    // The next one is up to what is there now.
+    let next = world.verify(1, 100);
+    let now = world.packs();
+    assert_eq!(next.place.as_deref(), Some(name_of(&packs[0])));
+    assert_eq!(next.round_end.as_deref(), Some(name_of(now.last().unwrap())));
+}
