@@ -170,32 +170,62 @@ impl Vault {
         Ok(())
     }
 
-    /// What is wrong with the entries up to the last that is known.
-    pub(crate) fn damaged_entries(&self) -> Result<Vec<Error>, Error> {
-        let (mut damaged, mut before) = (Vec::new(), Some([0; 32]));
-        for number in 1..=self.head.number {
-            let object = self.id.journal(number);
-            let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
-                damaged.push(Error::Missing { object });
-                before = None;
-                continue;
+    /// What is wrong with the entries behind this one, 0 being before the first, up to the last that is known. It ends before one where `ends` says so, or that cannot
+    /// be read, unless `judge` takes that for damage. Also which one it has come to, and why it did not come further where that is an error.
+    pub(crate) fn damaged_entries(
+        &self,
+        place: u64,
+        ends: &dyn Fn() -> bool,
+        judge: &mut dyn FnMut(Error) -> Result<Error, Error>,
+    ) -> (Vec<Error>, u64, Option<Error>) {
+        let (mut damaged, mut at) = (Vec::new(), place);
+        let mut before = self.hash_of(place);
+        while at < self.head.number {
+            if ends() {
+                break;
+            }
+            let object = self.id.journal(at + 1);
+            let read = self.store.get(&object).map_err(of(&object, "read it"));
+            let bytes = match read {
+                Ok(Some(bytes)) => Ok(bytes),
+                Ok(None) => Err(Error::Missing { object: object.clone() }),
+                Err(error) => match judge(error) {
+                    Ok(error) => Err(error),
+                    Err(error) => return (damaged, at, Some(error)),
+                },
             };
-            let found = hash(&bytes);
-            match self.keys.open(Kind::Journal, &object, bytes) {
+            let opened = bytes.and_then(|bytes| {
+                let found = hash(&bytes);
+                self.keys.open(Kind::Journal, &object, bytes).map(|body| (found, body))
+            });
+            before = match opened {
                 Err(error) => {
                     damaged.push(error);
-                    before = None;
+                    None
                 }
-                // Behind one that is wrong nothing can be said of what comes before.
-                Ok(body) if before.is_some_and(|before| !body.starts_with(&before)) => {
-                    let why = "it does not follow the entry before";
-                    damaged.push(Error::Damaged { object, why });
-                    before = Some(found);
+                Ok((found, body)) => {
+                    // Behind one that is wrong nothing can be said of what comes before.
+                    if before.is_some_and(|before| !body.starts_with(&before)) {
+                        let why = "it does not follow the entry before";
+                        damaged.push(Error::Damaged { object, why });
+                    }
+                    Some(found)
                 }
-                Ok(_) => before = Some(found),
-            }
+            };
+            at += 1;
         }
-        Ok(damaged)
+        (damaged, at, None)
+    }
+
+    /// The hash of an entry, as the one behind it has it; none: it is not whole.
+    fn hash_of(&self, number: u64) -> Option<[u8; 32]> {
+        if number == 0 {
+            return Some([0; 32]);
+        }
+        let object = self.id.journal(number);
+        let bytes = self.store.get(&object).ok()??;
+        let found = hash(&bytes);
+        self.keys.open(Kind::Journal, &object, bytes).ok().map(|_| found)
     }
 
     /// Compares the journal with an entry of it that is remembered.

@@ -92,7 +92,9 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
         report.damage.push(Error::NoVault { vault: vault.id });
     }
     if scope == Scope::Whole {
-        report.damage.extend(vault.damaged_entries()?);
+        let (damaged, _, failed) = vault.damaged_entries(0, &|| false, &mut Err);
+        report.damage.extend(damaged);
+        failed.map_or(Ok(()), Err)?;
     }
     for (name, pack) in &vault.state.packs {
         let whole = match scope {
@@ -323,15 +325,50 @@ pub fn read_again(
     Ok(())
 }
 
+/// How far the journal has been read.
+#[derive(Debug)]
+pub struct JournalWent {
+    /// The entry behind which it goes on.
+    pub place: u64,
+    /// All that is known of it has been read.
+    pub is_end: bool,
+    /// The entry behind its place could not be read; what was read until there counts.
+    pub failed: Option<Error>,
+}
+
+/// Reads the journal from behind this entry on, 0 being before the first, until `ends` says so, which is asked before each entry, one cannot be read, or the last one is.
+/// What is damaged is in the report. `suspect`: as of [`Stretch`].
+pub fn read_journal(
+    vault: &Vault,
+    place: u64,
+    suspect: Option<&str>,
+    ends: &dyn Fn() -> bool,
+    report: &mut Report,
+) -> JournalWent {
+    let mut judged = |error| judge(vault, error, suspect, report);
+    let (damaged, place, failed) = vault.damaged_entries(place, ends, &mut judged);
+    report.damage.extend(damaged);
+    JournalWent {
+        place,
+        is_end: failed.is_none() && place >= vault.head.number,
+        failed,
+    }
+}
+
+/// The entry of this vault's journal that an object is; none: it is another object.
+#[must_use]
+pub fn entry_of_object(vault: &Vault, object: &str) -> Option<u64> {
+    object.strip_prefix(&vault.id.journals())?.parse().ok()
+}
+
 /// What is to be looked at each time, beside packs that are read whole: the keys, that all packs are there and have the length that they had, and all points'
-/// trees; and the journal from its first entry on, if `journal` says so. Points need none of the packs that the report knows to be damaged or missing, or are not
+/// trees. Points need none of the packs that the report knows to be damaged or missing, or are not
 /// whole. `suspect`: as of [`Stretch`].
 ///
 /// # Errors
 /// When the store does not answer; [`Error::Ended`]. What was found until then is in the report.
 pub fn look_round(
     vault: &Vault,
-    journal: bool,
     suspect: Option<&str>,
     ends: &dyn Fn() -> bool,
     report: &mut Report,
@@ -340,9 +377,6 @@ pub fn look_round(
     report.damage.extend(damaged);
     if keys == 0 {
         report.damage.push(Error::NoVault { vault: vault.id });
-    }
-    if journal {
-        report.damage.extend(vault.damaged_entries()?);
     }
     let prefix = vault.id.packs();
     let listed = list_all(&*vault.store, &prefix).map_err(of(&prefix, "list it"))?;

@@ -5,7 +5,7 @@
 //! has removed. So whoever verifies reads those that are known first ([`looked_again`]), and all others when their turn comes. Where more were found than
 //! a record names, their number stays until a whole round has passed that was begun behind that.
 //!
-//! Points are looked at whole each time: what is said of them is what was seen last.
+//! Points are looked at whole at the beginning of each run, and once more where what is damaged has become another since: what is said of them is what was seen last.
 
 use amita_types::map::{BackupDamage, BackupPointLost, BackupVerified, MAX_DAMAGE, MAX_POINTS_LOST};
 
@@ -36,8 +36,9 @@ pub fn share(bytes: u64, percent: u32) -> u64 {
     u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX).max(1)
 }
 
-/// These objects were found damaged or missing: they are named, or counted where there are too many.
-pub fn add(verified: &mut BackupVerified, found: &[Found], now: u64) {
+/// These objects were found damaged or missing: they are named, or counted where there are too many. Was one of them not known?
+pub fn add(verified: &mut BackupVerified, found: &[Found], now: u64) -> bool {
+    let before = verified.damaged();
     for (object, why) in found {
         if verified.damage.iter().any(|known| known.object == *object) {
             continue;
@@ -53,14 +54,17 @@ pub fn add(verified: &mut BackupVerified, found: &[Found], now: u64) {
             verified.more_round = verified.rounds;
         }
     }
+    verified.damaged() > before
 }
 
-/// Of the objects that are known as damaged these were looked at once more, and these of them were found so again.
-pub fn looked_again(verified: &mut BackupVerified, looked: impl Fn(&str) -> bool, found: &[Found]) {
+/// Of the objects that are known as damaged these were looked at once more, and these of them were found so again. Is one of them known no more?
+pub fn looked_again(verified: &mut BackupVerified, looked: impl Fn(&str) -> bool, found: &[Found]) -> bool {
+    let before = verified.damage.len();
     let is_found = |object: &str| found.iter().any(|(name, _)| name == object);
     verified
         .damage
         .retain(|known| !looked(&known.object) || is_found(&known.object));
+    verified.damage.len() < before
 }
 
 /// All packs that were there when it was begun have been read, one after the other. `now`: the next round begins.
@@ -106,12 +110,14 @@ mod tests {
     fn what_was_found_stays_until_it_was_looked_at_again() {
         let mut verified = BackupVerified::default();
         comes_upon(&mut verified, "r", "v", 5);
-        add(&mut verified, &found(&["a", "b"]), 6);
-        add(&mut verified, &found(&["b", "c"]), 7);
+        assert!(add(&mut verified, &found(&["a", "b"]), 6));
+        assert!(add(&mut verified, &found(&["b", "c"]), 7));
+        assert!(!add(&mut verified, &found(&["c", "a"]), 8));
         assert_eq!(names(&verified), ["a", "b", "c"]);
         assert_eq!((verified.damage[1].found, verified.damage[2].found), (6, 7));
         // Only what was looked at again is known better.
-        looked_again(&mut verified, |object| object != "c", &found(&["a"]));
+        assert!(looked_again(&mut verified, |object| object != "c", &found(&["a"])));
+        assert!(!looked_again(&mut verified, |object| object == "c", &found(&["c"])));
         assert_eq!(names(&verified), ["a", "c"]);
         // Another vault has other objects.
         comes_upon(&mut verified, "r", "v", 9);

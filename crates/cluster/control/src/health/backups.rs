@@ -103,6 +103,9 @@ fn damage<'a>(policy: &str, record: &'a BackupVerified) -> (String, Option<&'a s
         text.push_str(&format!(", and {} objects more", record.damaged() - 1));
     }
     match record.points_lost.first() {
+        None if record.looked_at.is_none() || record.points_owed => {
+            text.push_str("; which points need what is damaged was not looked at yet.");
+        }
         None => text.push_str("; all points are whole, as far as was read."),
         Some(point) => {
             let name = point.name.escape_debug();

@@ -75,9 +75,21 @@ pub struct BackupVerified {
     /// So often all packs have been read, one after the other.
     #[serde(default)]
     pub rounds: u64,
-    /// So often they had been when the run that is under way was begun.
+    /// So often they had been when the journal was read from its first entry on, to its end.
     #[serde(default)]
-    pub rounds_before: u64,
+    pub journal_round: u64,
+    /// The entry of the journal behind which it goes on with that; 0: it begins with the first one.
+    #[serde(default, skip_serializing_if = "super::backup::is_zero")]
+    pub journal_place: u64,
+    /// For when the run was due in which the keys, all packs' lengths and all points' trees were looked at last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_due: Option<u64>,
+    /// When they were; none: they never were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_at: Option<u64>,
+    /// Something else has been known as damaged, or as whole, since: points are to be looked at once more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub points_owed: bool,
     /// When the round that is under way was begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_since: Option<u64>,

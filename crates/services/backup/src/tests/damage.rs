@@ -7,7 +7,8 @@ use crate::journal::Head;
 use crate::prune;
 use crate::store::{Listed, Put, Retention, StoreError};
 use crate::verify::{
-    Report, Scope, Stretch, Went, last_pack, look_round, pack_of_object, read_again, read_packs, round_bytes, verify,
+    Report, Scope, Stretch, Went, entry_of_object, last_pack, look_round, pack_of_object, read_again, read_journal,
+    read_packs, round_bytes, verify,
 };
 use std::collections::BTreeSet;
 
@@ -349,7 +350,7 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
     let pack = pack_of_object(&vault, &name).unwrap();
     // It has its length: what is asked of all does not tell, and what reads it does.
     let mut report = Report::default();
-    look_round(&vault, true, None, &|| false, &mut report).unwrap();
+    look_round(&vault, None, &|| false, &mut report).unwrap();
     let seen_by_trees = report.points_lost.len();
     let mut report = Report::default();
     read(&vault, None, 1, &mut report);
@@ -357,7 +358,7 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
         report.packs_lost.contains(&pack) && report.damage[0].to_string().contains(&name),
         "{report:?}"
     );
-    look_round(&vault, false, None, &|| false, &mut report).unwrap();
+    look_round(&vault, None, &|| false, &mut report).unwrap();
     assert!(
         report.points_lost.len() >= seen_by_trees && !report.points_lost.is_empty(),
         "{report:?}"
@@ -369,17 +370,17 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
     put(bytes);
     let mut again = Report::default();
     read_again(&vault, &[pack], &|| false, &mut again).unwrap();
-    look_round(&vault, true, None, &|| false, &mut again).unwrap();
+    look_round(&vault, None, &|| false, &mut again).unwrap();
     assert!(again.is_clean(), "{again:?}");
     // A missing one is found without being read.
     store.with(|objects| objects.remove(&name));
-    look_round(&vault, false, None, &|| false, &mut again).unwrap();
+    look_round(&vault, None, &|| false, &mut again).unwrap();
     assert!(
         again.packs_lost.contains(&pack) && matches!(again.damage[0], Error::Missing { .. }),
         "{again:?}"
     );
     assert!(matches!(
-        look_round(&vault, false, None, &|| true, &mut Report::default()),
+        look_round(&vault, None, &|| true, &mut Report::default()),
         Err(Error::Ended)
     ));
 }
@@ -480,14 +481,61 @@ fn one_pack_that_cannot_be_read_is_passed_over_when_it_cannot_twice_and_others_c
     vault.store = Unreadable::of(&store, &[&trees], false);
     let mut report = Report::default();
     assert!(matches!(
-        look_round(&vault, false, None, &|| false, &mut report),
+        look_round(&vault, None, &|| false, &mut report),
         Err(Error::Store { object, .. }) if object == trees
     ));
     for known in [false, true] {
         let mut report = Report::default();
         report.packs_lost.extend(known.then_some(packs[packs.len() - 1]));
         let suspect = (!known).then_some(trees.as_str());
-        look_round(&vault, false, suspect, &|| false, &mut report).unwrap();
+        look_round(&vault, suspect, &|| false, &mut report).unwrap();
         assert!(report.points_lost.contains_key(&points[1].0), "{report:?}");
     }
+}
+
+#[test]
+fn the_journal_is_read_in_pieces_as_it_is_at_once() {
+    let (store, mut vault, _) = prepared();
+    let entries = store.names(&vault.id().journals());
+    let last = vault.head().number;
+    assert!(
+        last >= 6 && entry_of_object(&vault, &entries[2]) == Some(3),
+        "{entries:?}"
+    );
+    // One is changed, one is missing, and one cannot be read.
+    store.with(|objects| {
+        objects.get_mut(&entries[1]).unwrap().0[60] ^= 1;
+        objects.remove(&entries[3]);
+    });
+    vault.store = Unreadable::of(&store, &[&entries[4]], false);
+    let suspect = Some(entries[4].as_str());
+    let mut at_once = Report::default();
+    let went = read_journal(&vault, 0, suspect, &|| false, &mut at_once);
+    assert!(
+        went.is_end && went.place == last && at_once.damage.len() == 3,
+        "{at_once:?}"
+    );
+    let (mut in_pieces, mut place, mut pieces) = (Report::default(), 0, 0);
+    loop {
+        let asked = std::cell::Cell::new(0);
+        let ends = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 1
+        };
+        let went = read_journal(&vault, place, suspect, &ends, &mut in_pieces);
+        (place, pieces) = (went.place, pieces + 1);
+        if went.is_end {
+            break;
+        }
+    }
+    let told = |report: &Report| report.damage.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!((told(&in_pieces), pieces), (told(&at_once), last));
+    // Nobody has seen before that it cannot be read.
+    let mut first = Report::default();
+    let went = read_journal(&vault, 0, None, &|| false, &mut first);
+    assert!(
+        (went.place, went.is_end, first.damage.len()) == (4, false, 2),
+        "{went:?}"
+    );
+    assert!(matches!(&went.failed, Some(Error::Store { object, .. }) if *object == entries[4]));
 }

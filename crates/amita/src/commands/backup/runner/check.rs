@@ -15,7 +15,8 @@ use super::attempt::{AGAIN, Attempt, now, said};
 use super::ends::Why;
 use crate::admin::Described as _;
 use amita_backup::verify::{
-    Report, Stretch, last_pack, look_round, pack_of_object, read_again, read_packs, round_bytes,
+    Report, Stretch, entry_of_object, last_pack, look_round, pack_of_object, read_again, read_journal, read_packs,
+    round_bytes,
 };
 use amita_backup::{Error as Damage, PackName, Vault};
 use amita_control::admin;
@@ -25,7 +26,7 @@ use amita_control::backups::verification_session_name;
 use amita_metadata::{Call, Error, Op};
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::interrupt;
-use amita_types::map::{self, BackupPointLost, BackupPolicy, BackupRepository, BackupVerified};
+use amita_types::map::{self, BackupDamage, BackupPointLost, BackupPolicy, BackupRepository, BackupVerified};
 use std::time::{Duration, Instant};
 
 /// So long packs are read under one session: pruning waits no longer for that.
@@ -73,9 +74,6 @@ impl Check<'_> {
                 }
             };
             let mut verified = records.verified.clone();
-            if works && runs.run.as_ref().is_some_and(|run| run.attempts == 1) {
-                verified.rounds_before = verified.rounds;
-            }
             verified.runs = runs;
             if records.policy.paused {
                 // What was under way is let be, and has not failed: the next one goes on from where it was.
@@ -265,11 +263,19 @@ impl Check<'_> {
             })?;
             let mut verified = records.verified.clone();
             let is_read = |object: &str| pack_of_object(&vault, object).is_some_and(|pack| report.read.contains(&pack));
-            verification::looked_again(&mut verified, is_read, &found(&report));
+            verified.points_owed |= verification::looked_again(&mut verified, is_read, &found(&report));
             self.keep(records, &verified)?;
         }
+        // First what says most for what it costs: a share that does not fit between two times must not keep it from its turn.
+        let due = records.verified.runs.run.as_ref().map(|run| run.due);
+        if due.is_none() || records.verified.looked_due != due {
+            self.look_round(&mut vault, &session, records)?;
+        }
         self.walk(&mut vault, &session, records)?;
-        self.look_round(&mut vault, &session, records)
+        if records.verified.points_owed {
+            self.look_round(&mut vault, &session, records)?;
+        }
+        self.journal(&mut vault, &session, records)
     }
 
     /// It has failed at this. An object that could not be read is remembered: the next attempt sees whether it is that one alone.
@@ -324,7 +330,7 @@ impl Check<'_> {
                 Ok((went, report))
             })?;
             let mut verified = records.verified.clone();
-            verification::add(&mut verified, &found(&report), now().as_secs());
+            verified.points_owed |= verification::add(&mut verified, &found(&report), now().as_secs());
             tell(&self.with, &records.verified, &verified);
             verified.place = went.place.map(|place| place.to_string());
             verified.round_end = end.map(|end| end.to_string());
@@ -353,39 +359,29 @@ impl Check<'_> {
         self.with
             .ends
             .comes_to("it is looked whether all packs are there, and at the trees of all points");
-        let verified = &records.verified;
-        let is_of_journal = |object: &str| object.starts_with("journal/");
-        // As often as all packs are read: where a round has ended in this run. What is damaged of it is read each time.
-        let reads_journal = verified.rounds > verified.rounds_before
-            || verified.damage.iter().any(|known| is_of_journal(&known.object));
-        let known = known_packs(vault, verified);
-        let suspect = verified.unread.clone();
+        let known = known_packs(vault, &records.verified);
+        let suspect = records.verified.unread.clone();
         let (looked, report) = piece(vault, session, |vault| {
             let mut report = Report::default();
             report.packs_lost.extend(known);
-            let looked = look_round(
-                vault,
-                reads_journal,
-                suspect.as_deref(),
-                &interrupt::caught,
-                &mut report,
-            );
+            let looked = look_round(vault, suspect.as_deref(), &interrupt::caught, &mut report);
             Ok((looked, report))
         })?;
         let mut verified = records.verified.clone();
         let mut all = found(&report);
         all.extend(report.points_lost.values().filter_map(object_of));
-        verification::add(&mut verified, &all, now().as_secs());
+        let is_new = verification::add(&mut verified, &all, now().as_secs());
         if let Err(why) = looked {
             // What was found until then is known the next time, and it comes further.
+            verified.points_owed |= is_new;
             tell(&self.with, &records.verified, &verified);
             self.keep(records, &verified)?;
             return self.fails_at(records, why);
         }
-        // A pack is looked at where it is read whole; here it is only seen which of them the vault has no more.
+        // A pack is looked at where it is read whole, and the journal likewise; here it is only seen which packs the vault has no more.
         let is_looked_at = |object: &str| match object.split('/').next() {
             Some("packs") => pack_of_object(vault, object).is_none(),
-            Some("journal") => reads_journal,
+            Some("journal") => false,
             _ => true,
         };
         verification::looked_again(&mut verified, is_looked_at, &all);
@@ -396,11 +392,57 @@ impl Check<'_> {
             why: why.to_string(),
         });
         verification::points(&mut verified, lost);
+        verified.points_owed = false;
+        verified.looked_at = Some(now().as_secs());
+        verified.looked_due = verified.runs.run.as_ref().map(|run| run.due);
         if let Some(run) = &mut verified.runs.run {
             run.points = report.points as u64;
         }
         tell(&self.with, &records.verified, &verified);
         self.keep(records, &verified)
+    }
+
+    /// Reads the journal from its first entry on, in pieces, as often as all packs are read, and what is damaged of it each time.
+    fn journal(&self, vault: &mut Vault, session: &str, records: &mut Records) -> Result<()> {
+        let verified = &records.verified;
+        let is_due = verified.rounds > verified.journal_round || verified.journal_place > 0;
+        let is_damaged = |known: &BackupDamage| entry_of_object(vault, &known.object).is_some();
+        if !is_due && !verified.damage.iter().any(is_damaged) {
+            return Ok(());
+        }
+        loop {
+            interrupt::check()?;
+            let place = records.verified.journal_place;
+            self.with
+                .ends
+                .comes_to(format!("the journal is read, from behind entry {place} on"));
+            let began = Instant::now();
+            let over = || interrupt::caught() || began.elapsed() >= PIECE;
+            let suspect = records.verified.unread.clone();
+            let (went, report) = piece(vault, session, |vault| {
+                let mut report = Report::default();
+                let went = read_journal(vault, place, suspect.as_deref(), &over, &mut report);
+                Ok((went, report))
+            })?;
+            let mut verified = records.verified.clone();
+            let found = found(&report);
+            let read = place + 1..=went.place;
+            let is_read = |object: &str| entry_of_object(vault, object).is_some_and(|entry| read.contains(&entry));
+            verification::looked_again(&mut verified, is_read, &found);
+            verification::add(&mut verified, &found, now().as_secs());
+            verified.journal_place = if went.is_end { 0 } else { went.place };
+            if went.is_end {
+                verified.journal_round = verified.rounds;
+            }
+            tell(&self.with, &records.verified, &verified);
+            self.keep(records, &verified)?;
+            if let Some(why) = went.failed {
+                return self.fails_at(records, why);
+            }
+            if went.is_end {
+                return Ok(());
+            }
+        }
     }
 
     fn keep(&self, records: &mut Records, verified: &BackupVerified) -> Result<()> {

@@ -566,6 +566,31 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
         assert!(damaged.text.contains(part), "{}", damaged.text);
     }
     assert!(fact("backup-unverified").is_none());
+    // That nothing is known of points is not that they are whole.
+    let mut revision = meta
+        .txn(&Call::get(map::backup_verified_key(policy.id)))
+        .unwrap()
+        .value(0)
+        .unwrap()
+        .mod_revision;
+    for (looked_at, owed, says) in [
+        (None, false, "was not looked at yet"),
+        (Some(now), true, "was not looked at yet"),
+        (Some(now), false, "all points are whole"),
+    ] {
+        let told = BackupVerified {
+            points_lost: Vec::new(),
+            looked_at,
+            points_owed: owed,
+            ..found.clone()
+        };
+        revision = note_backup_verified(&meta, &policy, made, claim, revision, &told)
+            .unwrap()
+            .unwrap();
+        let text = fact("backup-damaged").unwrap().text;
+        assert!(text.contains(says), "{text}");
+    }
+    note(made, claim, revision).unwrap();
     let of = figure();
     assert_eq!((of.damaged, of.points_lost, of.ended_at), (1, 1, Some(now)));
     // It is known still where it is verified no more, and where it is paused.

@@ -329,3 +329,37 @@ fn a_round_ends_however_fast_the_repository_grows() {
     assert_eq!(next.place.as_deref(), Some(name_of(&packs[0])));
     assert_eq!(next.round_end.as_deref(), Some(name_of(now.last().unwrap())));
 }
+
+#[test]
+fn what_says_most_is_looked_at_first_and_once_a_run() {
+    let world = World::new(None);
+    for hour in 0..3 {
+        world.point(hour, &["a"]);
+    }
+    let clean = world.verify(1, 1);
+    assert!(clean.looked_at.is_some() && !clean.points_owed, "{clean:?}");
+    // What is missing is known, and which points need it, however far behind it lies.
+    let packs = world.packs();
+    let missing = std::fs::read(&packs[5]).unwrap();
+    std::fs::remove_file(&packs[5]).unwrap();
+    let found = world.verify(1, 2);
+    assert!(
+        found.damage[0].object.ends_with(name_of(&packs[5])) && found.lost() == 1,
+        "{found:?}"
+    );
+    assert_eq!(found.looked_due, found.runs.last.as_ref().map(|last| last.due));
+    // What the walk itself finds is looked for in the trees before the run ends.
+    std::fs::write(&packs[5], missing).unwrap();
+    flip(&packs[2]);
+    let walked = world.verify(1, 3);
+    assert!(
+        walked.damage[0].object.ends_with(name_of(&packs[2])) && walked.lost() == 1 && !walked.points_owed,
+        "{walked:?}"
+    );
+    // The journal is read where a round has ended since it was: also where that was in a run that failed behind it.
+    assert_eq!((walked.rounds, walked.journal_round), (0, 0));
+    let mut known = walked;
+    (known.rounds, known.journal_round) = (3, 2);
+    world.put(map::backup_verified_key(PolicyId(1)), &known);
+    assert_eq!(world.verify(1, 4).journal_round, 3);
+}
