@@ -83,8 +83,8 @@ pub use trash::{
     trash_prefix,
 };
 pub use verification::{
-    BackupDamage, BackupPointLost, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT, MAX_DAMAGE, MAX_POINTS_LOST,
-    backup_verified_key, backup_verified_prefix, backup_verifier_key,
+    BackupDamage, BackupPointLost, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT, MAX_DAMAGE, MAX_MORE_PACKS,
+    MAX_POINTS_LOST, backup_verified_key, backup_verified_prefix, backup_verifier_key,
 };
 
 /// The prefix of every key.

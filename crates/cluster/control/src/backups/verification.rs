@@ -2,12 +2,12 @@
 //!
 //! # What stays known
 //! An object that was found damaged or missing stays in the record until it was read again and found whole, or the vault knows it no more, as a pack that pruning
-//! has removed. So whoever verifies reads those that are known first ([`looked_again`]), and all others when their turn comes. Where more were found than
-//! a record names, their number stays until a whole round has passed that was begun behind that.
+//! has removed. So whoever verifies reads those that are known first ([`looked_again`]), and all others when their turn comes. Of more than are named packs are
+//! known by their bare names, and read again when their turn comes ([`read_in_turn`]); beyond these they are counted, by rounds: the number is that of the last one.
 //!
 //! Points are looked at whole at the beginning of each run, and once more where what is damaged has become another since: what is said of them is what was seen last.
 
-use amita_types::map::{BackupDamage, BackupPointLost, BackupVerified, MAX_DAMAGE, MAX_POINTS_LOST};
+use amita_types::map::{BackupDamage, BackupPointLost, BackupVerified, MAX_DAMAGE, MAX_MORE_PACKS, MAX_POINTS_LOST};
 
 /// The most bytes of a reason.
 const MOST_BYTES: usize = 512;
@@ -36,25 +36,65 @@ pub fn share(bytes: u64, percent: u32) -> u64 {
     u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX).max(1)
 }
 
+/// How objects were come upon that were found damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// When they had their turn in the round: once in each.
+    Turn,
+    /// By a look at all of them, which finds the same ones again and again.
+    Look,
+}
+
+/// The last part of a pack's name.
+fn pack_of(object: &str) -> Option<&str> {
+    object.strip_prefix("packs/")?.rsplit('/').next()
+}
+
 /// These objects were found damaged or missing: they are named, or counted where there are too many. Was one of them not known?
-pub fn add(verified: &mut BackupVerified, found: &[Found], now: u64) -> bool {
-    let before = verified.damaged();
+pub fn add(verified: &mut BackupVerified, found: &[Found], by: By, now: u64) -> bool {
+    let (mut is_new, mut counted) = (false, 0_u64);
     for (object, why) in found {
         if verified.damage.iter().any(|known| known.object == *object) {
             continue;
         }
+        let pack = pack_of(object);
+        let known = verified
+            .more_packs
+            .iter()
+            .position(|known| pack == Some(known.as_str()));
+        is_new |= known.is_none();
         if verified.damage.len() < MAX_DAMAGE {
+            if let Some(at) = known {
+                verified.more_packs.remove(at);
+            }
             verified.damage.push(BackupDamage {
                 object: object.clone(),
                 why: why[..why.floor_char_boundary(MOST_BYTES)].to_owned(),
                 found: now,
             });
-        } else {
-            verified.more_damage = verified.more_damage.saturating_add(1);
-            verified.more_round = verified.rounds;
+        } else if known.is_none() {
+            match pack {
+                Some(pack) if verified.more_packs.len() < MAX_MORE_PACKS => verified.more_packs.push(pack.to_owned()),
+                _ => counted += 1,
+            }
         }
     }
-    verified.damaged() > before
+    let more = match by {
+        By::Turn => {
+            verified.more_found = verified.more_found.saturating_add(counted);
+            verified.more_found
+        }
+        By::Look => counted,
+    };
+    verified.more_damage = verified.more_damage.max(more);
+    is_new
+}
+
+/// Of the packs that are known by their bare names these are gone, or were read when they had their turn and are whole. Was there one?
+pub fn read_in_turn(verified: &mut BackupVerified, is_whole: impl Fn(&str) -> bool) -> bool {
+    let before = verified.more_packs.len();
+    verified.more_packs.retain(|pack| !is_whole(pack));
+    verified.more_packs.len() < before
 }
 
 /// Of the objects that are known as damaged these were looked at once more, and these of them were found so again. Is one of them known no more?
@@ -72,15 +112,26 @@ pub fn round(verified: &mut BackupVerified, now: u64) {
     verified.rounds = verified.rounds.saturating_add(1);
     verified.whole_since = verified.round_since;
     (verified.round_since, verified.round_end) = (Some(now), None);
-    // The round in which they were found has ended, and so has a whole one behind it, which has found them again if there are any.
-    if verified.more_damage > 0 && verified.rounds > verified.more_round.saturating_add(1) {
-        verified.more_damage = 0;
-    }
+    // So many there are: each had its turn.
+    verified.more_damage = std::mem::take(&mut verified.more_found);
 }
 
-/// So it is with all points now.
-pub fn points(verified: &mut BackupVerified, lost: impl IntoIterator<Item = BackupPointLost>) {
+/// So it is with all points now. Where damage is counted that nobody can name, one that was not whole, and is there still, is not said to be whole.
+pub fn points(
+    verified: &mut BackupVerified,
+    lost: impl IntoIterator<Item = BackupPointLost>,
+    is_there: impl Fn(u64) -> bool,
+) {
     let mut lost: Vec<BackupPointLost> = lost.into_iter().collect();
+    if verified.more_damage > 0 {
+        let is_new = |point: &BackupPointLost| !lost.iter().any(|lost| lost.point == point.point);
+        let before = verified.points_lost.iter();
+        let kept: Vec<BackupPointLost> = before
+            .filter(|point| is_there(point.point) && is_new(point))
+            .cloned()
+            .collect();
+        lost.extend(kept);
+    }
     for point in &mut lost {
         point.why.truncate(point.why.floor_char_boundary(MOST_BYTES));
     }
@@ -110,9 +161,9 @@ mod tests {
     fn what_was_found_stays_until_it_was_looked_at_again() {
         let mut verified = BackupVerified::default();
         comes_upon(&mut verified, "r", "v", 5);
-        assert!(add(&mut verified, &found(&["a", "b"]), 6));
-        assert!(add(&mut verified, &found(&["b", "c"]), 7));
-        assert!(!add(&mut verified, &found(&["c", "a"]), 8));
+        assert!(add(&mut verified, &found(&["a", "b"]), By::Look, 6));
+        assert!(add(&mut verified, &found(&["b", "c"]), By::Turn, 7));
+        assert!(!add(&mut verified, &found(&["c", "a"]), By::Turn, 8));
         assert_eq!(names(&verified), ["a", "b", "c"]);
         assert_eq!((verified.damage[1].found, verified.damage[2].found), (6, 7));
         // Only what was looked at again is known better.
@@ -133,17 +184,58 @@ mod tests {
     #[test]
     fn what_is_too_much_to_be_named_is_counted_until_a_whole_round_has_passed() {
         let mut verified = BackupVerified::default();
-        let many: Vec<String> = (0..MAX_DAMAGE + 3).map(|number| format!("o{number}")).collect();
+        let all = MAX_DAMAGE + MAX_MORE_PACKS + 3;
+        let many: Vec<String> = (0..all).map(|number| format!("packs/v/{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        add(&mut verified, &found(&many), 1);
-        assert_eq!((verified.damage.len(), verified.more_damage), (MAX_DAMAGE, 3));
-        round(&mut verified, 2);
-        assert_eq!(
-            verified.more_damage, 3,
-            "the round that was under way may have passed them already"
-        );
-        round(&mut verified, 3);
-        assert_eq!((verified.more_damage, verified.damage.len()), (0, MAX_DAMAGE));
+        let many = found(&many);
+        assert!(add(&mut verified, &many, By::Turn, 1));
+        let counts = |verified: &BackupVerified| {
+            (
+                verified.damage.len(),
+                verified.more_packs.len(),
+                verified.more_damage,
+                verified.damaged(),
+            )
+        };
+        let full = (MAX_DAMAGE, MAX_MORE_PACKS, 3, all as u64);
+        assert_eq!(counts(&verified), full);
+        // Whoever looks at all of them finds the same ones, and so does each round, however often.
+        for _ in 0..3 {
+            add(&mut verified, &many, By::Look, 2);
+            round(&mut verified, 3);
+            assert_eq!(counts(&verified), full);
+            add(&mut verified, &many, By::Turn, 4);
+            assert_eq!(counts(&verified), full);
+        }
+        round(&mut verified, 5);
+        // A point that is not whole by one of them is said to be so still, and goes when it is gone.
+        let lost = |point| BackupPointLost {
+            point,
+            name: String::new(),
+            why: String::new(),
+        };
+        points(&mut verified, [lost(4), lost(7)], |_| true);
+        points(&mut verified, [lost(7)], |_| true);
+        assert_eq!(verified.lost(), 2);
+        points(&mut verified, [], |point| point != 7);
+        assert_eq!((verified.lost(), verified.points_lost[0].point), (1, 4));
+        // One that is named by its bare name is, too, when there is room; it is gone when it was read in its turn.
+        assert!(looked_again(&mut verified, |object| object == "packs/v/5", &[]));
+        let (known, next) = (MAX_DAMAGE.to_string(), (MAX_DAMAGE + 1).to_string());
+        assert!(!add(
+            &mut verified,
+            &found(&[format!("packs/v/{known}").as_str()]),
+            By::Turn,
+            6
+        ));
+        assert_eq!(counts(&verified), (MAX_DAMAGE, MAX_MORE_PACKS - 1, 3, all as u64 - 1));
+        assert!(read_in_turn(&mut verified, |pack| pack == next));
+        assert!(!read_in_turn(&mut verified, |pack| pack == known));
+        // A round that comes upon none ends that.
+        round(&mut verified, 7);
+        assert_eq!(counts(&verified), (MAX_DAMAGE, MAX_MORE_PACKS - 2, 0, all as u64 - 5));
+        points(&mut verified, [], |_| true);
+        assert_eq!(verified.lost(), 0);
     }
 
     #[test]
@@ -171,11 +263,11 @@ mod tests {
             why: "é".repeat(MOST_BYTES),
         });
         let mut verified = BackupVerified::default();
-        points(&mut verified, lost);
+        points(&mut verified, lost, |_| true);
         assert_eq!((verified.lost(), verified.more_points), (MAX_POINTS_LOST as u64 + 2, 2));
         assert_eq!(verified.points_lost[0].point, MAX_POINTS_LOST as u64 + 1);
         assert!(verified.points_lost[0].why.len() <= MOST_BYTES);
-        points(&mut verified, []);
+        points(&mut verified, [], |_| true);
         assert_eq!(verified.lost(), 0);
     }
 }

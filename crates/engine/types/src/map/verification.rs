@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const DEFAULT_VERIFY_PERCENT: u32 = 5;
 /// Damaged objects that are named in a record; further ones are counted.
 pub const MAX_DAMAGE: usize = 128;
+/// Further damaged packs that a record knows by their bare names, so that points that need them are told of; those beside these are counted.
+pub const MAX_MORE_PACKS: usize = 2048;
 /// Points that are not whole and are named in a record; further ones are counted.
 pub const MAX_POINTS_LOST: usize = 64;
 
@@ -102,12 +104,15 @@ pub struct BackupVerified {
     /// Objects that were found damaged or missing, and not found whole since: those that are named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<BackupDamage>,
-    /// Further ones; they are looked for again by the round that follows.
+    /// Further packs, by the last parts of their names, until they were found whole when they had their turn, or are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_packs: Vec<String>,
+    /// Further ones that are only counted: as many as the last round, or the one that is under way, has come upon.
     #[serde(default, skip_serializing_if = "super::backup::is_zero")]
     pub more_damage: u64,
-    /// The round in which these were found last.
+    /// Of these those that the round that is under way has come upon so far.
     #[serde(default, skip_serializing_if = "super::backup::is_zero")]
-    pub more_round: u64,
+    pub more_found: u64,
     /// The object that the last attempt could not read: where the next one cannot either, and others can be, it is damage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
@@ -123,7 +128,8 @@ impl BackupVerified {
     /// Objects that are damaged or missing, as far as is known.
     #[must_use]
     pub fn damaged(&self) -> u64 {
-        (self.damage.len() as u64).saturating_add(self.more_damage)
+        let named = self.damage.len().saturating_add(self.more_packs.len());
+        (named as u64).saturating_add(self.more_damage)
     }
 
     /// Points that are not whole, as far as is known.

@@ -175,7 +175,7 @@ fn damage(record: &BackupVerified, line: &mut impl FnMut(&str, String)) {
         let (name, why) = (amita_audit::plain(&lost.name), amita_audit::plain(&lost.why));
         line("", format!("point {} ({name}): {why}", lost.point));
     }
-    if record.damage.len() > MOST_SHOWN || record.points_lost.len() > MOST_SHOWN || record.more_damage > 0 {
+    if record.damaged() > MOST_SHOWN as u64 || record.points_lost.len() > MOST_SHOWN {
         line("", format!("--json names more of them, up to {MAX_DAMAGE} objects"));
     }
     line(

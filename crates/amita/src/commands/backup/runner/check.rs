@@ -21,7 +21,7 @@ use amita_backup::verify::{
 use amita_backup::{Error as Damage, PackName, Vault};
 use amita_control::admin;
 use amita_control::backups::plan::{self, Step};
-use amita_control::backups::verification::{self, Found};
+use amita_control::backups::verification::{self, By, Found};
 use amita_control::backups::verification_session_name;
 use amita_metadata::{Call, Error, Op};
 use amita_terminal::error::{Failure, Result};
@@ -253,7 +253,7 @@ impl Check<'_> {
         target::checkpoint(&mut vault);
 
         ends.comes_to("what was damaged is read again");
-        let known = known_packs(&vault, &records.verified);
+        let known = named_packs(&vault, &records.verified);
         if !known.is_empty() {
             let report = piece(&mut vault, &session, |vault| {
                 let mut report = Report::default();
@@ -330,7 +330,13 @@ impl Check<'_> {
                 Ok((went, report))
             })?;
             let mut verified = records.verified.clone();
-            verified.points_owed |= verification::add(&mut verified, &found(&report), now().as_secs());
+            let is_whole = |pack: &str| {
+                let pack = PackName::parse(pack);
+                pack.is_some_and(|pack| report.read.contains(&pack) && !report.packs_lost.contains(&pack))
+            };
+            let is_mended = verification::read_in_turn(&mut verified, is_whole);
+            let is_new = verification::add(&mut verified, &found(&report), By::Turn, now().as_secs());
+            verified.points_owed |= is_mended || is_new;
             tell(&self.with, &records.verified, &verified);
             verified.place = went.place.map(|place| place.to_string());
             verified.round_end = end.map(|end| end.to_string());
@@ -359,7 +365,14 @@ impl Check<'_> {
         self.with
             .ends
             .comes_to("it is looked whether all packs are there, and at the trees of all points");
-        let known = known_packs(vault, &records.verified);
+        let mut known = named_packs(vault, &records.verified);
+        known.extend(
+            records
+                .verified
+                .more_packs
+                .iter()
+                .filter_map(|pack| PackName::parse(pack)),
+        );
         let suspect = records.verified.unread.clone();
         let (looked, report) = piece(vault, session, |vault| {
             let mut report = Report::default();
@@ -370,7 +383,7 @@ impl Check<'_> {
         let mut verified = records.verified.clone();
         let mut all = found(&report);
         all.extend(report.points_lost.values().filter_map(object_of));
-        let is_new = verification::add(&mut verified, &all, now().as_secs());
+        let is_new = verification::add(&mut verified, &all, By::Look, now().as_secs());
         if let Err(why) = looked {
             // What was found until then is known the next time, and it comes further.
             verified.points_owed |= is_new;
@@ -385,13 +398,17 @@ impl Check<'_> {
             _ => true,
         };
         verification::looked_again(&mut verified, is_looked_at, &all);
+        let packs = format!("packs/{}/", vault.id());
+        verification::read_in_turn(&mut verified, |pack| {
+            pack_of_object(vault, &format!("{packs}{pack}")).is_none()
+        });
         let points = vault.state().points();
         let lost = report.points_lost.iter().map(|(number, why)| BackupPointLost {
             point: *number,
             name: points.get(number).map_or_else(String::new, |point| point.name.clone()),
             why: why.to_string(),
         });
-        verification::points(&mut verified, lost);
+        verification::points(&mut verified, lost, |point| points.contains_key(&point));
         verified.points_owed = false;
         verified.looked_at = Some(now().as_secs());
         verified.looked_due = verified.runs.run.as_ref().map(|run| run.due);
@@ -429,7 +446,7 @@ impl Check<'_> {
             let read = place + 1..=went.place;
             let is_read = |object: &str| entry_of_object(vault, object).is_some_and(|entry| read.contains(&entry));
             verification::looked_again(&mut verified, is_read, &found);
-            verification::add(&mut verified, &found, now().as_secs());
+            verification::add(&mut verified, &found, By::Look, now().as_secs());
             verified.journal_place = if went.is_end { 0 } else { went.place };
             if went.is_end {
                 verified.journal_round = verified.rounds;
@@ -472,8 +489,8 @@ pub(super) fn piece<T>(
     read.described()
 }
 
-/// The packs that are known as damaged or missing, of those that the vault has still.
-fn known_packs(vault: &Vault, verified: &BackupVerified) -> Vec<PackName> {
+/// The packs that are named as damaged or missing, of those that the vault has still.
+fn named_packs(vault: &Vault, verified: &BackupVerified) -> Vec<PackName> {
     let known = verified.damage.iter();
     known.filter_map(|known| pack_of_object(vault, &known.object)).collect()
 }

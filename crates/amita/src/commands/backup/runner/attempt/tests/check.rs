@@ -363,3 +363,63 @@ fn what_says_most_is_looked_at_first_and_once_a_run() {
     world.put(map::backup_verified_key(PolicyId(1)), &known);
     assert_eq!(world.verify(1, 4).journal_round, 3);
 }
+
+#[test]
+fn of_more_than_are_named_none_is_forgotten_and_none_counted_twice() {
+    let world = World::new(None);
+    // A point of 200 packs and some: each run of bytes is a piece, and each piece a pack.
+    let store = Arc::new(Folder::open(&world.path("store")).unwrap());
+    let key = Key::load(&world.path("key")).unwrap();
+    let options = Options {
+        pack_bytes: 1,
+        ..Options::default()
+    };
+    let mut vault = Vault::open(store, world.id, key.bytes(), options).unwrap();
+    let volume = amita_backup::Volume {
+        identity: world.subject("a").identity,
+        bytes: 4 << 20,
+        encrypted: false,
+        snapshot: (5, 1),
+        parent: None,
+        compares: false,
+    };
+    let mut changes = (0..200_u64).map(|number| {
+        let bytes = (number + 1).to_le_bytes().repeat(512);
+        Ok::<_, std::io::Error>(Change::Bytes {
+            offset: number * 8192,
+            bytes,
+        })
+    });
+    let mut session = vault.begin("a backup").unwrap();
+    let made = session.backup(&volume, &mut changes).unwrap();
+    session.publish("p/1/x", MONDAY as i64, vec![made]).unwrap();
+    session.end().unwrap();
+    let packs = world.packs();
+    assert!(packs.len() > 200, "{}", packs.len());
+    for pack in &packs[..200] {
+        flip(pack);
+    }
+    // Again and again: its number and the point are what they were.
+    for (asked, percent) in [(1, 100), (2, 100), (3, 1), (4, 40), (5, 100)] {
+        let found = world.verify(percent, asked);
+        assert_eq!(
+            (found.damage.len(), found.more_packs.len(), found.more_damage),
+            (128, 72, 0),
+            "{asked}"
+        );
+        assert_eq!((found.damaged(), found.lost()), (200, 1), "{asked}");
+    }
+    // The named ones are mended: the point is not whole by the others.
+    for pack in &packs[..128] {
+        flip(pack);
+    }
+    let rest = world.verify(1, 6);
+    assert_eq!((rest.damaged(), rest.lost()), (72, 1));
+    for pack in &packs[128..200] {
+        flip(pack);
+    }
+    // Two rounds at most pass them all.
+    world.verify(100, 7);
+    let mended = world.verify(100, 8);
+    assert_eq!((mended.damaged(), mended.lost()), (0, 0), "{mended:?}");
+}
