@@ -194,8 +194,10 @@ pub fn create_backup_policy(
     Err(AdminError::TooManyRaces { key })
 }
 
-fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration) -> Result<(BackupPolicy, u64)> {
+/// The policy as it is then, the revision of how it is now, and whether it begins to verify, which it does not now.
+fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration) -> Result<(BackupPolicy, u64, bool)> {
     let (mut policy, revision) = find(meta, name)?;
+    let verified = policy.verify.is_some();
     let before = counted(&policy);
     if let Some(target) = &change.target {
         policy.target = target_of(meta, name, target)?;
@@ -218,7 +220,8 @@ fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration
         policy.since = now.as_secs();
     }
     check(meta, &policy)?;
-    Ok((policy, revision))
+    let begins = !verified && policy.verify.is_some();
+    Ok((policy, revision, begins))
 }
 
 /// Changes a policy. A run that is under way ends as soon as its node sees that, and is gone on with by what the policy says then. Where it is
@@ -234,7 +237,7 @@ pub fn set_backup_policy(
 ) -> Result<BackupPolicy> {
     let key = map::backup_policy_key(name);
     for _ in 0..RACES {
-        let (policy, revision) = changed(meta, name, change, now)?;
+        let (policy, revision, begins) = changed(meta, name, change, now)?;
         let mut call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key.clone(), &policy)],
@@ -245,8 +248,9 @@ pub fn set_backup_policy(
         }
         if change.paused == Some(false) {
             forget_unreadable::<BackupRuns>(meta, map::backup_runs_key(policy.id), &mut call)?;
-            forget_unreadable::<BackupVerified>(meta, map::backup_verified_key(policy.id), &mut call)?;
         }
+        let forgets = change.paused == Some(false);
+        super::verification::note_change(meta, policy.id, begins, forgets, &mut call)?;
         if meta.txn(&call)?.succeeded {
             return Ok(policy);
         }

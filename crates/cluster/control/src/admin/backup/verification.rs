@@ -4,8 +4,8 @@ use super::super::subsystem::{put, unchanged};
 use super::super::{AdminError, RACES, Result, get};
 use super::policy::{bad, find};
 use crate::policy::schedule::Schedule;
-use amita_metadata::{Call, Compare, Transact};
-use amita_types::map::{self, BackupPolicy, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT};
+use amita_metadata::{Call, Compare, Op, Transact};
+use amita_types::map::{self, BackupPolicy, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT, PolicyId};
 use std::time::Duration;
 
 /// What an operator wants of a policy's verification; none: as it is.
@@ -67,6 +67,35 @@ pub(super) fn check(verify: &BackupVerify, zone: &str) -> std::result::Result<()
         1..=100 => Ok(()),
         percent => Err(format!("{percent} % of the repository; 1 to 100 can be read each time")),
     }
+}
+
+/// What is noted of a policy's verifications when it is changed. Where it `begins` to verify, and did so before, times count from when a node sees that: those that have passed
+/// meanwhile are not missed, and a run that was under way then has not failed. `forgets`: what nobody can read begins anew.
+pub(super) fn note_change(
+    meta: &dyn Transact,
+    policy: PolicyId,
+    begins: bool,
+    forgets: bool,
+    call: &mut Call,
+) -> Result<()> {
+    if !begins && !forgets {
+        return Ok(());
+    }
+    let key = map::backup_verified_key(policy);
+    let reply = meta.txn(&Call::get(key.as_str()))?;
+    let Some(found) = reply.value(0) else { return Ok(()) };
+    let noted = match found.json::<BackupVerified>() {
+        Err(_) if forgets => Op::Delete { key: key.clone() },
+        Ok(mut verified) if begins => {
+            verified.runs.schedule.clear();
+            verified.runs.run = None;
+            put(key.clone(), &verified)
+        }
+        _ => return Ok(()),
+    };
+    call.compares.push(unchanged(&key, found.mod_revision));
+    call.then.push(noted);
+    Ok(())
 }
 
 /// Asks for a verification now, beside its schedule: the next node that may makes it.

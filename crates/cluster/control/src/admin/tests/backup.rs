@@ -508,6 +508,36 @@ fn a_policy_verifies_when_and_how_much_it_is_told_to() {
         ..VerifyChange::default()
     };
     assert_eq!(set(off, 6), None);
+    // Switched on again it counts from when a node sees that, whatever was under way before; what was found is known still.
+    let before = BackupVerified {
+        runs: BackupRuns {
+            schedule: "@daily in UTC".to_owned(),
+            after: 5,
+            run: Some(BackupRun {
+                due: 5,
+                attempts: 1,
+                ..BackupRun::default()
+            }),
+            runs: 3,
+            ..BackupRuns::default()
+        },
+        rounds: 2,
+        ..BackupVerified::default()
+    };
+    let record = || {
+        let reply = meta.txn(&Call::get(key.as_str())).unwrap();
+        reply.value(0).unwrap().json::<BackupVerified>().unwrap()
+    };
+    meta.txn(&Call::put(key.clone(), serde_json::to_vec(&before).unwrap()))
+        .unwrap();
+    assert_eq!(set(VerifyChange::default(), 7), None);
+    assert_eq!(record(), before);
+    assert_eq!(set(change(Some("@daily"), None), 8), of("@daily", 5, 8));
+    let anew = record();
+    assert_eq!((anew.runs.run, anew.runs.schedule.as_str()), (None, ""));
+    assert_eq!((anew.runs.runs, anew.runs.failures, anew.rounds), (3, 0, 2));
+    let shown = backup_policy(&meta, "p", NOW).unwrap().verification.unwrap();
+    assert!(shown.late_s == 0 && !shown.is_overdue(), "{shown:?}");
     // Whoever deletes it leaves nothing.
     delete_backup_policy(&meta, "p").unwrap();
     assert!(meta.txn(&Call::get(key)).unwrap().value(0).is_none());
