@@ -15,17 +15,17 @@ const MOST_BYTES: usize = 512;
 /// An object that is damaged or missing: its name, and what is wrong with it.
 pub type Found = (String, String);
 
-/// A repository's vault, as a verification comes upon it: what is known of another one is of no use.
+/// A repository's vault, as a verification comes upon it: what is known of another vault is of no use; by what name the repository goes is nothing to it.
 pub fn comes_upon(verified: &mut BackupVerified, repository: &str, vault: &str, now: u64) {
-    if verified.vault != vault || verified.repository != repository {
+    if verified.vault != vault {
         *verified = BackupVerified {
             runs: std::mem::take(&mut verified.runs),
-            repository: repository.to_owned(),
             vault: vault.to_owned(),
             packs: verified.packs,
             ..BackupVerified::default()
         };
     }
+    repository.clone_into(&mut verified.repository);
     verified.round_since.get_or_insert(now);
 }
 
@@ -173,6 +173,12 @@ mod tests {
         // Another vault has other objects.
         comes_upon(&mut verified, "r", "v", 9);
         assert_eq!((verified.damaged(), verified.round_since), (2, Some(5)));
+        // Under another name it is the same one.
+        comes_upon(&mut verified, "renamed", "v", 9);
+        assert_eq!(
+            (verified.damaged(), verified.round_since, verified.repository.as_str()),
+            (2, Some(5), "renamed")
+        );
         verified.runs.runs = 3;
         comes_upon(&mut verified, "r", "w", 9);
         assert_eq!(

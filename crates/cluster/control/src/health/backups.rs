@@ -3,7 +3,7 @@
 use super::{Fact, Kind, Picture};
 use crate::backups::standing::VERIFICATION_TOO_LATE;
 use crate::backups::{BackupStatus, unreadable_verified};
-use amita_types::map::{self, BackupVerified};
+use amita_types::map::{self, BackupPolicy, BackupVerified};
 
 impl Picture<'_> {
     pub(super) fn of_backups(&self, facts: &mut Vec<Fact>) {
@@ -53,11 +53,18 @@ impl Picture<'_> {
             return;
         };
         if let Some(record) = verification.record.as_ref().filter(|record| is_damaged(record)) {
-            let (text, object) = damage(name, record);
+            let (text, object) = damage(policy, record);
             let objects = [name.as_str(), &record.repository].into_iter().chain(object);
+            let until = match record.repository == policy.repository {
+                true => "until what is damaged was read again and found whole, or is gone".to_owned(),
+                false => format!(
+                    "until the policy has verified {}, which it uses now, for the first time, or is deleted",
+                    policy.repository
+                ),
+            };
             let advice = format!(
                 "{show} `amita backup verify --give-up` and then `amita backup run --full` put again what the volumes still have; points that are not whole can be \
-                 pruned. It is told until what is damaged was read again and found whole, or is gone."
+                 pruned. It is told {until}."
             );
             facts.push(Fact::new(Kind::BackupDamaged, objects, text, &advice));
         }
@@ -90,10 +97,16 @@ fn is_damaged(record: &BackupVerified) -> bool {
 }
 
 /// In a sentence, and the object that is named. What a repository has said is a part of it.
-fn damage<'a>(policy: &str, record: &'a BackupVerified) -> (String, Option<&'a str>) {
-    let repository = &record.repository;
+fn damage<'a>(policy: &BackupPolicy, record: &'a BackupVerified) -> (String, Option<&'a str>) {
+    let (repository, name) = (&record.repository, &policy.name);
     let first = record.damage.first();
-    let mut text = format!("Repository {repository} is damaged, as policy {policy} has found");
+    let mut text = match *repository == policy.repository {
+        true => format!("Repository {repository} is damaged, as policy {name} has found"),
+        false => format!(
+            "Repository {repository}, which backup policy {name} used before {}, is damaged, as it had found",
+            policy.repository
+        ),
+    };
     match (first, record.points_lost.first()) {
         (Some(first), _) => text.push_str(&format!(": {}", first.why.escape_debug())),
         (None, Some(point)) => text.push_str(&format!(": {}", point.why.escape_debug())),

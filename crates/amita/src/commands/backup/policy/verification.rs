@@ -123,6 +123,16 @@ pub fn text(found: &BackupStatus) -> String {
         );
     }
     damage(record, &mut line);
+    if !record.repository.is_empty() && record.repository != found.policy.repository {
+        let now = &found.policy.repository;
+        line(
+            "",
+            format!(
+                "that is of repository {}, which it used before; it is shown until {now} was verified by it",
+                record.repository
+            ),
+        );
+    }
     if verification.late_s > 0 {
         line("late", format!("by {} s", verification.late_s));
     }

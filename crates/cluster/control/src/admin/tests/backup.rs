@@ -623,6 +623,28 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
     note(made, claim, revision).unwrap();
     let of = figure();
     assert_eq!((of.damaged, of.points_lost, of.ended_at), (1, 1, Some(now)));
+    // Where another repository is used now it is of the former one.
+    let elsewhere = RepositoryChange {
+        address: Some("/elsewhere".to_owned()),
+        ..place()
+    };
+    add_backup_repository(&meta, "other", &elsewhere).unwrap();
+    let to = |repository: &str| BackupChange {
+        repository: Some(repository.to_owned()),
+        ..BackupChange::default()
+    };
+    set_backup_policy(&meta, "p", &to("other"), NOW).unwrap();
+    let former = fact("backup-damaged").unwrap();
+    assert_eq!(former.objects, damaged.objects);
+    for part in ["Repository off-site", "used before other"] {
+        assert!(former.text.contains(part), "{}", former.text);
+    }
+    assert!(
+        former.advice.contains("until the policy has verified other"),
+        "{}",
+        former.advice
+    );
+    set_backup_policy(&meta, "p", &to("off-site"), NOW).unwrap();
     // It is known still where it is verified no more, and where it is paused.
     let off = BackupChange {
         verify: VerifyChange {
