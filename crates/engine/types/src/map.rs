@@ -84,7 +84,7 @@ pub use trash::{
 };
 pub use verification::{
     BackupDamage, BackupPointLost, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT, MAX_DAMAGE, MAX_MORE_PACKS,
-    MAX_POINTS_LOST, backup_verified_key, backup_verified_prefix, backup_verifier_key,
+    MAX_POINTS_LOST, VERIFY_SINCE, backup_verified_key, backup_verified_prefix, backup_verifier_key,
 };
 
 /// The prefix of every key.

@@ -7,6 +7,9 @@ use super::backup::{BackupPolicy, BackupRuns, backups_prefix};
 use super::policy::{Keep, PolicyId, Target};
 use serde::{Deserialize, Serialize};
 
+/// From this version of a cluster on policies verify their repositories: a program of before that changes a policy would write it without what is said of that, and one that
+/// deletes it would leave what was found.
+pub const VERIFY_SINCE: u32 = 6;
 /// How much of a repository a verification reads where nobody says otherwise, in percent of its bytes.
 pub const DEFAULT_VERIFY_PERCENT: u32 = 5;
 /// Damaged objects that are named in a record; further ones are counted.

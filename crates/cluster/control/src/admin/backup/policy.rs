@@ -158,6 +158,9 @@ pub fn create_backup_policy(
         verify: change.verify.of(None, now).map_err(|why| bad(name, why))?,
     };
     check(meta, &policy)?;
+    if policy.verify.is_some() {
+        super::verification::check_version(version).map_err(|why| bad(name, why))?;
+    }
     // Whether others can be read or not.
     let all = names_under(meta, &map::backup_policies_prefix())?;
     let exists = || AdminError::Exists {
@@ -221,6 +224,9 @@ fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration
     }
     check(meta, &policy)?;
     let begins = !verified && policy.verify.is_some();
+    if begins {
+        super::verification::check_version(cluster(meta)?.version).map_err(|why| bad(name, why))?;
+    }
     Ok((policy, revision, begins))
 }
 

@@ -5,7 +5,9 @@ use super::super::{AdminError, RACES, Result, get};
 use super::policy::{bad, find};
 use crate::policy::schedule::Schedule;
 use amita_metadata::{Call, Compare, Op, Transact};
-use amita_types::map::{self, BackupPolicy, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT, PolicyId};
+use amita_types::map::{
+    self, BackupPolicy, BackupVerified, BackupVerify, DEFAULT_VERIFY_PERCENT, PolicyId, VERIFY_SINCE,
+};
 use std::time::Duration;
 
 /// What an operator wants of a policy's verification; none: as it is.
@@ -66,6 +68,17 @@ pub(super) fn check(verify: &BackupVerify, zone: &str) -> std::result::Result<()
     match verify.percent {
         1..=100 => Ok(()),
         percent => Err(format!("{percent} % of the repository; 1 to 100 can be read each time")),
+    }
+}
+
+/// May policies of a cluster of this version say that they verify?
+pub(super) fn check_version(version: u32) -> std::result::Result<(), String> {
+    match version < VERIFY_SINCE {
+        false => Ok(()),
+        true => Err(format!(
+            "the cluster's version is {version}, and verification by policies needs {VERIFY_SINCE}: a program of before would write the policy without it. When all programs know \
+             it, `amita cluster finalize` raises the version"
+        )),
     }
 }
 

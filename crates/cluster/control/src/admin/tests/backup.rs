@@ -544,6 +544,32 @@ fn a_policy_verifies_when_and_how_much_it_is_told_to() {
 }
 
 #[test]
+fn policies_verify_where_no_program_of_before_forgets_that() {
+    let meta = prepared();
+    let version = |version: u32| {
+        let record = map::Cluster {
+            version,
+            ..cluster(&meta).unwrap()
+        };
+        meta.txn(&Call::put(map::cluster_key(), serde_json::to_vec(&record).unwrap()))
+            .unwrap();
+    };
+    version(map::VERIFY_SINCE - 1);
+    refused(
+        create_backup_policy(&meta, "p", &verifying(Some("@weekly"), None), NOW),
+        "amita cluster finalize",
+    );
+    create_backup_policy(&meta, "p", &nightly(), NOW).unwrap();
+    let set = || set_backup_policy(&meta, "p", &verifying(Some("@weekly"), None), NOW);
+    refused(set(), "amita cluster finalize");
+    version(map::VERIFY_SINCE);
+    assert!(set().unwrap().verify.is_some());
+    // What is said of it already can be changed, and taken away, whatever the version.
+    version(map::VERIFY_SINCE - 1);
+    assert_eq!(set().unwrap().verify.unwrap().percent, 5);
+}
+
+#[test]
 fn what_a_verification_found_is_a_fact_and_a_figure() {
     let meta = prepared();
     let policy = create_backup_policy(&meta, "p", &verifying(Some("@yearly"), None), NOW).unwrap();
