@@ -138,15 +138,27 @@ fn tried(store: &dyn ObjectStore, name: &str, first: &[u8], second: &[u8]) -> Re
 
 /// Everything that begins with `prefix`.
 pub(crate) fn list_all(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Listed>, StoreError> {
+    list_until(store, prefix, &|| false).map(Option::unwrap_or_default)
+}
+
+/// The same, unless `ends` says that it is to end: asked before each page. None: it has ended so.
+pub(crate) fn list_until(
+    store: &dyn ObjectStore,
+    prefix: &str,
+    ends: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Listed>>, StoreError> {
     // A store may tell fewer at a time, as S3 does. A folder is gone through for each page, so these are few.
     const PAGE: usize = 1 << 20;
     let mut found: Vec<Listed> = Vec::new();
     loop {
+        if ends() {
+            return Ok(None);
+        }
         let after = found.last().map_or(String::new(), |last| last.name.clone());
         let page = store.list(prefix, &after, PAGE)?;
         // A store that does not go on would be asked for ever.
         if page.last().is_none_or(|last| last.name <= after) {
-            return Ok(found);
+            return Ok(Some(found));
         }
         found.extend(page);
     }

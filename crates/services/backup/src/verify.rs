@@ -14,7 +14,7 @@
 use crate::error::{Error, of};
 use crate::pack::{Pack, PackName};
 use crate::piece::PieceId;
-use crate::store::list_all;
+use crate::store::list_until;
 use crate::vault::Vault;
 use crate::walk::Walk;
 use std::collections::{BTreeMap, BTreeSet};
@@ -379,7 +379,8 @@ pub fn look_round(
         report.damage.push(Error::NoVault { vault: vault.id });
     }
     let prefix = vault.id.packs();
-    let listed = list_all(&*vault.store, &prefix).map_err(of(&prefix, "list it"))?;
+    let listed = list_until(&*vault.store, &prefix, ends).map_err(of(&prefix, "list it"))?;
+    let listed = listed.ok_or(Error::Ended)?;
     let listed: BTreeMap<&str, u64> = listed.iter().map(|found| (found.name.as_str(), found.bytes)).collect();
     for (name, pack) in &vault.state.packs {
         if ends() {

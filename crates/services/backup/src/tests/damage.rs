@@ -379,10 +379,22 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
         again.packs_lost.contains(&pack) && matches!(again.damage[0], Error::Missing { .. }),
         "{again:?}"
     );
-    assert!(matches!(
-        look_round(&vault, None, &|| true, &mut Report::default()),
-        Err(Error::Ended)
-    ));
+    // It ends where it is told to, before each page of the listing, each pack and each part of a tree.
+    let asked = std::cell::Cell::new(0);
+    let count = |most: usize| {
+        asked.set(0);
+        let ends = || {
+            asked.set(asked.get() + 1);
+            asked.get() > most
+        };
+        look_round(&vault, None, &ends, &mut Report::default())
+    };
+    count(usize::MAX).unwrap();
+    let all = asked.get();
+    assert!(all > 2 + vault.state.packs.len(), "{all}");
+    for most in 0..all {
+        assert!(matches!(count(most), Err(Error::Ended)), "{most}");
+    }
 }
 
 /// A store of which some objects cannot be read.
