@@ -15,8 +15,17 @@ const LOOK: Duration = Duration::from_millis(4);
 pub enum Moment {
     /// A pass has gone through something, and is not done.
     Pass,
-    /// The owner holds what hosts write, or has done so a moment ago: the switch is near, or was just made.
+    /// The owner holds what hosts write: the switch is near.
     Switch,
+}
+
+/// Who is at a move at a moment that was seen, by the names of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// Who carries it out.
+    pub mover: Option<String>,
+    /// Who owns the volume.
+    pub owner: Option<String>,
 }
 
 /// A look at the moves of a cluster.
@@ -63,29 +72,37 @@ impl Moves {
         Ok(admin::volume(&self.client, volume).map_err(failed)?.pool)
     }
 
-    /// Waits for that moment of the move of this volume; the name of the node that is at it then. None: it was over before that was seen.
+    /// Waits for that moment of the move of this volume; who is at it then. None: the move was over before that was seen, and whoever wants to see it begins another one.
     ///
     /// # Errors
     /// When the metadata is away, or it does not come within `limit`.
-    pub fn await_moment(&self, volume: &str, moment: Moment, limit: Duration) -> Result<Option<String>> {
+    pub fn await_moment(&self, volume: &str, moment: Moment, limit: Duration) -> Result<Option<Sight>> {
         let until = Instant::now() + limit;
-        let mut last = None;
+        let nodes = admin::nodes(&self.client).map_err(failed)?;
+        let mut mover = None;
         loop {
-            let Some(copy) = self.under_way()? else {
-                return Ok(last.filter(|_| moment == Moment::Switch));
-            };
-            let at = self
-                .client
-                .txn(&Call::get(map::copier_key(copy.volume)))
-                .map_err(failed)?;
-            last = at.value(0).and_then(|found| found.json::<String>().ok()).or(last);
-            let is_now = match moment {
-                Moment::Pass => copy.place.pass_bytes > 0,
-                Moment::Switch => admin::volume(&self.client, volume).is_ok_and(|found| found.lineage.held),
-            };
-            if is_now && last.is_some() {
-                return Ok(last);
+            // The record says in one who owns it and whether that one holds.
+            let found = admin::volume(&self.client, volume).map_err(failed)?;
+            let copy = self.under_way()?;
+            if let Some(copy) = &copy {
+                let at = self
+                    .client
+                    .txn(&Call::get(map::copier_key(copy.volume)))
+                    .map_err(failed)?;
+                mover = at.value(0).and_then(|found| found.json::<String>().ok()).or(mover);
             }
+            let is_now = match moment {
+                Moment::Pass => copy.as_ref().is_some_and(|copy| copy.place.pass_bytes > 0),
+                Moment::Switch => found.lineage.held,
+            };
+            if is_now && mover.is_some() {
+                let owner = nodes.iter().find(|node| Some(node.id) == found.owner);
+                return Ok(Some(Sight {
+                    mover,
+                    owner: owner.map(|node| node.name.clone()),
+                }));
+            }
+            let Some(copy) = copy else { return Ok(None) };
             if Instant::now() >= until {
                 return Err(Failure::new(format!(
                     "the move of {volume} did not come to {moment:?}: {copy:?}"

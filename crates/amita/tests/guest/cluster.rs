@@ -370,26 +370,32 @@ impl Movable for Gateways {
         Ok(to.to_owned())
     }
 
-    fn strike(&mut self, moment: Moment, whom: Whom) -> Result<usize> {
+    fn strike(&mut self, moment: Moment, whom: Whom) -> Result<Option<(usize, Whom)>> {
         let moves = Moves::of(&self.cluster)?;
-        let shown = self.json(&["volume", "show", &self.volume, "--json"])?;
-        let at_it = moves.await_moment(&self.volume, moment, PATIENCE)?;
+        let Some(sight) = moves.await_moment(&self.volume, moment, PATIENCE)? else {
+            return Ok(None);
+        };
         let index = |name: Option<&str>| {
             self.cluster
                 .nodes()
                 .iter()
                 .position(|node| Some(node.name.as_str()) == name)
         };
-        let (mover, owner) = (index(at_it.as_deref()), index(shown["owner"].as_str()));
+        let (mover, owner) = (index(sight.mover.as_deref()), index(sight.owner.as_deref()));
         let another = (0..NODES).find(|index| Some(*index) != mover && Some(*index) != owner);
-        let found = match whom {
-            Whom::Mover => mover.or(owner),
-            Whom::Owner => owner.or(mover),
+        let wanted = match whom {
+            Whom::Mover => mover,
+            Whom::Owner => owner,
             Whom::Another => another,
         };
-        let node = found.or(another).unwrap_or(0);
+        let all = [(mover, Whom::Mover), (owner, Whom::Owner), (another, Whom::Another)];
+        let mut others = all.into_iter().filter_map(|(node, who)| Some((node?, who)));
+        let (node, who) = wanted
+            .map(|node| (node, whom))
+            .or_else(|| others.next())
+            .ok_or_else(|| Failure::new("there is no node to be killed"))?;
         self.cluster.kill_node(node);
-        Ok(node)
+        Ok(Some((node, who)))
     }
 
     fn await_moved(&mut self) -> Result<()> {

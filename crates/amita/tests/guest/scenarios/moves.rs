@@ -4,7 +4,10 @@ use super::paths::Rounds;
 use crate::host::Host;
 use crate::target::Target;
 use amita_harness::moves::Moment;
-use amita_terminal::error::Result;
+use amita_terminal::error::{Failure, Result};
+
+/// Moves until a moment of one was seen: a hold lasts for milliseconds.
+const TRIES: usize = 8;
 
 /// Whom to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +25,23 @@ pub trait Movable: Target {
     /// Begins a move to the pool where it is not; `slowly`: so that a pass takes its time.
     fn begin_move(&mut self, slowly: bool) -> Result<String>;
 
-    /// At that moment of it, kills a node; which.
-    fn strike(&mut self, moment: Moment, whom: Whom) -> Result<usize>;
+    /// At that moment of it, kills a node; which, and who that was, if there is none that it was to be. None: the move was over before the moment was seen, and nobody is killed.
+    fn strike(&mut self, moment: Moment, whom: Whom) -> Result<Option<(usize, Whom)>>;
 
     /// Waits until the disk has moved.
     fn await_moved(&mut self) -> Result<()>;
+}
+
+/// Begins moves until a node was killed at that moment of one: to where, which node, and who that was.
+fn strike(target: &mut dyn Movable, moment: Moment, whom: Whom) -> Result<(String, usize, Whom)> {
+    for _ in 0..TRIES {
+        let to = target.begin_move(moment == Moment::Pass)?;
+        if let Some((killed, who)) = target.strike(moment, whom)? {
+            return Ok((to, killed, who));
+        }
+        target.await_moved()?;
+    }
+    Err(Failure::new(format!("{moment:?} was not seen in {TRIES} moves")))
 }
 
 /// So many moves there and back under verification, in each of which a node is killed: no error, no wrong byte, and all paths live again behind each.
@@ -34,13 +49,13 @@ pub fn nodes_killed(host: &Host, target: &mut dyn Movable, times: usize) -> Resu
     let (nqn, count) = (target.nqn().to_owned(), target.portals().len());
     host.connect_all(target, "")?;
     let rounds = Rounds::start(host, target)?;
-    let mut seen = String::new();
+    let (mut seen, mut struck) = (String::new(), Vec::new());
     for time in 0..times {
         let moment = [Moment::Pass, Moment::Switch][time % 2];
         let whom = [Whom::Mover, Whom::Owner, Whom::Another][time / 2 % 3];
-        let to = target.begin_move(moment == Moment::Pass)?;
-        let killed = target.strike(moment, whom)?;
-        seen += &format!("to {to}: at {moment:?} {whom:?}, node {}, killed\n", killed + 1);
+        let (to, killed, who) = strike(target, moment, whom)?;
+        struck.push((moment, who));
+        seen += &format!("to {to}: at {moment:?} {who:?}, node {}, killed\n", killed + 1);
         host.sh(&format!("await_paths {nqn} {}", count - 1))?;
         rounds.further(1)?;
         // It comes to its end without it half of the times.
@@ -51,6 +66,15 @@ pub fn nodes_killed(host: &Host, target: &mut dyn Movable, times: usize) -> Resu
         target.await_moved()?;
         host.sh(&format!("await_paths {nqn} {count} 180; no_errors"))?;
         rounds.further(1)?;
+    }
+    let has = |moment: Moment| struck.iter().any(|(at, _)| *at == moment);
+    let is = |whom: Whom| struck.iter().any(|(_, who)| *who == whom);
+    let all = has(Moment::Pass) && has(Moment::Switch) && is(Whom::Mover) && is(Whom::Owner);
+    // The first four are at both moments whoever carries the move out, and who has the volume.
+    if times >= 4 && !all {
+        return Err(Failure::new(format!(
+            "not both were killed, or not at both moments: {struck:?}"
+        )));
     }
     seen += &rounds.stop()?;
     seen += &host.sh(&format!("no_errors; echo; ana {nqn}"))?;
