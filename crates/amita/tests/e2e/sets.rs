@@ -19,24 +19,18 @@ const ROUNDS: usize = 25;
 pub struct ByTurns {
     written: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
+    lost: Arc<AtomicBool>,
     writer: JoinHandle<()>,
 }
 
 impl ByTurns {
-    fn begin(log_at: SocketAddr, volume_at: SocketAddr) -> ByTurns {
-        ByTurns::begin_with(log_at, volume_at, false)
-    }
-
-    /// The same of one who ends at the first error: its cluster may be lost.
-    pub fn begin_until_lost(log_at: SocketAddr, volume_at: SocketAddr) -> ByTurns {
-        ByTurns::begin_with(log_at, volume_at, true)
-    }
-
-    fn begin_with(log_at: SocketAddr, volume_at: SocketAddr, may_be_lost: bool) -> ByTurns {
+    pub fn begin(log_at: SocketAddr, volume_at: SocketAddr) -> ByTurns {
         let mut log = Client::open(log_at, LOG, PATIENCE).expect("the log opens");
         let mut volume = Client::open(volume_at, VOLUME, PATIENCE).expect("the volume opens");
         let (written, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, told) = (Arc::clone(&written), Arc::clone(&ends));
+        let lost = Arc::new(AtomicBool::new(false));
+        let may_be_lost = Arc::clone(&lost);
         let writer = std::thread::spawn(move || {
             let mut entry = 0u64;
             while !told.load(Ordering::Relaxed) {
@@ -44,7 +38,7 @@ impl ByTurns {
                 let page = entry.to_le_bytes().repeat(BLOCK as usize / 8);
                 let at = entry % PAGES * BLOCK;
                 let written = log.write(at, &page).and_then(|()| volume.write(at, &page));
-                if written.is_err() && may_be_lost {
+                if written.is_err() && may_be_lost.load(Ordering::SeqCst) {
                     return;
                 }
                 written.expect("both are written");
@@ -53,7 +47,17 @@ impl ByTurns {
             log.close();
             volume.close();
         });
-        ByTurns { written, ends, writer }
+        ByTurns {
+            written,
+            ends,
+            lost,
+            writer,
+        }
+    }
+
+    /// Its cluster is lost from now on: an error ends it.
+    pub fn may_be_lost(&self) {
+        self.lost.store(true, Ordering::SeqCst);
     }
 
     /// The last entry that both have.

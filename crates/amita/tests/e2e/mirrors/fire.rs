@@ -2,17 +2,26 @@
 
 use super::{CLOSED, MIRROR, MIRRORED, Pair, await_later, let_in, mirror, point, runner};
 use crate::fire::rounds;
-use crate::load::{Load, REGION_BYTES};
+use crate::load::{Load, REGION_BYTES, check_written};
 use crate::sets::{ByTurns, LOG, last_entry};
 use crate::world::{
     A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, WRITES_WAIT, World, eventually, verify_job, within,
 };
+use amita_harness::nbd::Client;
 use amita_harness::observe::Observer;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 const NODES: usize = 3;
 const ROUNDS: usize = 4;
+/// How often a point is cut.
+const INTERVAL: &str = "10s";
+/// No later point comes where none has come for so long.
+const QUIET: Duration = Duration::from_secs(30);
 /// The test of a point is by clones of these names.
 const TESTS: [(&str, &str); 2] = [(LOG, "test-log"), (VOLUME, "test-volume")];
+/// And that of the volume that fio writes.
+const TEST_OF_FIO: &str = "test-fio";
 
 fn delete(world: &World, volume: &str) {
     eventually("it is let go of", || {
@@ -21,13 +30,41 @@ fn delete(world: &World, volume: &str) {
     });
 }
 
-/// The point that the far end is at is one moment of both: the last entries of log and volume, by clones that are thrown away.
-fn check_point(far: &World) -> (u64, u64) {
+/// The snapshots of the point that the far end is at.
+fn snapshots(far: &World) -> String {
     let shown = mirror(far);
     let at = shown["point"].as_str().expect("a point");
     let mut points = shown["points"].as_array().expect("points").iter();
     let snapshot = points.find(|point| point["name"] == at).expect("it is there")["snapshots"].clone();
-    let snapshot = snapshot.as_str().expect("a name");
+    snapshot.as_str().expect("a name").to_owned()
+}
+
+/// What a volume has where fio writes.
+fn region(node: SocketAddr, volume: &str) -> Vec<u8> {
+    let mut client = Client::open(node, volume, PATIENCE).expect("it opens");
+    let mut bytes = vec![0; REGION_BYTES as usize];
+    for (number, part) in (0..).zip(bytes.chunks_mut(1 << 20)) {
+        client.read(number << 20, part).expect("it can be read");
+    }
+    client.close();
+    bytes
+}
+
+/// What fio's volume has at this point, by a clone that is thrown away: each block is one that fio wrote there.
+fn fio_at(far: &World, snapshot: &str) -> Vec<u8> {
+    far.amita_done(&["volume", "clone", &format!("{MIRRORED}@{snapshot}"), TEST_OF_FIO]);
+    far.cluster.offer_by_nbd(TEST_OF_FIO).expect("it is offered");
+    let bytes = region(far.cluster.nodes()[0].nbd, TEST_OF_FIO);
+    far.amita_done(&["nbd", "unexport", TEST_OF_FIO]);
+    delete(far, TEST_OF_FIO);
+    check_written(&bytes);
+    bytes
+}
+
+/// The point that the far end is at is one moment of both: the last entries of log and volume, by clones that are thrown away.
+fn check_point(far: &World) -> (u64, u64) {
+    let snapshot = &snapshots(far);
+    fio_at(far, snapshot);
     let mut last = Vec::new();
     for (volume, test) in TESTS {
         // A later point may have taken its place.
@@ -72,7 +109,7 @@ fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_
     delete(&pair.far, VOLUME);
     let file = pair.file();
     let add = ["mirror", "add", MIRROR, VOLUME, LOG, MIRRORED, "--bootstrap", &file];
-    pair.near.amita_done(&[&add[..], &["--interval", "10s"]].concat());
+    pair.near.amita_done(&[&add[..], &["--interval", INTERVAL]].concat());
     pair.join(&[]).success().expect("it joins");
     for volume in [VOLUME, LOG, MIRRORED] {
         pair.far
@@ -83,8 +120,8 @@ fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_
 
     // All hosts are at the near end's first node, which lives until all of that end is lost.
     let at = pair.near.cluster.nodes()[0].nbd;
-    let turns = ByTurns::begin_until_lost(at, at);
-    let load = Load::until_lost(&pair.near, 0, MIRRORED, Some("--rate_iops=500"));
+    let turns = ByTurns::begin(at, at);
+    let load = Load::of(&pair.near, 0, MIRRORED, Some("--rate_iops=500"));
     let mut seen = await_later(&pair.far, &None);
     let (mut least, _) = check_point(&pair.far);
     for round in 0..rounds(ROUNDS) {
@@ -127,13 +164,27 @@ fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_
         least = log;
     }
 
-    // The near end is lost, in the middle of what is written.
+    // The near end is lost, in the middle of what is written. Until then no host has been told of anything.
+    assert!(!load.has_ended() && !turns.has_ended(), "no host is told of anything");
+    load.may_be_lost();
+    turns.may_be_lost();
     for node in 0..NODES {
         pair.near.cluster.kill_node(node);
     }
     let written = turns.written() + 1;
     turns.finish();
     let passes = load.finish();
+    // What goes over is the last point that has come.
+    let mut last_point = snapshots(&pair.far);
+    loop {
+        std::thread::sleep(QUIET);
+        let now = snapshots(&pair.far);
+        if now == last_point {
+            break;
+        }
+        last_point = now;
+    }
+    let at_point = fio_at(&pair.far, &last_point);
     let promote = ["mirror", "promote", MIRROR, "--force", "--seal-key", &pair.far_seal];
     eventually("the far end goes over", || pair.far.amita(&promote).status.success());
     let node = pair.far.cluster.nodes()[1].nbd;
@@ -143,7 +194,15 @@ fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_
         least <= log && volume <= written,
         "{log} and {volume}, of {least} to {written}"
     );
-    println!("{passes} passes of fio; {written} entries were written, and {volume} went over");
+    let over = region(node, MIRRORED);
+    let blocks = check_written(&over);
+    assert!(
+        over == at_point && blocks > 0,
+        "it is not what the point {last_point} had"
+    );
+    println!(
+        "{passes} passes of fio, {blocks} blocks of which went over; {written} entries were written, and {volume} went over"
+    );
     // And it serves: fio writes and checks every block.
     let_in(&pair.far).close();
     let uri = pair.far.cluster.uri(0, MIRRORED);
