@@ -107,16 +107,22 @@ fn what_is_damaged_is_named_until_it_was_read_again_and_is_whole() {
     flip(&pack);
     let mended = world.verify(1, 4);
     assert_eq!((mended.damaged(), mended.lost()), (0, 0), "{mended:?}");
-    // A missing one is found without being read; nobody puts it back, and where nothing needs it any more it is forgotten.
-    let bytes = std::fs::read(&pack).unwrap();
+    // A missing one is found without being read, and nobody puts it back.
     std::fs::remove_file(&pack).unwrap();
     let missing = world.verify(1, 5);
     assert!(
         missing.damage[0].why.contains("is missing") && !pack.exists(),
         "{missing:?}"
     );
-    std::fs::write(&pack, bytes).unwrap();
+    assert_eq!((missing.damaged(), missing.lost()), (1, 1));
     assert_eq!(world.vault().state().sessions().len(), 0);
+    // Where nothing needs it any more, and pruning has removed it from the vault, it is forgotten.
+    let mut vault = world.vault();
+    vault.forget(&[point]).unwrap();
+    amita_backup::prune::run(&mut vault).unwrap();
+    let pruned = world.verify(1, 6);
+    assert_eq!((pruned.damaged(), pruned.lost()), (0, 0), "{pruned:?}");
+    assert!(pruned.runs.last.unwrap().points == 1 && !world.packs().contains(&pack));
 }
 
 #[test]
