@@ -170,11 +170,10 @@ fn others_answer(vault: &Vault, object: &str) -> bool {
 
 /// What kept an object from being looked at, as damage: where it is this one alone, for it was `suspect`, or another one was passed over just before.
 fn judge(vault: &Vault, error: Error, suspect: Option<&str>, report: &mut Report) -> Result<Error, Error> {
-    let object = match &error {
-        Error::Store { object, .. } => object.as_str(),
-        _ => return Err(error),
+    let Error::Store { object, .. } = &error else {
+        return Err(error);
     };
-    if (suspect == Some(object) || report.unreadable > 0) && others_answer(vault, object) {
+    if (suspect == Some(object.as_str()) || report.unreadable > 0) && others_answer(vault, object) {
         report.unreadable += 1;
         return Ok(error);
     }

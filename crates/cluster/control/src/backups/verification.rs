@@ -8,6 +8,7 @@
 //! Points are looked at whole at the beginning of each run, and once more where what is damaged has become another since: what is said of them is what was seen last.
 
 use amita_types::map::{BackupDamage, BackupPointLost, BackupVerified, MAX_DAMAGE, MAX_MORE_PACKS, MAX_POINTS_LOST};
+use std::collections::BTreeSet;
 
 /// The most bytes of a reason.
 const MOST_BYTES: usize = 512;
@@ -52,9 +53,10 @@ fn pack_of(object: &str) -> Option<&str> {
 
 /// These objects were found damaged or missing: they are named, or counted where there are too many. Was one of them not known?
 pub fn add(verified: &mut BackupVerified, found: &[Found], by: By, now: u64) -> bool {
-    let (mut is_new, mut counted) = (false, 0_u64);
+    let (mut is_new, mut counted, mut seen) = (false, 0_u64, BTreeSet::new());
     for (object, why) in found {
-        if verified.damage.iter().any(|known| known.object == *object) {
+        // Several points may lack the same one.
+        if !seen.insert(object) || verified.damage.iter().any(|known| known.object == *object) {
             continue;
         }
         let pack = pack_of(object);
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(counts(&verified), full);
         // Whoever looks at all of them finds the same ones, and so does each round, however often.
         for _ in 0..3 {
-            add(&mut verified, &many, By::Look, 2);
+            add(&mut verified, &[many.clone(), many.clone()].concat(), By::Look, 2);
             round(&mut verified, 3);
             assert_eq!(counts(&verified), full);
             add(&mut verified, &many, By::Turn, 4);
