@@ -299,7 +299,7 @@ pub fn read_packs(vault: &Vault, stretch: Stretch<'_>, ends: &dyn Fn() -> bool, 
 }
 
 /// Reads these packs whole once more, if they are of the vault still and not condemned. Which were read, and which of these are damaged or missing, is in the report;
-/// where the store does not answer for one, nothing new is known of that, and it goes on with the next one.
+/// where one cannot be read, nothing new is known of that, and it goes on with the next one, unless the store does not answer at all.
 ///
 /// # Errors
 /// [`Error::Ended`]: what was read until then is in the report.
@@ -316,9 +316,14 @@ pub fn read_again(
         if vault.state.is_condemned(name) {
             continue;
         }
-        if let Ok(wrong) = read_whole(vault, *name) {
-            report.read.push(*name);
-            report.lose(*name, wrong);
+        match read_whole(vault, *name) {
+            Ok(wrong) => {
+                report.read.push(*name);
+                report.lose(*name, wrong);
+            }
+            // Where nothing else answers either it would be waited for with each.
+            Err(_) if !others_answer(vault, &vault.id.pack(*name)) => return Ok(()),
+            Err(_) => {}
         }
     }
     Ok(())

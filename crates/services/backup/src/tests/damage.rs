@@ -488,6 +488,9 @@ fn one_pack_that_cannot_be_read_is_passed_over_when_it_cannot_twice_and_others_c
     vault.store = Unreadable::of(&store, &[], true);
     let went = read_packs(&vault, again, &|| false, &mut report);
     assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
+    let mut report = Report::default();
+    read_again(&vault, &packs, &|| false, &mut report).unwrap();
+    assert!(report.is_clean() && report.read.is_empty(), "{report:?}");
     // Trees that need it are told of as not whole, where it is known, or was so the time before.
     let trees = vault.id().pack(packs[packs.len() - 1]);
     vault.store = Unreadable::of(&store, &[&trees], false);
