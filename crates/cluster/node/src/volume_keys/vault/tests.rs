@@ -486,7 +486,7 @@ fn another_key_of_the_same_name_is_found_out() {
         };
         assert!(why.contains("put the right one back"), "{why}");
     }
-    // What proves is the first line, whatever else opens.
+    // What proves is the line that has it, wherever it stands, and no other.
     SealKey::generate().save(&world.path("one")).unwrap();
     let sealed = std::fs::read_to_string(world.path("one")).unwrap();
     world
@@ -497,6 +497,8 @@ fn another_key_of_the_same_name_is_found_out() {
     world.secret("volume.keys", &format!("{sealed}{}", world.line("")));
     file.unwrap(&binding(1), &wrapped).unwrap();
     file.opens(CLUSTER, &by, &wrapped).unwrap();
+    file.proves(CLUSTER, &to, &wrapped).unwrap();
+    world.secret("volume.keys", &sealed);
     file.proves(CLUSTER, &to, &wrapped).unwrap_err();
     world.fake.check();
 }

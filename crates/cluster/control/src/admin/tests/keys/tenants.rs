@@ -871,11 +871,8 @@ impl World {
             .into_iter()
             .map(|record| (record.binding().key, record))
             .collect();
-        for volume in with_deleted(&self.meta)
-            .unwrap()
-            .iter()
-            .filter(|volume| !volume.is_former())
-        {
+        let is_of_its_own = |volume: &&Volume| !volume.is_former() && !map::is_moving_name(&volume.name);
+        for volume in with_deleted(&self.meta).unwrap().iter().filter(is_of_its_own) {
             let tenant = whose.get(&volume.id);
             let own = keyed.iter().find(|found| Some(&found.tenant) == tenant);
             let wanted = own.map(|found| found.by.clone()).or_else(|| clusters.clone());
