@@ -55,9 +55,13 @@ pub enum Command {
 struct Shown {
     volume: String,
     tenant: Option<String>,
-    /// Its data keys are wrapped by another one's volume key still.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    to_be_wrapped: bool,
+    /// Its data keys are wrapped by another one's volume key still; none: nobody knows.
+    #[serde(skip_serializing_if = "is_settled")]
+    to_be_wrapped: Option<bool>,
+}
+
+fn is_settled(to_be_wrapped: &Option<bool>) -> bool {
+    *to_be_wrapped == Some(false)
 }
 
 /// Does it.
@@ -82,17 +86,23 @@ fn assign(volume: &str, tenant: Option<&str>, json: bool, metadata: &Admin) -> R
         admin::set_tenant(meta, volume, tenant)
     });
     set.described()?;
-    let keys = admin::volume_keys(&metadata.reader(), volume).described()?;
+    // It is done: where the metadata do not say more, that is said.
+    let keys = admin::volume_keys(&metadata.reader(), volume).described();
+    let to_be_wrapped = keys.as_ref().ok().map(|keys| {
+        let mut keys = keys.iter();
+        keys.any(|key| key.to_be_wrapped_by.is_some())
+    });
     let shown = Shown {
         volume: volume.to_owned(),
         tenant: tenant.map(str::to_owned),
-        to_be_wrapped: keys.iter().any(|key| key.to_be_wrapped_by.is_some()),
+        to_be_wrapped,
     };
-    let rewrap = match shown.to_be_wrapped {
-        true => {
+    let rewrap = match to_be_wrapped {
+        Some(true) => {
             " Its data keys are wrapped as before still: `amita volume key rewrap` wraps them by what is to wrap them."
         }
-        false => "",
+        Some(false) => "",
+        None => " What wraps its data keys is not known: see `amita volume key list`.",
     };
     print(json, &shown, || match tenant {
         Some(tenant) => format!("Volume {volume} is tenant {tenant}'s.{rewrap}\n"),
@@ -111,7 +121,7 @@ fn list(json: bool, metadata: &Admin) -> Result<()> {
         all.push(Shown {
             volume: name.clone(),
             tenant: Some(found.tenant),
-            to_be_wrapped: false,
+            to_be_wrapped: Some(false),
         });
     }
     all.sort_by(|one, other| (&one.tenant, &one.volume).cmp(&(&other.tenant, &other.volume)));

@@ -2,7 +2,7 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use crate::commands::volume::key::{FileArgument, TenantStatus, not_wrapped, tenant_statuses};
+use crate::commands::volume::key::{FileArgument, TenantStatus, bound_to, not_wrapped, tenant_statuses};
 use amita_control::access::Action;
 use amita_control::admin::{self, Rewrapped};
 use amita_terminal::error::{Failure, Result};
@@ -138,15 +138,19 @@ fn told(tenant: &str, rewrapped: Rewrapped, json: bool, metadata: &Admin) -> Res
 
 fn show(arguments: &ShowArguments, endpoints: &Endpoints, metadata: &Admin) -> Result<()> {
     let file = arguments.keys.given(endpoints);
-    let mut all = tenant_statuses(&metadata.reader(), file.as_ref())?;
-    if let Some(tenant) = &arguments.tenant {
-        all.retain(|found| found.tenant == *tenant);
-        if all.is_empty() {
-            // Is it a name at all?
-            admin::tenant_key(&metadata.reader(), tenant).described()?;
-        }
+    let reader = metadata.reader();
+    let all = tenant_statuses(&reader, file.as_ref(), arguments.tenant.as_deref())?;
+    let mut still_wrapped = 0;
+    if let (Some(tenant), true) = (&arguments.tenant, all.is_empty()) {
+        // Is it a name at all?
+        admin::tenant_key(&reader, tenant).described()?;
+        still_wrapped = bound_to(&admin::misplaced_keys(&reader).described()?, tenant);
     }
     print(arguments.json, &all, || match (all.is_empty(), &arguments.tenant) {
+        (true, Some(tenant)) if still_wrapped > 0 => format!(
+            "Tenant {tenant} has no volume key of its own, and {still_wrapped} data keys are wrapped by what was: keep the tenant's line in the file, and give `amita \
+             tenant key clear {tenant}` again.\n"
+        ),
         (true, Some(tenant)) => {
             format!(
                 "Tenant {tenant} has no volume key of its own: what is encrypted of its volumes is wrapped by the cluster's.\n"

@@ -3,7 +3,7 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, KeyStatus, KeyTrouble, Misplaced, Rewrapped, TenantKey};
+use amita_control::admin::{self, KeyStatus, KeyTrouble, Misplaced, Rewrap, Rewrapped, TenantKey};
 use amita_keys::SealKey;
 use amita_metadata::Transact;
 use amita_node::volume_keys::KeyFile;
@@ -233,7 +233,7 @@ struct Status {
     tenants: Vec<TenantStatus>,
     /// Tenants of whom the file has lines, and who have no volume key by the metadata (`amita tenant key set`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    unset: Vec<String>,
+    unset: Vec<UnsetStatus>,
     /// Data keys that are wrapped by another one than is to wrap them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     misplaced: Vec<Misplaced>,
@@ -252,19 +252,34 @@ pub(crate) struct TenantStatus {
     pub ails: Option<String>,
 }
 
-/// Which volume keys tenants have, whether a file has them, and whether they open what they are said to have wrapped.
+/// A tenant's lines, where the metadata have no volume key of the tenant's.
+#[derive(Serialize)]
+struct UnsetStatus {
+    tenant: String,
+    /// So many data keys are bound to the tenant still: the lines open them, and nothing else does.
+    still_wrapped: usize,
+    /// What is wrong with who keeps a key that the lines name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ails: Option<String>,
+}
+
+/// Which volume keys tenants have (all, or this one), whether a file has them, and whether they open what they are said to have wrapped.
 ///
 /// # Errors
 /// The metadata is away.
-pub(crate) fn tenant_statuses(meta: &dyn Transact, file: Option<&KeyFile>) -> Result<Vec<TenantStatus>> {
+pub(crate) fn tenant_statuses(
+    meta: &dyn Transact,
+    file: Option<&KeyFile>,
+    one: Option<&str>,
+) -> Result<Vec<TenantStatus>> {
     let status = |TenantKey { tenant, by }| {
         let found = file.map(|file| file.is_of_tenant(&tenant, &by));
         let is_in_file = found.as_ref().map(std::result::Result::is_ok);
         let ails = match (file, found) {
             (_, Some(Err(why))) => Some(why),
             // By its name alone it is not known to be the tenant's.
-            (Some(file), _) => match file.answers_for(Some(&tenant)) {
-                Err(why) => Some(why),
+            (Some(file), _) => match file.has(Some(&tenant), &by) {
+                Err(why) => Some(why.to_string()),
                 Ok(()) => admin::opens_by(meta, file, &by)
                     .described()?
                     .err()
@@ -279,14 +294,28 @@ pub(crate) fn tenant_statuses(meta: &dyn Transact, file: Option<&KeyFile>) -> Re
             ails,
         })
     };
-    admin::tenant_keys(meta).described()?.into_iter().map(status).collect()
+    let all = admin::tenant_keys(meta).described()?.into_iter();
+    all.filter(|found| one.is_none_or(|one| found.tenant == one))
+        .map(status)
+        .collect()
 }
 
-/// Tenants of whom the file has lines, and who have no volume key by the metadata: the cluster's wraps for them.
-fn unset(file: &KeyFile, tenants: &[TenantStatus]) -> Vec<String> {
+/// Tenants of whom the file has lines, and who have no volume key by the metadata.
+fn unset(file: &KeyFile, tenants: &[TenantStatus], misplaced: &[Misplaced]) -> Vec<UnsetStatus> {
     let mut lines = file.tenants().unwrap_or_default();
     lines.retain(|tenant| tenants.iter().all(|found| found.tenant != *tenant));
-    lines.into_iter().collect()
+    let status = |tenant: String| UnsetStatus {
+        still_wrapped: bound_to(misplaced, &tenant),
+        ails: file.answers_for(Some(&tenant)).err(),
+        tenant,
+    };
+    lines.into_iter().map(status).collect()
+}
+
+/// So many of them are bound to this tenant.
+pub(crate) fn bound_to(misplaced: &[Misplaced], tenant: &str) -> usize {
+    let bound = misplaced.iter().filter(|key| key.tenant.as_deref() == Some(tenant));
+    bound.count()
 }
 
 /// What of tenants and of misplaced data keys is said, for people.
@@ -304,11 +333,24 @@ fn of_tenants(status: &Status) -> String {
             Some(why) => writeln!(lines, "Those of tenant {tenant} are wrapped by {wrapped_by}: {why}."),
         };
     }
+    for UnsetStatus {
+        tenant,
+        still_wrapped,
+        ails,
+    } in &status.unset
+    {
+        let ails = ails.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+        let _ = writeln!(
+            lines,
+            "The file has a line of tenant {tenant}'s, who has no volume key: data keys that it has wrapped still: {still_wrapped}{ails}."
+        );
+    }
     for Misplaced {
         key,
         wrapped_by,
         to_be_wrapped_by,
         ails,
+        ..
     } in status.misplaced.iter().take(FAILED_TOLD)
     {
         let _ = match (to_be_wrapped_by, ails) {
@@ -322,8 +364,8 @@ fn of_tenants(status: &Status) -> String {
     if let Some(more) = status.misplaced.len().checked_sub(FAILED_TOLD).filter(|more| *more > 0) {
         let _ = writeln!(lines, "And {more} more (--json has all).");
     }
-    if !status.misplaced.is_empty() {
-        lines.push_str("`amita volume key rewrap` wraps them so.\n");
+    if status.misplaced.iter().any(|key| key.to_be_wrapped_by.is_some()) {
+        lines.push_str("`amita volume key rewrap` wraps by what is to wrap them those of which that is known.\n");
     }
     lines
 }
@@ -343,15 +385,16 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
             Err(KeyTrouble::Away(why)) => answers = Err(why),
         }
     }
-    let tenants = tenant_statuses(&reader, Some(&file))?;
+    let tenants = tenant_statuses(&reader, Some(&file), None)?;
+    let misplaced = admin::misplaced_keys(&reader).described()?;
     let status = Status {
         wrapped_by: by.map(|by| by.to_string()),
         is_of_cluster: is_of.is_ok(),
         is_first: is_of.as_ref().is_ok_and(|is_first| *is_first),
         ails: is_of.as_ref().err().or(answers.as_ref().err()).cloned(),
-        unset: unset(&file, &tenants),
+        unset: unset(&file, &tenants, &misplaced),
         tenants,
-        misplaced: admin::misplaced_keys(&reader).described()?,
+        misplaced,
     };
     let clusters = || match (&status.wrapped_by, &is_of) {
         (None, _) => {
@@ -372,18 +415,16 @@ fn status(arguments: &StatusArguments, endpoints: &Endpoints, metadata: &Admin) 
         Failure::new(why)
             .advice("What is open stays open; what it is to open waits for it, and nothing is made with its key, unless another server of its line answers.")
     })?;
-    of_tenants_keys(&status)?;
-    match status.misplaced.len() {
-        0 => Ok(()),
-        count => Err(Failure::new(format!(
-            "{count} data keys are wrapped by another key than is to wrap them, or nobody knows by which"
-        ))
-        .advice("`amita volume key rewrap`, with a file that opens them, and has what is to wrap them.")),
-    }
+    of_tenants_keys(&status)
 }
 
-/// Fails where tenants' keys lack, or tenants' lines wrap for nobody.
+/// Fails where tenants' keys lack, data keys are wrapped by others than are to wrap them, or tenants' lines wrap for nobody: with all of that at once.
 fn of_tenants_keys(status: &Status) -> Result<()> {
+    let (mut faults, mut advice): (Vec<String>, Vec<String>) = Default::default();
+    let mut fault = |what: String, to_do: String| {
+        faults.push(what);
+        advice.push(to_do);
+    };
     let ailing = |is_in_file: bool| {
         let tenants = status.tenants.iter();
         let found = tenants.filter(|found| found.ails.is_some() && (found.is_in_file == Some(true)) == is_in_file);
@@ -391,30 +432,58 @@ fn of_tenants_keys(status: &Status) -> Result<()> {
     };
     let lacking = ailing(false);
     if !lacking.is_empty() {
-        let what = format!(
-            "the file lacks the volume keys of these tenants: {}",
-            lacking.join(", ")
+        let lacking = lacking.join(", ");
+        fault(
+            format!("the file lacks the volume keys of these tenants: {lacking}"),
+            format!("Encrypted volumes of {lacking} stay closed by it, and none are made. All others are opened."),
         );
-        return Err(Failure::new(what)
-            .advice("Encrypted volumes of theirs stay closed by it, and none are made. All others are opened."));
     }
     let failing = ailing(true);
     if !failing.is_empty() {
-        let what = format!(
-            "the volume keys of these tenants do not answer, or do not open what they have wrapped: {}",
-            failing.join(", ")
+        let failing = failing.join(", ");
+        fault(
+            format!("the volume keys of these tenants do not answer, or do not open what they have wrapped: {failing}"),
+            format!(
+                "Encrypted volumes of {failing} that are closed wait for that, and none are made. All others are opened."
+            ),
         );
-        return Err(Failure::new(what).advice(
-            "Encrypted volumes of theirs that are closed wait for it, and none are made. All others are opened.",
-        ));
     }
-    match &status.unset[..] {
-        [] => Ok(()),
-        unset => Err(Failure::new(format!(
-            "the file has lines of tenants who have no volume key by the metadata: {}",
-            unset.join(", ")
-        ))
-        .advice("No data key is made for them: give `amita tenant key set TENANT` for each, or take the line away.")),
+    let (known, unknown): (Vec<_>, Vec<_>) = status.misplaced.iter().partition(|key| key.to_be_wrapped_by.is_some());
+    if !known.is_empty() {
+        fault(
+            format!("{} data keys are wrapped by another key than is to wrap them", known.len()),
+            "Keep all lines, and give `amita volume key rewrap`, with a file that opens them, and has what is to wrap them.".to_owned(),
+        );
+    }
+    if !unknown.is_empty() {
+        fault(
+            format!("of {} data keys nobody knows what is to wrap them", unknown.len()),
+            "Keep all lines; what is said of each (`ails`) says what to do.".to_owned(),
+        );
+    }
+    let (needed, unset): (Vec<_>, Vec<_>) = status.unset.iter().partition(|unset| unset.still_wrapped > 0);
+    let names = |all: &[&UnsetStatus]| all.iter().map(|unset| &*unset.tenant).collect::<Vec<_>>().join(", ");
+    if !needed.is_empty() {
+        fault(
+            format!(
+                "of these tenants lines of the file have wrapped data keys still, and none is the tenant's volume key by the metadata: {}",
+                names(&needed)
+            ),
+            "Keep their lines, and give `amita tenant key clear TENANT` again, or `set`.".to_owned(),
+        );
+    }
+    if !unset.is_empty() {
+        fault(
+            format!(
+                "the file has lines of tenants who have no volume key by the metadata: {}",
+                names(&unset)
+            ),
+            "No data key is made for them: give `amita tenant key set TENANT` for each once all nodes have that file, or take the line away.".to_owned(),
+        );
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(faults.join("; ")).advice(advice.join(" "))),
     }
 }
 
@@ -427,7 +496,7 @@ fn rewrap(arguments: &RewrapArguments, endpoints: &Endpoints, metadata: &Admin) 
         0 => Ok(()),
         count => {
             let what = format!(
-                "{} data keys are wrapped by the file's first line now, {} were before, and {count} are not",
+                "{} data keys are wrapped by what is to wrap them now, {} were before, and {count} are not",
                 done.wrapped, done.same
             );
             Err(Failure::new(what).advice(

@@ -15,7 +15,7 @@ pub(super) use tenant::{Whose, may_be_of};
 use super::subsystem::{put, unchanged};
 use super::{AdminError, Result, get, list};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
-use amita_metadata::{Call, Compare, MAX_OPS, Op, Transact};
+use amita_metadata::{Call, Compare, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::map::{self, ENCRYPTION_SINCE, KMIP_SINCE, KeyName, KeyNumber, KeyRing, Trashed, Volume};
 use amita_types::{ClusterId, Generation, VolumeId};
 use std::collections::BTreeSet;
@@ -73,9 +73,12 @@ pub trait DataKeys: fmt::Debug {
     }
 
     /// Is there something here that wraps for this tenant alone? Then the cluster's key wraps nothing of his.
-    fn has_line_of(&self, tenant: &str) -> bool {
+    ///
+    /// # Errors
+    /// Nobody knows: why, for people.
+    fn has_line_of(&self, tenant: &str) -> std::result::Result<bool, String> {
         let _ = tenant;
-        false
+        Ok(false)
     }
 
     /// One that it has opened so: it is tried first, as it costs no look at all others.
@@ -207,10 +210,11 @@ impl NewKey {
             Some(tenant) => {
                 let (by, revision) = tenant_key(meta, tenant).map_err(NoKey::Admin)?;
                 held.push(unchanged(&map::tenant_wrapping_key(tenant), revision));
-                if by.is_none() && keys.has_line_of(tenant) {
+                if by.is_none() && keys.has_line_of(tenant).map_err(NoKey::Refused)? {
                     return Err(NoKey::Refused(format!(
                         "the file of volume keys has a line of tenant {tenant}, and the metadata say of none that it wraps for the tenant, so the cluster's key \
-                         would: give `amita tenant key set {tenant}`, or take the line out of the file"
+                         would: give `amita tenant key set {tenant}` once all nodes have that file, or `amita tenant key clear {tenant}`, and take the line out of \
+                         it when all are wrapped by the cluster's"
                     )));
                 }
                 by.map(|by| (tenant.to_owned(), by))
@@ -353,6 +357,16 @@ fn keys_of<'a>(volumes: impl Iterator<Item = &'a Volume>) -> BTreeSet<KeyName> {
 fn read_key(bytes: &[u8]) -> std::result::Result<WrappedKey, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "its record is no text".to_owned())?;
     WrappedKey::parse(text).map_err(|why| why.to_string())
+}
+
+/// What is kept there, which has to be the record of the key that it is kept as.
+fn record_at(found: &KeyValue) -> std::result::Result<WrappedKey, String> {
+    let record = read_key(&found.value)?;
+    let key = record.binding().key;
+    match map::secret_key(key) == found.key {
+        true => Ok(record),
+        false => Err(format!("it is the record of data key {key}, and was moved here")),
+    }
 }
 
 /// Can a volume that reads by these keys, and was reverted from so much that is there still, be deleted for good?

@@ -85,7 +85,7 @@ pub fn make_volume(
 /// The same, of this tenant from the start, encrypted where `keys` are given: its data key was never wrapped by anything but the tenant's key, where he has one.
 ///
 /// # Errors
-/// As [`make_volume`]; or no tenant is called so; a cluster whose version does not know of it; no key can be made.
+/// As [`make_volume`]; or no tenant is called so; no key can be made.
 pub fn make_volume_of(
     meta: &dyn Transact,
     tenant: Option<&str>,

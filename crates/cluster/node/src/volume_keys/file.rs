@@ -413,9 +413,8 @@ impl DataKeys for KeyFile {
         self.lock().opened
     }
 
-    fn has_line_of(&self, tenant: &str) -> bool {
-        // Of one that is of no use nothing is made anyway.
-        self.tenants().is_ok_and(|tenants| tenants.contains(tenant))
+    fn has_line_of(&self, tenant: &str) -> Result<bool, String> {
+        Ok(self.tenants()?.contains(tenant))
     }
 }
 

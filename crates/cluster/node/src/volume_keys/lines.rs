@@ -8,7 +8,7 @@ use amita_crypt::{
     WrappingKey, Zeroizing,
 };
 use amita_keys::{SealKey, system_random};
-use amita_types::capability::tenant_fault;
+use amita_types::capability::{MAX_TENANT_BYTES, tenant_fault};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -311,7 +311,8 @@ fn labelled(line: &str) -> Result<(Option<&str>, &str), String> {
     match tenant_fault(tenant) {
         // Nothing of what stands there: with words mixed up it is a key or a passphrase.
         Some(_) => Err(format!(
-            "what stands behind `{TENANT}` is no name for a tenant: letters, digits, `.`, `_` and `-` are allowed, `.` and `-` not at its start"
+            "what stands behind `{TENANT}` is no name for a tenant: letters, digits, `.`, `_` and `-` are allowed, {MAX_TENANT_BYTES} at most, `.` and `-` not \
+             at its start"
         )),
         None => Ok((Some(tenant), line)),
     }

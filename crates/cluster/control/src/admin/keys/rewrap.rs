@@ -7,7 +7,7 @@ use super::super::limit::{bad, check_tenant};
 use super::super::subsystem::{put, unchanged, uses_guard};
 use super::super::{AdminError, RACES, Result, cluster};
 use super::tenant::{Owners, Wanted, tenant_key};
-use super::{KeyTrouble, knows, read_key, wrapping_key};
+use super::{KeyTrouble, knows, read_key, record_at, wrapping_key};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::ClusterId;
@@ -190,7 +190,12 @@ pub fn set_tenant_key(
     knows(version, &to).map_err(refuse)?;
     let key = map::tenant_wrapping_key(tenant);
     let is_other = now.as_ref() != Some(&to);
-    if is_other || to.is_kept_elsewhere() {
+    let must_be_written = is_other || to.is_kept_elsewhere();
+    let (mut is_written, mut is_proven) = (!must_be_written, !is_other);
+    for _ in 0..=RACES {
+        if is_written {
+            break;
+        }
         let (guard, guard_revision) = uses_guard(meta)?;
         let (clusters, wrapping) = wrapping_key(meta)?;
         let clusters = match clusters {
@@ -209,8 +214,11 @@ pub fn set_tenant_key(
             )));
         }
         owners.is_apart(meta, tenant)?;
-        if is_other {
+        if !is_proven {
             can_settle(meta, by, id, &owners, (tenant, Some(&to)))?.map_err(refuse)?;
+            // Others were asked for that, which takes its time: what is compared below is read again.
+            is_proven = true;
+            continue;
         }
         let (guard_key, wrapping_key) = (map::counter_key("namespaces"), map::wrapping_key());
         let call = Call {
@@ -228,9 +236,14 @@ pub fn set_tenant_key(
             ],
             otherwise: Vec::new(),
         };
-        if !meta.txn(&call)?.succeeded {
-            return Err(AdminError::TooManyRaces { key });
+        is_written = meta.txn(&call)?.succeeded;
+        if !is_written && tenant_key(meta, tenant)?.1 != revision {
+            return Err(refuse(OTHER_REWRAP.to_owned()));
         }
+    }
+    if !is_written {
+        let key = map::counter_key("namespaces");
+        return Err(AdminError::TooManyRaces { key });
     }
     let (now, revision) = tenant_key(meta, tenant)?;
     if now.as_ref() != Some(&to) {
@@ -295,7 +308,7 @@ const OTHER_REWRAP: &str = "somebody else changes what data keys are wrapped wit
                             is done, and see that all have the same file";
 
 /// Does any key open by what is given? Else it is another cluster's, and would be made this one's. Those that are not tenants' say it; where there are none,
-/// the line that wraps for the cluster `now`, or any of the tenants' keys.
+/// the line that wraps for the cluster `now`, or any of the tenants' keys: these are opened only, for nothing of a tenant's is for who keeps the cluster's.
 fn can_rewrap(
     meta: &dyn Transact,
     by: &dyn Rewrap,
@@ -303,21 +316,25 @@ fn can_rewrap(
     now: Option<&WrappingKey>,
 ) -> Result<std::result::Result<(), String>> {
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
-    let records = reply.values(0).iter().map(|found| read_key(&found.value));
-    let is_tenants = |found: &std::result::Result<WrappedKey, String>| {
-        found.as_ref().is_ok_and(|old| old.binding().tenant.is_some())
-    };
-    let (tenants, clusters): (Vec<_>, Vec<_>) = records.partition(is_tenants);
-    if clusters.is_empty() && now.is_some_and(|now| by.has(None, now).is_ok()) {
+    let records: Vec<_> = reply.values(0).iter().map(|found| read_key(&found.value)).collect();
+    let is_tenants = |old: &WrappedKey| old.binding().tenant.is_some();
+    let has_clusters = records.iter().flatten().any(|old| !is_tenants(old));
+    if !has_clusters && now.is_some_and(|now| by.has(None, now).is_ok()) {
         return Ok(Ok(()));
     }
-    let records = if clusters.is_empty() { tenants } else { clusters };
-    Ok(any_can(records.into_iter(), |old| {
-        let binding = Binding {
-            tenant: None,
-            key: old.binding().key,
-        };
-        by.rewrap_as(id, to, &binding, old)
+    // One that cannot be read proves nothing, and is told of where no other does.
+    let records = records
+        .into_iter()
+        .filter(|found| found.as_ref().map_or(true, |old| is_tenants(old) != has_clusters));
+    Ok(any_can(records, |old| match has_clusters {
+        true => {
+            let binding = Binding {
+                tenant: None,
+                key: old.binding().key,
+            };
+            by.rewrap_as(id, to, &binding, old).map(drop)
+        }
+        false => by.proves(id, &old.wrapping_key(), old),
     }))
 }
 
@@ -346,14 +363,14 @@ fn can_settle(
             tenant: bound.clone(),
             key: old.binding().key,
         };
-        by.rewrap_as(id, to, &binding, old)
+        by.rewrap_as(id, to, &binding, old).map(drop)
     }))
 }
 
-/// Was any of them wrapped, or was there none? Of what one key has wrapped that is not answered one is asked: what others have wrapped may do as well.
+/// Does any of them pass, or is there none? Of what one key has wrapped that is not answered one is asked: what others have wrapped may do as well.
 fn any_can(
     all: impl Iterator<Item = std::result::Result<WrappedKey, String>>,
-    wrap: impl Fn(&WrappedKey) -> std::result::Result<WrappedKey, KeyTrouble>,
+    passes: impl Fn(&WrappedKey) -> std::result::Result<(), KeyTrouble>,
 ) -> std::result::Result<(), String> {
     let (mut refused, mut silent) = (None, Vec::<(WrappingKey, String)>::new());
     for one in all {
@@ -365,14 +382,20 @@ fn any_can(
                 continue;
             }
         };
-        match wrap(&old) {
-            Ok(_) => return Ok(()),
+        match passes(&old) {
+            Ok(()) => return Ok(()),
             Err(KeyTrouble::Key(why)) => refused = refused.or(Some(why)),
             Err(KeyTrouble::Away(why)) => silent.push((old.wrapping_key(), why)),
         }
     }
-    if let Some((_, why)) = silent.first() {
-        return Err(is_away(0, why));
+    if let Some((from, why)) = silent.first() {
+        let who = match from.is_kept_elsewhere() {
+            true => format!("who keeps the key that is to wrap them, or {from}, which has wrapped them,"),
+            false => "who keeps the key".to_owned(),
+        };
+        return Err(format!(
+            "{who} does not answer, so nothing was changed; give it again: {why}"
+        ));
     }
     refused.map_or(Ok(()), |why| {
         Err(format!(
@@ -543,15 +566,7 @@ fn pass(
     let owners = Owners::read(meta)?;
     let mut pass = Pass::default();
     for found in reply.values(0) {
-        let old = match read_key(&found.value) {
-            Ok(old) if map::secret_key(old.binding().key) == found.key => Ok(old),
-            Ok(old) => Err(format!(
-                "it is the record of data key {}, and was moved here",
-                old.binding().key
-            )),
-            Err(why) => Err(why),
-        };
-        let seen = match old {
+        let seen = match record_at(found) {
             Ok(old) if !scope.covers(&owners, &old) => continue,
             Ok(old) => look(meta, by, id, (scope, &owners), (found, &old), proven, asked)?,
             Err(_) if scope.is_anothers(&owners, &found.key) => continue,

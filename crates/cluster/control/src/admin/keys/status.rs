@@ -2,8 +2,8 @@
 
 use super::super::Result;
 use super::super::volume::find_volume;
-use super::read_key;
 use super::tenant::Owners;
+use super::{read_key, record_at};
 use amita_crypt::{WrappedKey, WrappingKey};
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, KeyNumber};
@@ -104,6 +104,9 @@ pub struct Misplaced {
     pub key: String,
     /// What has wrapped it.
     pub wrapped_by: String,
+    /// The tenant that it is bound to; none: nobody, or nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// What is to; none: `ails` says why nobody knows.
     pub to_be_wrapped_by: Option<String>,
     /// Why nobody knows.
@@ -120,15 +123,16 @@ pub fn misplaced_keys(meta: &dyn Transact) -> Result<Vec<Misplaced>> {
     let reply = meta.txn(&Call::prefix(map::all_secrets_prefix()))?;
     let owners = Owners::read(meta)?;
     let misplaced = |found: &KeyValue| {
-        let record = match read_key(&found.value) {
+        let record = match record_at(found) {
             Ok(record) => record,
             // Of whom it is the key that it is kept under says.
             Err(why) => {
                 return Some(Misplaced {
                     key: found.key[map::all_secrets_prefix().len()..].to_owned(),
                     wrapped_by: "nobody knows what".to_owned(),
+                    tenant: None,
                     to_be_wrapped_by: None,
-                    ails: Some(format!("its record cannot be read: {why}")),
+                    ails: Some(format!("its record cannot be used: {why}")),
                 });
             }
         };
@@ -137,6 +141,7 @@ pub fn misplaced_keys(meta: &dyn Transact) -> Result<Vec<Misplaced>> {
         (to_be_wrapped_by.is_some() || ails.is_some()).then(|| Misplaced {
             key: record.binding().key.to_string(),
             wrapped_by: told(bound, &record.wrapping_key()),
+            tenant: bound.map(str::to_owned),
             to_be_wrapped_by,
             ails,
         })

@@ -32,7 +32,7 @@ fn a_tenants_line_wraps_for_the_tenant_alone_wherever_it_stands() {
     file.has(Some("acme"), &first).unwrap();
     assert_eq!(
         ["acme", "zeta", "poor"].map(|tenant| file.has_line_of(tenant)),
-        [true, true, false]
+        [Ok(true), Ok(true), Ok(false)]
     );
     assert_eq!(file.tenants(), Ok(["acme", "zeta"].map(str::to_owned).into()));
     for (refused, why) in [

@@ -1,6 +1,7 @@
 //! Tenants' volume keys: who is wrapped by what, step by step; and a world in which everything races with everything, and whoever does it dies.
 
 use super::*;
+use crate::admin::subsystem::uses_guard;
 use crate::admin::tests::migrate as moving;
 use amita_types::map::TENANT_KEYS_SINCE;
 use std::cell::RefCell;
@@ -129,8 +130,9 @@ impl Rewrap for Lines {
         Ok(self.wrap(to, binding, &key)?)
     }
 
-    fn proves(&self, _: ClusterId, _: &WrappingKey, _: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
-        panic!("it is known by what it is");
+    fn proves(&self, _: ClusterId, to: &WrappingKey, wrapped: &WrappedKey) -> std::result::Result<(), KeyTrouble> {
+        let lines = self.0.iter().filter(|(_, number)| by(*number) == *to);
+        Ok(Lines(lines.copied().collect()).open(wrapped).map(drop)?)
     }
 }
 
@@ -516,6 +518,53 @@ fn another_clusters_file_is_refused_where_all_is_tenants() {
     rewrap_keys(&meta, &Lines(vec![(None, 8), (None, 7)])).unwrap();
     rewrap_keys(&meta, &Lines(vec![(None, 9), (ACME, 11)])).unwrap();
     assert_eq!(wrapping_key(&meta).unwrap().0, Some(by(9)));
+    // One that cannot be read is neither the cluster's nor does it hold that up.
+    let stray = KeyName {
+        volume: VolumeId(1 << 20),
+        image: VolumeId(1 << 20),
+        number: KeyNumber(1),
+    };
+    meta.txn(&Call::put(map::secret_key(stray), b"nothing".to_vec()))
+        .unwrap();
+    rewrap_keys(&meta, &Lines(vec![(None, 8), (None, 9)])).unwrap();
+    rewrap_keys(&meta, &Lines(vec![(None, 7), (ACME, 11)])).unwrap();
+    assert_eq!(wrapping_key(&meta).unwrap().0, Some(by(7)));
+}
+
+/// Who gives a tenant a key asks others for that; meanwhile clones are made, of which each raises what is compared.
+#[test]
+fn a_tenant_gets_a_key_while_clones_are_made_of_others() {
+    let (meta, keys) = of_two();
+    let busy = Busy {
+        meta,
+        left: Cell::new(RACES as usize - 2),
+    };
+    let other = by(12).identifier();
+    set_tenant_key(&busy, &keys.with((ACME, 12)), "acme", Some(&other)).unwrap();
+    assert_eq!(wraps(&busy.meta, "a"), of("acme", 12));
+    assert_eq!(busy.left.get(), 0, "nobody came in between");
+}
+
+/// Whose uses are counted while their number is compared.
+struct Busy {
+    meta: Mutex<State>,
+    left: Cell<usize>,
+}
+
+impl Transact for Busy {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        let guard = map::counter_key("namespaces");
+        let is_one = call
+            .then
+            .iter()
+            .any(|op| matches!(op, Op::Put { key, .. } if *key == guard));
+        if is_one && self.left.get() > 0 {
+            self.left.set(self.left.get() - 1);
+            let (now, _) = uses_guard(&self.meta).unwrap();
+            self.meta.txn(&Call::put(guard, json(&(now + 1)))).unwrap();
+        }
+        self.meta.txn(call)
+    }
 }
 
 #[test]
@@ -545,8 +594,11 @@ impl DataKeys for Labelled {
         self.0.make(cluster, to, binding)
     }
 
-    fn has_line_of(&self, tenant: &str) -> bool {
-        self.0.0.iter().any(|(of, _)| *of == Some(tenant))
+    fn has_line_of(&self, tenant: &str) -> std::result::Result<bool, String> {
+        match &self.0.0[..] {
+            [] => Err("the file is half written".to_owned()),
+            lines => Ok(lines.iter().any(|(of, _)| *of == Some(tenant))),
+        }
     }
 }
 
@@ -563,6 +615,10 @@ fn who_has_a_line_and_no_key_is_not_wrapped_by_the_clusters() {
     set_tenant_key(&meta, &keys, "acme", None).unwrap();
     make(ACME, "a").unwrap();
     assert_eq!(wraps(&meta, "a"), of("acme", 11));
+    // Of a file that cannot be read nobody knows it.
+    let unread = Labelled(Lines(Vec::new()));
+    let why = make_volume_of(&meta, Some("poor"), ("q", "main", 1 << 30), None, Some(&unread)).unwrap_err();
+    assert!(why.to_string().contains("half written"), "{why}");
 }
 
 fn remove(key: String) -> Call {
@@ -599,7 +655,7 @@ impl Transact for Renamed {
 
 #[test]
 fn a_copy_is_the_tenants_whose_volume_is_copied_whatever_is_called_so_by_now() {
-    let mut made = 0;
+    let (mut made, mut changed) = (0, 0);
     for at in 1..40 {
         let (meta, keys) = of_two();
         let renamed = Renamed {
@@ -616,15 +672,20 @@ fn a_copy_is_the_tenants_whose_volume_is_copied_whatever_is_called_so_by_now() {
             keys: Some(&keys),
             now: Duration::from_secs(9),
         };
-        let Ok(copying) = copy_volume(&renamed, &wish) else {
-            continue;
+        let copying = match copy_volume(&renamed, &wish) {
+            Ok(copying) => copying,
+            Err(AdminError::Changed) => {
+                changed += 1;
+                continue;
+            }
+            Err(_) => continue,
         };
         made += 1;
         let all = volumes(&renamed.meta).unwrap();
         let source = all.iter().find(|found| found.host() == copying.source).unwrap();
         assert_eq!(whose(&renamed.meta, "c"), whose(&renamed.meta, &source.name), "{at}");
     }
-    assert!(made > 0);
+    assert!(made > 0 && changed > 0, "{made} {changed}");
 }
 
 /// Numbers of a seed.
