@@ -536,7 +536,7 @@ impl Cluster {
         self.signal_node(index, Signal::CONT)
     }
 
-    fn signal_node(&self, index: usize, signal: Signal) -> Result<()> {
+    pub(crate) fn signal_node(&self, index: usize, signal: Signal) -> Result<()> {
         let node = &self.nodes[index];
         let process = node.process.as_ref();
         let process = process.ok_or_else(|| Failure::new(format!("node {} is not running", node.name)))?;

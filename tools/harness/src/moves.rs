@@ -5,6 +5,7 @@ use amita_control::admin;
 use amita_metadata::{Call, Client};
 use amita_terminal::error::{Failure, Result};
 use amita_types::map::{self, Copying};
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// How often the metadata is asked: a hold lasts 30 ms at first.
@@ -93,7 +94,8 @@ impl Moves {
             }
             let is_now = match moment {
                 Moment::Pass => copy.as_ref().is_some_and(|copy| copy.place.pass_bytes > 0),
-                Moment::Switch => found.lineage.held,
+                // The copy is read last: where it is there, the switch was still to come.
+                Moment::Switch => found.lineage.held && copy.is_some(),
             };
             if is_now && mover.is_some() {
                 let owner = nodes.iter().find(|node| Some(node.id) == found.owner);
@@ -110,5 +112,17 @@ impl Moves {
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// Kills a node with SIGKILL. `false`: the move may have come to its switch before that.
+    ///
+    /// # Errors
+    /// When the node does not run, or the metadata is away.
+    pub fn strike(&self, cluster: &mut Cluster, index: usize) -> Result<bool> {
+        cluster.signal_node(index, Signal::KILL)?;
+        // Before its end is waited for: whoever lives may make the switch meanwhile.
+        let copy = self.under_way();
+        cluster.kill_node(index);
+        Ok(copy?.is_some())
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::load::{Load, REGION_BYTES};
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, WRITES_WAIT, World, check_job, within};
-use amita_harness::moves::{Moment, Moves, Sight};
+use amita_harness::moves::{Moment, Moves};
 use amita_harness::observe::Observer;
 
 /// One node has fio's connection, which NBD has no other path for; the others are killed.
 const NODES: usize = 4;
 const ROUNDS: usize = 8;
-/// Moves until a moment of one was seen: a hold lasts for milliseconds.
-const TRIES: usize = 8;
+/// Moves until a node was killed at a moment of one: a hold lasts for milliseconds, and one of four is the first node's.
+const TRIES: usize = 16;
 /// What leaves the rest of the machine something.
 const RATE: &str = "--rate_iops=1500";
 
@@ -19,19 +19,47 @@ pub fn rounds(usual: usize) -> usize {
     said.and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Whom to kill: the node that is at it, or another one; never the first.
-fn victim(world: &World, at_it: Option<&str>, round: usize) -> usize {
-    let nodes = world.cluster.nodes();
-    let at_it = nodes.iter().position(|node| Some(node.name.as_str()) == at_it);
-    match at_it.filter(|index| *index > 0) {
-        // Three of four times whoever is at it.
-        Some(index) if round % 4 < 3 => index,
-        found => (1..NODES).find(|index| Some(*index) != found).expect("others"),
+/// Whom to kill, and is it who carries the move out? Never the first one: none where that is at it, and whoever is at it is to be killed.
+fn victim(world: &World, mover: Option<&str>, round: usize) -> Option<(usize, bool)> {
+    let mut nodes = world.cluster.nodes().iter();
+    let mover = nodes.position(|node| Some(node.name.as_str()) == mover);
+    match round % 4 < 3 {
+        // Three of four times.
+        true => mover.filter(|index| *index > 0).map(|index| (index, true)),
+        false => (1..NODES)
+            .find(|index| Some(*index) != mover)
+            .map(|index| (index, false)),
     }
 }
 
-/// Has the volume move to the pool where it is not, and waits for that moment; where the move was over before that was seen, once more. To where, and who is at it.
-fn moves_until(world: &World, moves: &Moves, moment: Moment, load: &Load) -> (String, Sight) {
+fn await_moved(moves: &Moves, to: &str, load: &Load) {
+    within(4 * PATIENCE, "the move is over", || {
+        assert!(!load.has_ended(), "fio has ended");
+        moves.is_over().unwrap_or(false)
+    });
+    assert_eq!(moves.pool(VOLUME).expect("its pool"), to, "it came to nothing");
+}
+
+fn bring_back(world: &mut World, node: usize) {
+    world.cluster.start_node(node).expect("it starts");
+    world.cluster.await_node(node).expect("it serves");
+}
+
+fn await_whole(observer: &Observer) {
+    assert!(
+        observer.await_whole(2 * PATIENCE).expect("it answers"),
+        "all copies are there again"
+    );
+}
+
+/// Has the volume move to the pool where it is not, and kills a node at that moment; where that cannot be done before the switch, once more. To where, which
+/// node, and did it carry the move out?
+fn strike(
+    world: &mut World,
+    (moves, observer): (&Moves, &Observer),
+    (moment, round): (Moment, usize),
+    load: &Load,
+) -> (&'static str, usize, bool) {
     // In whose middle somebody is to be killed, that takes its time.
     let rate = if moment == Moment::Pass { "4M" } else { "1G" };
     for _ in 0..TRIES {
@@ -50,16 +78,25 @@ fn moves_until(world: &World, moves: &Moves, moment: Moment, load: &Load) -> (St
             "--no-wait",
         ]);
         let seen = moves.await_moment(VOLUME, moment, PATIENCE);
-        if let Some(sight) = seen.expect("the move comes to it") {
-            return (to.to_owned(), sight);
+        let sight = seen.expect("the move comes to it");
+        let mover = sight.as_ref().and_then(|sight| sight.mover.as_deref());
+        let found = sight.as_ref().and_then(|_| victim(world, mover, round));
+        if let Some((index, is_mover)) = found {
+            let is_in_time = moves.strike(&mut world.cluster, index).expect("it is killed");
+            println!(
+                "round {round}: to {to}, at {moment:?}, seen {sight:?}: node {} is killed",
+                index + 1
+            );
+            if is_in_time {
+                return (to, index, is_mover);
+            }
+            bring_back(world, index);
         }
-        println!("{moment:?} of the move to {to} was over before it was seen: once more");
-        within(4 * PATIENCE, "it has moved", || {
-            assert!(!load.has_ended(), "fio has ended");
-            moves.is_over().unwrap_or(false)
-        });
+        println!("nobody was killed at {moment:?} of the move to {to} who was to be: once more");
+        await_moved(moves, to, load);
+        await_whole(observer);
     }
-    panic!("{moment:?} was not seen in {TRIES} moves");
+    panic!("nobody was killed at {moment:?} in {TRIES} moves");
 }
 
 #[test]
@@ -73,37 +110,25 @@ fn a_volume_moves_under_fio_by_nbd_while_nodes_are_killed() {
     let (times, mut struck) = (rounds(ROUNDS), Vec::new());
     for round in 0..times {
         let moment = [Moment::Pass, Moment::Switch][round % 2];
-        let (to, sight) = moves_until(&world, &moves, moment, &load);
-        let index = victim(&world, sight.mover.as_deref(), round);
-        world.cluster.kill_node(index);
-        struck.push((moment, index));
-        println!(
-            "round {round}: to {to}, at {moment:?}, seen {sight:?}: node {} is killed",
-            index + 1
-        );
+        let (to, index, is_mover) = strike(&mut world, (&moves, &observer), (moment, round), &load);
+        struck.push((moment, is_mover));
         // Half of the moves end without it.
         let is_back_first = round / 2 % 2 == 0;
         if is_back_first {
-            world.cluster.start_node(index).expect("it starts");
-            world.cluster.await_node(index).expect("it serves");
+            bring_back(&mut world, index);
         }
-        within(4 * PATIENCE, "it has moved", || {
-            assert!(!load.has_ended(), "fio has ended");
-            moves.is_over().unwrap_or(false)
-        });
-        assert_eq!(moves.pool(VOLUME).expect("its pool"), to);
+        await_moved(&moves, to, &load);
         if !is_back_first {
-            world.cluster.start_node(index).expect("it starts");
-            world.cluster.await_node(index).expect("it serves");
+            bring_back(&mut world, index);
         }
-        assert!(
-            observer.await_whole(2 * PATIENCE).expect("it answers"),
-            "all copies are there again"
-        );
+        await_whole(&observer);
     }
     for moment in [Moment::Pass, Moment::Switch] {
-        let seen = struck.iter().any(|(at, _)| *at == moment);
-        assert!(seen || times < 2, "nobody was killed at {moment:?}: {struck:?}");
+        let is_struck = struck.contains(&(moment, true));
+        assert!(
+            is_struck || times < 2,
+            "whoever was at it was not killed at {moment:?}: {struck:?}"
+        );
     }
     let passes = load.finish();
     println!("{passes} passes of fio, each of {REGION_BYTES} bytes, verified");

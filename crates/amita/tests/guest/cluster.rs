@@ -394,16 +394,25 @@ impl Movable for Gateways {
             .map(|node| (node, whom))
             .or_else(|| others.next())
             .ok_or_else(|| Failure::new("there is no node to be killed"))?;
-        self.cluster.kill_node(node);
-        Ok(Some((node, who)))
+        if moves.strike(&mut self.cluster, node)? {
+            return Ok(Some((node, who)));
+        }
+        self.revive(node)?;
+        Ok(None)
     }
 
-    fn await_moved(&mut self) -> Result<()> {
+    fn await_moved(&mut self, to: &str) -> Result<()> {
         let moves = Moves::of(&self.cluster)?;
         let over = amita_terminal::interrupt::poll(3 * PATIENCE, Duration::from_millis(100), || {
             Ok(moves.is_over()?.then_some(()))
         })?;
-        over.ok_or_else(|| Failure::new("the volume did not move in time"))
+        over.ok_or_else(|| Failure::new("the volume did not move in time"))?;
+        match moves.pool(&self.volume)? {
+            pool if pool == to => Ok(()),
+            pool => Err(Failure::new(format!(
+                "the move to pool {to} came to nothing: the volume lies in {pool}"
+            ))),
+        }
     }
 }
 
