@@ -9,6 +9,7 @@ use crate::world::{
 };
 use amita_harness::nbd::Client;
 use amita_harness::observe::Observer;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ const NODES: usize = 3;
 const ROUNDS: usize = 4;
 /// How often a point is cut.
 const INTERVAL: &str = "10s";
+/// What a pass in whose middle somebody is to be killed goes at: it takes seconds then.
+const SLOWLY: &str = "1M";
 /// No later point comes where none has come for so long.
 const QUIET: Duration = Duration::from_secs(30);
 /// The test of a point is by clones of these names.
@@ -50,21 +53,26 @@ fn region(node: SocketAddr, volume: &str) -> Vec<u8> {
     bytes
 }
 
-/// What fio's volume has at this point, by a clone that is thrown away: each block is one that fio wrote there.
-fn fio_at(far: &World, snapshot: &str) -> Vec<u8> {
+/// What fio's volume has at this point, by a clone that is thrown away: each block is one that fio wrote there; and how many it wrote.
+fn fio_at(far: &World, snapshot: &str) -> (Vec<u8>, usize) {
     far.amita_done(&["volume", "clone", &format!("{MIRRORED}@{snapshot}"), TEST_OF_FIO]);
     far.cluster.offer_by_nbd(TEST_OF_FIO).expect("it is offered");
     let bytes = region(far.cluster.nodes()[0].nbd, TEST_OF_FIO);
     far.amita_done(&["nbd", "unexport", TEST_OF_FIO]);
     delete(far, TEST_OF_FIO);
-    check_written(&bytes);
-    bytes
+    let blocks = check_written(&bytes);
+    (bytes, blocks)
 }
 
-/// The point that the far end is at is one moment of both: the last entries of log and volume, by clones that are thrown away.
-fn check_point(far: &World) -> (u64, u64) {
+/// The point that the far end is at is one moment of both: the last entries of log and volume, by clones that are thrown away; and what fio's volume has, which
+/// is not what it had at a point before.
+fn check_point(far: &World, before: Option<&[u8]>) -> (u64, u64, Vec<u8>) {
     let snapshot = &snapshots(far);
-    fio_at(far, snapshot);
+    let (bytes, blocks) = fio_at(far, snapshot);
+    assert!(
+        before.is_none_or(|before| blocks > 0 && bytes != before),
+        "fio's volume stands still, with {blocks} blocks: {snapshot}"
+    );
     let mut last = Vec::new();
     for (volume, test) in TESTS {
         // A later point may have taken its place.
@@ -76,7 +84,8 @@ fn check_point(far: &World) -> (u64, u64) {
         far.amita_done(&["nbd", "unexport", test]);
         delete(far, test);
     }
-    is_one_moment(&last)
+    let (log, volume) = is_one_moment(&last);
+    (log, volume, bytes)
 }
 
 fn is_one_moment(last: &[u64]) -> (u64, u64) {
@@ -96,6 +105,28 @@ fn bring_back(world: &mut World, node: usize) {
         observer.await_whole(2 * PATIENCE).expect("it answers"),
         "all copies are there again"
     );
+}
+
+/// Waits for a pass that begins from now on, has gone through something, and is not done: to which point, and the node that is at it.
+fn in_a_pass(far: &World) -> (Value, usize) {
+    far.amita_done(&["mirror", "set", MIRROR, "--limit-rate", SLOWLY]);
+    // One that is under way may be about to end.
+    let before = mirror(far)["pass"]["to"].clone();
+    let mut found = None;
+    eventually("somebody is in the middle of a pass", || {
+        let pass = mirror(far)["pass"].clone();
+        let is_in_it = pass["volumes"].as_array().is_some_and(|volumes| {
+            let mut done = volumes.iter().filter_map(|volume| volume["done_bytes"].as_u64());
+            done.any(|bytes| bytes > 0) && volumes.iter().any(|volume| volume["whole"] == json!(false))
+        });
+        if is_in_it && pass["to"] != before {
+            found = runner(far).map(|node| (pass["to"].clone(), node));
+        }
+        found.is_some()
+    });
+    let (to, at_it) = found.expect("a pass");
+    let mut nodes = far.cluster.nodes().iter();
+    (to, nodes.position(|node| node.name == at_it).expect("a node"))
 }
 
 #[test]
@@ -122,33 +153,29 @@ fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_
     let at = pair.near.cluster.nodes()[0].nbd;
     let turns = ByTurns::begin(at, at);
     let load = Load::of(&pair.near, 0, MIRRORED, Some("--rate_iops=500"));
-    let mut seen = await_later(&pair.far, &None);
-    let (mut least, _) = check_point(&pair.far);
+    await_later(&pair.far, &None);
+    let (mut least, _, mut had) = check_point(&pair.far, None);
     for round in 0..rounds(ROUNDS) {
-        // A node of the near end, one of the far end, or both: the far one is at a pass then, if anybody is.
+        // A node of the near end, one of the far end, or both: the far one is in the middle of a pass then.
         let near = (round % 3 != 1).then_some(1 + round % 2);
-        let far = (round % 3 != 0).then(|| {
-            let mut at_it = None;
-            eventually("somebody is at the mirror", || {
-                at_it = runner(&pair.far);
-                at_it.is_some()
-            });
-            let mut nodes = pair.far.cluster.nodes().iter();
-            nodes
-                .position(|node| Some(&node.name) == at_it.as_ref())
-                .expect("a node")
-        });
-        if let Some(node) = near {
-            pair.near.cluster.kill_node(node);
-        }
+        let pass = (round % 3 != 0).then(|| in_a_pass(&pair.far));
+        let far = pass.as_ref().map(|(_, node)| *node);
         if let Some(node) = far {
             pair.far.cluster.kill_node(node);
         }
-        println!("round {round}: killed near {near:?}, far {far:?}, at point {seen:?}");
+        if let Some(node) = near {
+            pair.near.cluster.kill_node(node);
+        }
+        if let Some((to, _)) = &pass {
+            assert_eq!(mirror(&pair.far)["pass"]["to"], *to, "the pass was done before");
+            pair.far.amita_done(&["mirror", "set", MIRROR, "--limit-rate", "0"]);
+        }
+        let before = point(&pair.far);
+        println!("round {round}: killed near {near:?}, far {far:?}, at point {before:?}");
         // Points arrive all the same.
         within(3 * PATIENCE, "a later point has arrived", || {
             assert!(!load.has_ended() && !turns.has_ended(), "no host is told of anything");
-            point(&pair.far).is_some_and(|now| Some(&now) != seen.as_ref())
+            point(&pair.far).is_some_and(|now| Some(&now) != before.as_ref())
         });
         if let Some(node) = near {
             bring_back(&mut pair.near, node);
@@ -156,12 +183,15 @@ fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_
         if let Some(node) = far {
             bring_back(&mut pair.far, node);
         }
-        seen = await_later(&pair.far, &point(&pair.far));
-        let (log, volume) = check_point(&pair.far);
-        assert!(log >= least, "{log} behind {least}");
+        let seen = await_later(&pair.far, &point(&pair.far));
+        let (log, volume, now) = check_point(&pair.far, Some(had.as_slice()));
+        assert!(
+            log > least,
+            "the log stands still: it goes up to {log}, and went up to {least}"
+        );
         assert!(volume <= turns.written(), "{volume} of {}", turns.written());
         println!("round {round}: point {seen:?} is one moment: log {log}, volume {volume}");
-        least = log;
+        (least, had) = (log, now);
     }
 
     // The near end is lost, in the middle of what is written. Until then no host has been told of anything.
@@ -184,7 +214,7 @@ fn a_set_is_mirrored_under_fio_while_nodes_of_either_end_are_killed_and_one_end_
         }
         last_point = now;
     }
-    let at_point = fio_at(&pair.far, &last_point);
+    let (at_point, _) = fio_at(&pair.far, &last_point);
     let promote = ["mirror", "promote", MIRROR, "--force", "--seal-key", &pair.far_seal];
     eventually("the far end goes over", || pair.far.amita(&promote).status.success());
     let node = pair.far.cluster.nodes()[1].nbd;
