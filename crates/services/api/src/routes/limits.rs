@@ -304,6 +304,9 @@ async fn tenant(
 }
 
 /// Says whose a volume is; it is nobody else's any more.
+///
+/// Its data keys, where it is encrypted, stay wrapped as they are until `amita volume key rewrap`. Where one of the two has a volume key, it is refused for a
+/// volume that moves, or that shares data keys with others (a clone, or what was cloned).
 #[utoipa::path(put, path = "/volumes/{name}/tenant", operation_id = "setVolumeTenant", tag = "volumes", params(Named),
     request_body = VolumeTenant,
     responses((status = 200, body = VolumeTenant),
@@ -321,6 +324,8 @@ async fn assign(
 }
 
 /// Says that a volume is nobody's.
+///
+/// As to its data keys, see `setVolumeTenant`.
 #[utoipa::path(delete, path = "/volumes/{name}/tenant", operation_id = "clearVolumeTenant", tag = "volumes", params(Named),
     responses((status = 200, body = VolumeTenant),
         (status = "default", body = Problem, content_type = "application/problem+json")))]

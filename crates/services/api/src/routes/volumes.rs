@@ -107,7 +107,8 @@ pub struct NewVolume {
     /// --volume-keys`).
     #[serde(default)]
     pub encrypted: bool,
-    /// The tenant whose it is, from the start: an encrypted one is wrapped by the tenant's volume key, where it has one. Null: nobody's.
+    /// The tenant whose it is, from the start: its data key, where it is encrypted, is wrapped by the tenant's volume key, if the tenant has one, and by the
+    /// cluster's otherwise. Refused where the node's file of volume keys has a line of the tenant's, and the tenant has no volume key yet. Null: nobody's.
     #[serde(default)]
     pub tenant: Option<String>,
 }

@@ -113,6 +113,30 @@ async fn a_node_that_has_volume_keys_makes_encrypted_volumes_and_their_copies() 
     }
 }
 
+#[tokio::test]
+async fn a_volume_is_made_for_a_tenant() {
+    let world = World::new().wrapping(Arc::new(Maker));
+    for (name, encrypted, tenant) in [
+        ("a", true, json!("acme")),
+        ("b", false, json!("acme")),
+        ("c", true, Value::Null),
+    ] {
+        let mut wanted = volume(name);
+        wanted["encrypted"] = encrypted.into();
+        wanted["tenant"] = tenant.clone();
+        let made = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted));
+        made.await.done(201);
+        let path = format!("/api/v1/volumes/{name}/tenant");
+        let whose = world.ask(Viewer, "GET", &path, None).await;
+        assert_eq!(whose.done(200).body["tenant"], tenant, "{name}");
+    }
+    let mut wanted = volume("d");
+    wanted["tenant"] = "../acme".into();
+    let refused = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted)).await;
+    assert!(refused.body["detail"].to_string().contains("tenant"), "{refused:?}");
+    assert_ne!(refused.status, 201);
+}
+
 /// A file of another cluster's.
 #[derive(Debug)]
 struct Foreign;
