@@ -424,8 +424,7 @@ fn check_place(found: &[Parsed], tenant: Option<&str>, place: &Place) -> Result<
     if own.count() >= MAX_KEPT {
         return Err(format!("more than {MAX_KEPT} lines of {kind}"));
     }
-    let others = of_kind.map(|(_, place)| place.named());
-    let mut others = others;
+    let mut others = of_kind.map(|(_, place)| place.named());
     if others.any(|other| other == (kind, mount, key)) {
         return Err(match place {
             Place::Vault(_) => format!(

@@ -137,4 +137,23 @@ fn a_line_is_one_tenants_and_there_once() {
         assert!(said.contains(why), "{said}");
         assert!(!said.contains("correct"), "{said}");
     }
+    // Four of a kind for each tenant, and 64 in all.
+    let lines = |count: usize| {
+        let line = |at: usize| {
+            format!(
+                "tenant=t{} vault:http://127.0.0.1:8200 key=k{at} token-file=/t\n",
+                at / 4
+            )
+        };
+        (0..count).map(line).collect::<String>()
+    };
+    write(&path, &lines(65));
+    assert!(
+        refused(&path).contains("line 65: more than 64 lines"),
+        "{}",
+        refused(&path)
+    );
+    write(&path, &lines(64));
+    let said = KeyFile::at(&path).check().err().map(|why| why.to_string());
+    assert!(said.as_ref().is_none_or(|said| !said.contains("more than")), "{said:?}");
 }
