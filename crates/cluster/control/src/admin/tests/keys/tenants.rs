@@ -5,6 +5,7 @@ use crate::admin::subsystem::uses_guard;
 use crate::admin::tests::migrate as moving;
 use amita_types::map::TENANT_KEYS_SINCE;
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// A file of volume keys: for whom each wraps, and what it is made of.
 #[derive(Clone, Debug)]
@@ -956,8 +957,22 @@ impl World {
 /// any two steps.
 #[test]
 fn whatever_races_with_whatever_no_key_is_lost_and_none_is_another_tenants_in_the_end() {
+    race(0..40);
+}
+
+/// The same for as many seeds as `AMITA_SEEDS` says, from `AMITA_FIRST` on.
+#[test]
+#[ignore = "takes minutes: make soak"]
+fn soak() {
+    let number = |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
+    let first = number("AMITA_FIRST", 0);
+    race(first..first + number("AMITA_SEEDS", 400));
+}
+
+fn race(seeds: Range<u64>) {
+    let least = (seeds.end - seeds.start) / 20;
     let mut done: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in 0..400 {
+    for seed in seeds {
         let world = World::new(seed);
         make(&world.meta, &World::lines(), None, "first").unwrap();
         world.check();
@@ -973,6 +988,6 @@ fn whatever_races_with_whatever_no_key_is_lost_and_none_is_another_tenants_in_th
     for what in [
         "made", "clone", "revert", "copy", "rekey", "given", "key", "no key", "rewrap", "deleted",
     ] {
-        assert!(done.get(what).is_some_and(|count| *count > 20), "{what}: {done:?}");
+        assert!(done.get(what).is_some_and(|count| *count >= least), "{what}: {done:?}");
     }
 }
