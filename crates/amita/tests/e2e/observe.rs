@@ -214,27 +214,30 @@ fn metrics_are_what_prometheus_reads() {
     world.amita_done(&["tenant", "limit", "set", "acme", "--iops", "1000000"]);
     let create = ["snapshot-policy", "create", "often", "--volume", VOLUME];
     world.amita_done(&[&create[..], &["--schedule", "* * * * * *", "--keep-last", "1"]].concat());
-    crate::backup_policies::prepared(&world, &[]);
+    crate::backup_policies::prepared(&world, &["--verify", "@yearly", "--verify-sample", "100%"]);
     world.amita_done(&["mirror", "add", "dr", VOLUME]);
     let page_of = |name: &str| nodes::get(&metrics_of(&world, name), "/metrics").expect("the page");
     // Of policies, and of how full stores are, the node tells that leads: when it has heard of them.
     let mut of_leader = String::new();
-    eventually(
-        "a run of each policy has ended, and stores have told their space",
-        || {
-            let (leads, nodes) = (leader(&world) as u64, world.json(&["node", "list"]));
-            let nodes = nodes.as_array().expect("nodes").clone();
-            let found = nodes.iter().find(|node| number(node, "id") == leads);
-            of_leader = page_of(text(found.expect("the node"), "name"));
-            let told = [
-                "amita_policy_ended_timestamp_seconds",
-                "amita_backup_success_timestamp_seconds",
-                "amita_mirror_role",
-                "amita_pool_fullest_ratio",
-            ];
-            told.iter().all(|name| of_leader.contains(&format!("\n{name}{{")))
-        },
-    );
+    let mut tells = |told: &[&str]| {
+        let (leads, nodes) = (leader(&world) as u64, world.json(&["node", "list"]));
+        let nodes = nodes.as_array().expect("nodes").clone();
+        let found = nodes.iter().find(|node| number(node, "id") == leads);
+        of_leader = page_of(text(found.expect("the node"), "name"));
+        told.iter().all(|name| of_leader.contains(&format!("\n{name}{{")))
+    };
+    let told = [
+        "amita_policy_ended_timestamp_seconds",
+        "amita_backup_success_timestamp_seconds",
+        "amita_mirror_role",
+        "amita_pool_fullest_ratio",
+    ];
+    let what = "a run of each policy has ended, and stores have told their space";
+    eventually(what, || tells(&told));
+    world.amita_done(&["backup", "policy", "verify", "often"]);
+    eventually("all of the repository was read", || {
+        tells(&["amita_backup_verified_whole_timestamp_seconds"]) && tells(&told)
+    });
     world.amita_done(&["snapshot-policy", "set", "often", "--pause"]);
     world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
     let (mut page, mut written) = (String::new(), 20);
