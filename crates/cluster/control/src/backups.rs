@@ -71,6 +71,16 @@ pub fn unreadable_verified(policy: &BackupPolicy, why: &dyn std::fmt::Display) -
     )
 }
 
+/// A policy says nothing of verification, and no operator has said that it is to say so.
+#[must_use]
+pub fn lost_verify(policy: &BackupPolicy) -> String {
+    let name = &policy.name;
+    format!(
+        "it was to, and the policy says nothing of that any more: a program that does not know of verification has written it; `amita backup policy set {name} --verify PATTERN` \
+         has it verify again, and `--no-verify` says that it is not to"
+    )
+}
+
 /// What has become of a policy is not known, and not guessed.
 #[must_use]
 pub fn unreadable_runs(policy: &BackupPolicy, why: &dyn std::fmt::Display) -> String {

@@ -106,7 +106,7 @@ kinds! {
     /// What a policy of backups has verified of its repository is damaged or missing.
     BackupDamaged "backup-damaged" Warning
         "`amita backup policy show` names what is damaged, and the points that are not whole; `amita backup verify --give-up` and `amita backup run --full` put again what volumes still have.",
-    /// A verification of a repository that a policy of backups makes is due and was not made, or fails.
+    /// A policy of backups does not verify its repository as it should: late, failing, or not all of it is read in time.
     BackupUnverified "backup-unverified" Warning
         "`amita backup policy show` says why; see whether a node lives that has the repository's key file.",
     /// The point that a mirror's secondary is at is older than three intervals, or than what was said.

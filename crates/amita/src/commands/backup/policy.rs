@@ -340,15 +340,20 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
 }
 
 fn how(found: &BackupStatus) -> String {
-    match (found, &found.runner) {
+    let how = match (found, &found.runner) {
         (found, _) if found.fault.is_some() => "CANNOT BE READ".to_owned(),
-        (found, _) if verification::is_damaged(found) => "DAMAGED".to_owned(),
         (found, _) if found.policy.paused => "paused".to_owned(),
         (found, _) if found.failing().is_some() => "FAILING".to_owned(),
         (found, _) if found.is_late() => "LATE".to_owned(),
         (found, _) if verification::is_overdue(found) => "NOT VERIFIED".to_owned(),
         (_, Some(node)) => format!("running at {node}"),
         _ => String::new(),
+    };
+    // Of the repository, and not of its backups: one does not hide the other.
+    match (verification::is_damaged(found), how.as_str()) {
+        (false, _) => how,
+        (true, "") => "DAMAGED".to_owned(),
+        (true, how) => format!("DAMAGED, {how}"),
     }
 }
 

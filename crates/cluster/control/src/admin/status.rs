@@ -332,10 +332,13 @@ fn backups(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Back
             _ => None,
         };
         let name = volume.map(|found| found.volume.name.clone());
-        let verified: Option<BackupVerified> = reader.get(&map::backup_verified_key(policy.id))?;
+        let key = map::backup_verified_key(policy.id);
+        let verified: Option<BackupVerified> = reader.get(&key)?;
+        let unreadable = reader.unreadable.iter().find(|(found, _)| *found == key);
+        let verified = unreadable.map_or(Ok(verified), |(_, why)| Err(why.escape_debug().to_string()));
         let verifier: Option<String> = reader.get(&map::backup_verifier_key(policy.id))?;
         let found = BackupStatus::of(policy, runs, runner, name, now.as_secs());
-        backups.push(found.verified(Ok(verified), verifier, now.as_secs()));
+        backups.push(found.verified(verified, verifier, now.as_secs()));
     }
     Ok(backups)
 }

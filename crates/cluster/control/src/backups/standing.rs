@@ -1,6 +1,6 @@
 //! How policies of backups are, for whoever asks: `amita status`, `amita backup policy`, the API, the metrics.
 
-use super::{plan, unreadable_runs, unreadable_verified};
+use super::{lost_verify, plan, unreadable_runs, unreadable_verified};
 use crate::policy::runner::MOST_BACK;
 use crate::policy::schedule::Schedule;
 use amita_types::map::{BackupPolicy, BackupRuns, BackupVerified};
@@ -64,7 +64,7 @@ pub struct Verification {
     /// Why it cannot be made, as the last one or the last attempts of the one that is tried again say; what is damaged is no such reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing: Option<String>,
-    /// What is wrong with its record.
+    /// What is wrong with its record, or with what the policy says of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
@@ -132,7 +132,12 @@ impl BackupStatus {
     ) -> BackupStatus {
         let derived = self.policy.verification();
         let (record, fault) = match record {
-            Ok(record) => (record, None),
+            Ok(record) => {
+                // Whoever switches it off clears that.
+                let is_lost =
+                    derived.is_none() && record.as_ref().is_some_and(|record| !record.runs.schedule.is_empty());
+                (record, is_lost.then(|| lost_verify(&self.policy)))
+            }
             Err(why) => (None, Some(unreadable_verified(&self.policy, &why))),
         };
         if derived.is_none() && record.is_none() && fault.is_none() {
@@ -226,8 +231,8 @@ fn late_s(policy: &BackupPolicy, runs: Option<&BackupRuns>, is_at_it: bool, sche
     since.map_or(0, |since| now.saturating_sub(since))
 }
 
-/// For how long a round goes on that was to have ended, in seconds: since the schedule has come round twice as often as it takes where each time its share is read. `policy`: as
-/// verifications see it.
+/// For how long a round goes on that was to have ended, in seconds: since the schedule has come round twice as often as it takes where each time its share is read, from when it
+/// was begun, or the schedule or the share was changed last. `policy`: as verifications see it.
 fn slow_s(policy: &BackupPolicy, record: &BackupVerified, now: u64) -> u64 {
     let (Some(verify), Some(began)) = (&policy.verify, record.round_since) else {
         return 0;
@@ -240,7 +245,7 @@ fn slow_s(policy: &BackupPolicy, record: &BackupVerified, now: u64) -> u64 {
         return 0;
     };
     let times = 2 * 100_u32.div_ceil(verify.percent.clamp(1, 100));
-    let mut at = began.max(policy.since);
+    let mut at = began.max(policy.since).max(verify.percent_since);
     for _ in 0..times {
         match schedule.next_after(at).filter(|next| *next <= now) {
             Some(next) => at = next,

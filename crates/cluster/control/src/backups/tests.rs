@@ -455,6 +455,7 @@ fn a_verification_is_overdue_a_day_behind_its_time_or_when_it_fails() {
         schedule: "@daily".to_owned(),
         percent: 5,
         since: MONDAY,
+        percent_since: 0,
         asked: 0,
     };
     let policy = BackupPolicy {
@@ -517,6 +518,23 @@ fn a_verification_is_overdue_a_day_behind_its_time_or_when_it_fails() {
     );
     assert_eq!(round(own, MONDAY, true, told + 7), (false, 0));
     assert_eq!(round("former", MONDAY, false, told + 7), (false, 0));
+    // Where more is read each time since, it has the times that this takes.
+    let mut more = policy.clone();
+    if let Some(verify) = &mut more.verify {
+        (verify.percent, verify.percent_since) = (50, told);
+    }
+    let record = BackupVerified {
+        runs: seen(&derived),
+        repository: own.to_owned(),
+        round_since: Some(MONDAY),
+        ..BackupVerified::default()
+    };
+    for (days, slow) in [(4, 0), (5, 24 * HOUR)] {
+        let now = told + days * 24 * HOUR - u64::from(slow == 0);
+        let found = BackupStatus::of(more.clone(), None, None, None, now);
+        let found = found.verified(Ok(Some(record.clone())), None, now);
+        assert_eq!(found.verification.expect("it verifies").slow_s, slow, "{days}");
+    }
     // A policy that says nothing of it has none.
     let plain = BackupStatus::of(hourly(), None, None, None, MONDAY);
     assert_eq!(plain.verified(Ok(None), None, MONDAY).verification, None);

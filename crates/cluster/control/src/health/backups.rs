@@ -1,9 +1,9 @@
 //! What is so of policies of backups, and of the repositories that they verify.
 
 use super::{Fact, Kind, Picture};
+use crate::backups::BackupStatus;
 use crate::backups::standing::VERIFICATION_TOO_LATE;
-use crate::backups::{BackupStatus, unreadable_verified};
-use amita_types::map::{self, BackupPolicy, BackupVerified};
+use amita_types::map::{BackupPolicy, BackupVerified};
 
 impl Picture<'_> {
     pub(super) fn of_backups(&self, facts: &mut Vec<Fact>) {
@@ -55,11 +55,19 @@ impl Picture<'_> {
         if let Some(record) = verification.record.as_ref().filter(|record| is_damaged(record)) {
             let (text, object) = damage(policy, record);
             let objects = [name.as_str(), &record.repository].into_iter().chain(object);
-            let until = match record.repository == policy.repository {
-                true => "until what is damaged was read again and found whole, or is gone".to_owned(),
-                false => format!(
-                    "until the policy has verified {}, which it uses now, for the first time, or is deleted",
+            let until = match (record.repository == policy.repository, &policy.verify) {
+                (false, _) => format!(
+                    "until the policy begins to verify {}, which it uses now, or is deleted",
                     policy.repository
+                ),
+                (true, Some(_)) if !policy.paused => {
+                    "until what is damaged was read again and found whole, or is gone".to_owned()
+                }
+                (true, Some(_)) => format!(
+                    "until the policy, which is paused, goes on (`amita backup policy set {name} --resume`) and reads it again, or is deleted"
+                ),
+                (true, None) => format!(
+                    "until the policy, which does not verify any more, does so again (`amita backup policy set {name} --verify PATTERN`), or is deleted"
                 ),
             };
             let advice = format!(
@@ -68,11 +76,9 @@ impl Picture<'_> {
             );
             facts.push(Fact::new(Kind::BackupDamaged, objects, text, &advice));
         }
-        let key = map::backup_verified_key(policy.id);
-        let unreadable = self.unreadable.iter().find(|(found, _)| *found == key);
-        let of_record = unreadable.map(|(_, why)| unreadable_verified(policy, &why.escape_debug()));
-        let why = of_record
-            .or_else(|| verification.fault.clone())
+        let why = verification
+            .fault
+            .clone()
             .or_else(|| verification.failing.as_ref().map(|why| why.escape_debug().to_string()));
         let repository = &policy.repository;
         let text = match (why, verification.is_overdue()) {
@@ -107,13 +113,13 @@ fn damage<'a>(policy: &BackupPolicy, record: &'a BackupVerified) -> (String, Opt
             policy.repository
         ),
     };
-    match (first, record.points_lost.first()) {
-        (Some(first), _) => text.push_str(&format!(": {}", first.why.escape_debug())),
-        (None, Some(point)) => text.push_str(&format!(": {}", point.why.escape_debug())),
-        (None, None) => {}
-    }
-    if record.damaged() > 1 {
-        text.push_str(&format!(", and {} objects more", record.damaged() - 1));
+    let more = record.damaged() - u64::from(first.is_some());
+    match (first, more, record.points_lost.first()) {
+        (Some(first), 0, _) => text.push_str(&format!(": {}", first.why.escape_debug())),
+        (Some(first), ..) => text.push_str(&format!(": {}, and {more} objects more", first.why.escape_debug())),
+        (None, 1.., _) => text.push_str(&format!(": {more} objects, which are not known by name")),
+        (None, 0, Some(point)) => text.push_str(&format!(": {}", point.why.escape_debug())),
+        (None, 0, None) => {}
     }
     match record.points_lost.first() {
         None if record.looked_at.is_none() || record.points_owed => {

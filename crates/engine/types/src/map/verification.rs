@@ -29,6 +29,9 @@ pub struct BackupVerify {
     /// When it was set, or its schedule was, in seconds since 1970.
     #[serde(default)]
     pub since: u64,
+    /// When how much is read was changed, in seconds since 1970; 0: it never was.
+    #[serde(default, skip_serializing_if = "super::backup::is_zero")]
+    pub percent_since: u64,
     /// How often an operator has asked for one beside the schedule.
     #[serde(default, skip_serializing_if = "super::backup::is_zero")]
     pub asked: u64,
@@ -86,21 +89,33 @@ pub struct BackupVerified {
     /// The entry of the journal behind which it goes on with that; 0: it begins with the first one.
     #[serde(default, skip_serializing_if = "super::backup::is_zero")]
     pub journal_place: u64,
-    /// For when the run was due in which the keys, all packs' lengths and all points' trees were looked at last.
+    /// For when the run was due that is under way, and in which all that was known as damaged was read again; none: that is still to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_due: Option<u64>,
+    /// Likewise where the keys, all packs' lengths and all points' trees were looked at in it, or were begun to be, where a time limit has ended that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_due: Option<u64>,
     /// When they were; none: they never were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_at: Option<u64>,
+    /// The point behind which a look goes on that was ended before its end; none: it begins with the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points_place: Option<u64>,
     /// Something else has been known as damaged, or as whole, since: points are to be looked at once more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub points_owed: bool,
     /// When the round that is under way was begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_since: Option<u64>,
-    /// When the last round was begun that has ended: all that was there then has been read since.
+    /// Packs that it has passed, and that could not be read, or are missing.
+    #[serde(default, skip_serializing_if = "super::backup::is_zero")]
+    pub round_unread: u64,
+    /// When the last round was begun that has ended: all that was there then has been read since, but for so many packs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole_since: Option<u64>,
+    /// These.
+    #[serde(default, skip_serializing_if = "super::backup::is_zero")]
+    pub whole_unread: u64,
     /// Packs that were read.
     #[serde(default)]
     pub packs: u64,

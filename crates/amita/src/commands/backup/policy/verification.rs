@@ -108,9 +108,13 @@ pub fn text(found: &BackupStatus) -> String {
         }
     }
     if let Some(at) = record.whole_since {
+        let but = match record.whole_unread {
+            0 => String::new(),
+            unread => format!(", but for {unread} packs that could not be read or are missing"),
+        };
         line(
             "",
-            format!("all that was there at {} has been read since", timestamp(at, 0)),
+            format!("all that was there at {} has been read since{but}", timestamp(at, 0)),
         );
     }
     if verification.slow_s > 0 {
@@ -122,13 +126,14 @@ pub fn text(found: &BackupStatus) -> String {
             ),
         );
     }
-    damage(record, &mut line);
+    let is_read = found.policy.verify.is_some() && !found.policy.paused;
+    damage(record, is_read, &mut line);
     if !record.repository.is_empty() && record.repository != found.policy.repository {
         let now = &found.policy.repository;
         line(
             "",
             format!(
-                "that is of repository {}, which it used before; it is shown until {now} was verified by it",
+                "that is of repository {}, which it used before; it is shown until the policy begins to verify {now}",
                 record.repository
             ),
         );
@@ -155,7 +160,8 @@ fn sum(record: &BackupVerified) -> String {
     )
 }
 
-fn damage(record: &BackupVerified, line: &mut impl FnMut(&str, String)) {
+/// `is_read`: what is damaged is read again.
+fn damage(record: &BackupVerified, is_read: bool, line: &mut impl FnMut(&str, String)) {
     if record.damaged() == 0 && record.lost() == 0 {
         if record.runs.succeeded_at.is_some() {
             line("", "nothing is damaged, as far as was read".to_owned());
@@ -188,10 +194,13 @@ fn damage(record: &BackupVerified, line: &mut impl FnMut(&str, String)) {
     if record.damaged() > MOST_SHOWN as u64 || record.points_lost.len() > MOST_SHOWN {
         line("", format!("--json names more of them, up to {MAX_DAMAGE} objects"));
     }
-    line(
-        "",
-        "it is shown until it was read again and found whole, or is gone from the repository".to_owned(),
-    );
+    let until = match is_read {
+        true => "it is shown until it was read again and found whole, or is gone from the repository",
+        false => {
+            "it is shown until the policy verifies again, and it was found whole or is gone, or the policy is deleted"
+        }
+    };
+    line("", until.to_owned());
 }
 
 fn told(run: &BackupRun, runner: Option<&str>) -> String {

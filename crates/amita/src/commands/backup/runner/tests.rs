@@ -184,6 +184,7 @@ fn verifications_are_due_by_their_own_schedule_whoever_backs_up() {
         schedule: "@daily".to_owned(),
         percent: 5,
         since: MONDAY,
+        percent_since: 0,
         asked: 0,
     };
     let verified = BackupPolicy {

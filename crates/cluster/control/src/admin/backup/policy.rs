@@ -5,7 +5,7 @@ use super::super::subsystem::{put, unchanged};
 use super::super::volume::believable;
 use super::super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
 use super::repository::hold;
-use super::verification::VerifyChange;
+use super::verification::{Turn, VerifyChange};
 use crate::backups::BackupStatus;
 use crate::backups::plan::counted;
 use crate::policy::runner::Catalog;
@@ -197,10 +197,10 @@ pub fn create_backup_policy(
     Err(AdminError::TooManyRaces { key })
 }
 
-/// The policy as it is then, the revision of how it is now, and whether it begins to verify, which it does not now.
-fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration) -> Result<(BackupPolicy, u64, bool)> {
+/// The policy as it is then, the revision of how it is now, and what becomes of its verification.
+fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration) -> Result<(BackupPolicy, u64, Turn)> {
     let (mut policy, revision) = find(meta, name)?;
-    let verified = policy.verify.is_some();
+    let (verified, paused) = (policy.verify.is_some(), policy.paused);
     let before = counted(&policy);
     if let Some(target) = &change.target {
         policy.target = target_of(meta, name, target)?;
@@ -223,11 +223,11 @@ fn changed(meta: &dyn Transact, name: &str, change: &BackupChange, now: Duration
         policy.since = now.as_secs();
     }
     check(meta, &policy)?;
-    let begins = !verified && policy.verify.is_some();
-    if begins {
+    let turn = Turn::of(&change.verify, verified, paused, &policy);
+    if turn == Turn::Begins {
         super::verification::check_version(cluster(meta)?.version).map_err(|why| bad(name, why))?;
     }
-    Ok((policy, revision, begins))
+    Ok((policy, revision, turn))
 }
 
 /// Changes a policy. A run that is under way ends as soon as its node sees that, and is gone on with by what the policy says then. Where it is
@@ -243,7 +243,7 @@ pub fn set_backup_policy(
 ) -> Result<BackupPolicy> {
     let key = map::backup_policy_key(name);
     for _ in 0..RACES {
-        let (policy, revision, begins) = changed(meta, name, change, now)?;
+        let (policy, revision, turn) = changed(meta, name, change, now)?;
         let mut call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key.clone(), &policy)],
@@ -256,7 +256,7 @@ pub fn set_backup_policy(
             forget_unreadable::<BackupRuns>(meta, map::backup_runs_key(policy.id), &mut call)?;
         }
         let forgets = change.paused == Some(false);
-        super::verification::note_change(meta, policy.id, begins, forgets, &mut call)?;
+        super::verification::note_change(meta, policy.id, turn, forgets, &mut call)?;
         if meta.txn(&call)?.succeeded {
             return Ok(policy);
         }

@@ -45,6 +45,7 @@ impl VerifyChange {
                 schedule: schedule.clone(),
                 percent: DEFAULT_VERIFY_PERCENT,
                 since: now.as_secs(),
+                percent_since: 0,
                 asked: 0,
             },
             (None, None) => {
@@ -57,7 +58,9 @@ impl VerifyChange {
             schedule.clone_into(&mut verify.schedule);
             verify.since = now.as_secs();
         }
-        verify.percent = self.percent.unwrap_or(verify.percent);
+        if let Some(percent) = self.percent.filter(|percent| *percent != verify.percent) {
+            (verify.percent, verify.percent_since) = (percent, now.as_secs());
+        }
         Ok(Some(verify))
     }
 }
@@ -82,16 +85,40 @@ pub(super) fn check_version(version: u32) -> std::result::Result<(), String> {
     }
 }
 
-/// What is noted of a policy's verifications when it is changed. Where it `begins` to verify, and did so before, times count from when a node sees that: those that have passed
-/// meanwhile are not missed, and a run that was under way then has not failed. `forgets`: what nobody can read begins anew.
+/// What becomes of a policy's verification by a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Stays,
+    Begins,
+    /// It goes on after a pause.
+    Resumes,
+    /// An operator has said so: a record that says otherwise is of a policy that another program has written without it.
+    Ends,
+}
+
+impl Turn {
+    /// Of a policy that is so now; before it `verified`, or not, and was `paused`.
+    pub(super) fn of(change: &VerifyChange, verified: bool, paused: bool, policy: &BackupPolicy) -> Turn {
+        match policy.verify.is_some() {
+            _ if change.is_off => Turn::Ends,
+            true if !verified => Turn::Begins,
+            true if paused && !policy.paused => Turn::Resumes,
+            _ => Turn::Stays,
+        }
+    }
+}
+
+/// What is noted of a policy's verifications when it is changed. Where it begins to verify, and did so before, times count from when a node sees that: those that have passed
+/// meanwhile are not missed, and a run that was under way then has not failed. A failure of before is none of what begins or goes on. `forgets`: what nobody can read begins
+/// anew.
 pub(super) fn note_change(
     meta: &dyn Transact,
     policy: PolicyId,
-    begins: bool,
+    turn: Turn,
     forgets: bool,
     call: &mut Call,
 ) -> Result<()> {
-    if !begins && !forgets {
+    if turn == Turn::Stays && !forgets {
         return Ok(());
     }
     let key = map::backup_verified_key(policy);
@@ -99,9 +126,13 @@ pub(super) fn note_change(
     let Some(found) = reply.value(0) else { return Ok(()) };
     let noted = match found.json::<BackupVerified>() {
         Err(_) if forgets => Op::Delete { key: key.clone() },
-        Ok(mut verified) if begins => {
-            verified.runs.schedule.clear();
-            verified.runs.run = None;
+        Ok(mut verified) if turn != Turn::Stays => {
+            let runs = &mut verified.runs;
+            if turn != Turn::Resumes {
+                runs.schedule.clear();
+                runs.run = None;
+            }
+            runs.last = runs.last.take().filter(|last| last.failed == 0);
             put(key.clone(), &verified)
         }
         _ => return Ok(()),

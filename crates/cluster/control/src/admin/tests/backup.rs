@@ -519,6 +519,10 @@ fn a_policy_verifies_when_and_how_much_it_is_told_to() {
                 ..BackupRun::default()
             }),
             runs: 3,
+            last: Some(BackupRun {
+                failed: 1,
+                ..BackupRun::default()
+            }),
             ..BackupRuns::default()
         },
         rounds: 2,
@@ -535,9 +539,44 @@ fn a_policy_verifies_when_and_how_much_it_is_told_to() {
     assert_eq!(set(change(Some("@daily"), None), 8), of("@daily", 5, 8));
     let anew = record();
     assert_eq!((anew.runs.run, anew.runs.schedule.as_str()), (None, ""));
+    assert_eq!(anew.runs.last, None, "what begins has not failed");
     assert_eq!((anew.runs.runs, anew.runs.failures, anew.rounds), (3, 0, 2));
     let shown = backup_policy(&meta, "p", NOW).unwrap().verification.unwrap();
     assert!(shown.late_s == 0 && !shown.is_overdue(), "{shown:?}");
+    // Nor has what goes on after a pause; what is under way stays.
+    let pause = |paused: bool| {
+        let change = BackupChange {
+            paused: Some(paused),
+            ..BackupChange::default()
+        };
+        set_backup_policy(&meta, "p", &change, NOW).unwrap();
+    };
+    pause(true);
+    meta.txn(&Call::put(key.clone(), serde_json::to_vec(&before).unwrap()))
+        .unwrap();
+    pause(false);
+    let resumed = record();
+    assert_eq!((resumed.runs.last, resumed.runs.run), (None, before.runs.run.clone()));
+    // A program of before writes the policy without it: that is told, until an operator says what is meant.
+    let mut known = backup_policy(&meta, "p", NOW).unwrap().policy;
+    known.verify = None;
+    let policy = map::backup_policy_key("p");
+    meta.txn(&Call::put(policy, serde_json::to_vec(&known).unwrap()))
+        .unwrap();
+    let fact = || {
+        status(&meta)
+            .unwrap()
+            .facts
+            .into_iter()
+            .find(|fact| fact.name == "backup-unverified")
+    };
+    assert!(fact().unwrap().text.contains("--no-verify"));
+    let off = VerifyChange {
+        is_off: true,
+        ..VerifyChange::default()
+    };
+    assert_eq!(set(off, 9), None);
+    assert_eq!(fact(), None);
     // Whoever deletes it leaves nothing.
     delete_backup_policy(&meta, "p").unwrap();
     assert!(meta.txn(&Call::get(key)).unwrap().value(0).is_none());
@@ -646,6 +685,20 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
         let text = fact("backup-damaged").unwrap().text;
         assert!(text.contains(says), "{text}");
     }
+    // Of what is counted alone nothing is named.
+    let counted = BackupVerified {
+        damage: Vec::new(),
+        more_damage: 3,
+        ..found.clone()
+    };
+    revision = note_backup_verified(&meta, &policy, made, claim, revision, &counted)
+        .unwrap()
+        .unwrap();
+    let text = fact("backup-damaged").unwrap().text;
+    assert!(
+        text.contains("has found: 3 objects, which are not known by name; point 9"),
+        "{text}"
+    );
     note(made, claim, revision).unwrap();
     let of = figure();
     assert_eq!((of.damaged, of.points_lost, of.ended_at), (1, 1, Some(now)));
@@ -666,7 +719,7 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
         assert!(former.text.contains(part), "{}", former.text);
     }
     assert!(
-        former.advice.contains("until the policy has verified other"),
+        former.advice.contains("until the policy begins to verify other"),
         "{}",
         former.advice
     );
@@ -681,12 +734,18 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
         ..BackupChange::default()
     };
     set_backup_policy(&meta, "p", &off, NOW).unwrap();
-    assert!(fact("backup-damaged").is_some());
+    let advice = fact("backup-damaged").unwrap().advice;
+    assert!(
+        advice.contains("set p --verify PATTERN"),
+        "nobody reads it again: {advice}"
+    );
     assert_eq!((figure().damaged, figure().late_s), (1, None));
+    assert!(fact("backup-unverified").is_none(), "an operator has said so");
     // What nobody can read is told of, and begun anew when an operator says so.
     meta.txn(&Call::put(map::backup_verified_key(policy.id), b"{".to_vec()))
         .unwrap();
     assert!(fact("backup-damaged").is_none());
+    assert!(fact("backup-unverified").unwrap().text.contains("begins it anew"));
     let on = BackupChange {
         paused: Some(false),
         ..verifying(Some("@yearly"), None)

@@ -12,6 +12,7 @@ impl World {
             schedule: "@yearly".to_owned(),
             percent,
             since: MONDAY,
+            percent_since: 0,
             asked,
         };
         let verified = BackupPolicy {
@@ -231,6 +232,7 @@ fn one_that_is_paused_has_not_failed_and_goes_on_from_where_it_was() {
         schedule: "@yearly".to_owned(),
         percent: 1,
         since: MONDAY,
+        percent_since: 0,
         asked: 1,
     });
     world.put(map::backup_policy_key("p"), &paused);
