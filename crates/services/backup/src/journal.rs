@@ -18,6 +18,7 @@ use crate::state::State;
 use crate::store::{Put, StoreError};
 use crate::vault::Vault;
 use aws_lc_rs::digest::{SHA256, digest};
+use std::collections::BTreeSet;
 
 /// How often a put is repeated whose outcome is not known. A store that waits between tries does that itself.
 const TRIES: usize = 4;
@@ -31,6 +32,18 @@ pub struct Head {
     pub number: u64,
     /// SHA-256 of its object; zeros before the first.
     pub hash: [u8; 32],
+}
+
+/// What was found of a stretch of the journal.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    pub damaged: Vec<Error>,
+    /// The last entry that was looked at.
+    pub place: u64,
+    /// Those that could not be compared with the entry before, which is not whole.
+    pub unlinked: BTreeSet<u64>,
+    /// Why it did not come further.
+    pub failed: Option<Error>,
 }
 
 /// Whose object is under the name.
@@ -171,61 +184,89 @@ impl Vault {
     }
 
     /// What is wrong with the entries behind this one, 0 being before the first, up to the last that is known. It ends before one where `ends` says so, or that cannot
-    /// be read, unless `judge` takes that for damage. Also which one it has come to, and why it did not come further where that is an error.
+    /// be read, unless `judge` takes that for damage.
     pub(crate) fn damaged_entries(
         &self,
         place: u64,
         ends: &dyn Fn() -> bool,
         judge: &mut dyn FnMut(Error) -> Result<Error, Error>,
-    ) -> (Vec<Error>, u64, Option<Error>) {
-        let (mut damaged, mut at) = (Vec::new(), place);
-        let mut before = self.hash_of(place);
-        while at < self.head.number {
-            if ends() {
+    ) -> Entries {
+        let mut found = Entries {
+            damaged: Vec::new(),
+            place,
+            unlinked: BTreeSet::new(),
+            failed: None,
+        };
+        if place >= self.head.number || ends() {
+            return found;
+        }
+        // What is wrong with that one was said when it was its turn.
+        let mut before = match self.hash_of(place).or_else(|error| judge(error).map(|_| None)) {
+            Ok(before) => before,
+            Err(error) => {
+                found.failed = Some(error);
+                return found;
+            }
+        };
+        while found.place < self.head.number {
+            if found.place > place && ends() {
                 break;
             }
-            let object = self.id.journal(at + 1);
+            let number = found.place + 1;
+            let object = self.id.journal(number);
             let read = self.store.get(&object).map_err(of(&object, "read it"));
             let bytes = match read {
                 Ok(Some(bytes)) => Ok(bytes),
                 Ok(None) => Err(Error::Missing { object: object.clone() }),
                 Err(error) => match judge(error) {
                     Ok(error) => Err(error),
-                    Err(error) => return (damaged, at, Some(error)),
+                    Err(error) => {
+                        found.failed = Some(error);
+                        break;
+                    }
                 },
             };
             let opened = bytes.and_then(|bytes| {
-                let found = hash(&bytes);
-                self.keys.open(Kind::Journal, &object, bytes).map(|body| (found, body))
+                let hash = hash(&bytes);
+                self.keys.open(Kind::Journal, &object, bytes).map(|body| (hash, body))
             });
+            // Behind one that is wrong nothing can be said of what comes before.
+            if before.is_none() {
+                found.unlinked.insert(number);
+            }
             before = match opened {
                 Err(error) => {
-                    damaged.push(error);
+                    found.damaged.push(error);
                     None
                 }
-                Ok((found, body)) => {
-                    // Behind one that is wrong nothing can be said of what comes before.
+                Ok((hash, body)) => {
                     if before.is_some_and(|before| !body.starts_with(&before)) {
                         let why = "it does not follow the entry before";
-                        damaged.push(Error::Damaged { object, why });
+                        found.damaged.push(Error::Damaged { object, why });
                     }
-                    Some(found)
+                    Some(hash)
                 }
             };
-            at += 1;
+            found.place = number;
         }
-        (damaged, at, None)
+        found
     }
 
     /// The hash of an entry, as the one behind it has it; none: it is not whole.
-    fn hash_of(&self, number: u64) -> Option<[u8; 32]> {
+    ///
+    /// # Errors
+    /// The store does not answer.
+    fn hash_of(&self, number: u64) -> Result<Option<[u8; 32]>, Error> {
         if number == 0 {
-            return Some([0; 32]);
+            return Ok(Some([0; 32]));
         }
         let object = self.id.journal(number);
-        let bytes = self.store.get(&object).ok()??;
+        let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
+            return Ok(None);
+        };
         let found = hash(&bytes);
-        self.keys.open(Kind::Journal, &object, bytes).ok().map(|_| found)
+        let opened = self.keys.open(Kind::Journal, &object, bytes);
+        Ok(opened.is_ok().then_some(found))
     }
 
     /// Compares the journal with an entry of it that is remembered.

@@ -1,5 +1,6 @@
 //! What is checked of a vault as a whole; each room has its own question.
 
+mod checks;
 mod damage;
 mod ends;
 mod faults;

@@ -9,16 +9,20 @@
 //! caller's to remember, and it is made in as many sessions as its caller likes; what all packs are asked for, and the trees, are looked at beside ([`look_round`]).
 //!
 //! **One object that cannot be read** must not be taken for damage where the store is away, nor keep all that comes behind it from being read for ever. What had been
-//! read before it counts, and its caller remembers it. Where it cannot be read the next time either, and others can, it is damage as any other: named, and passed over.
+//! read before it counts, and its caller remembers it. Where it cannot be read the next time either, and others can, in the way that failed, it is damage as any other: named,
+//! and passed over. A further one behind it is so at first sight, where something was read in between: of two in a row the second one ends the reading.
 
 use crate::error::{Error, of};
 use crate::pack::{Pack, PackName};
-use crate::piece::PieceId;
 use crate::store::list_until;
 use crate::vault::Vault;
-use crate::walk::Walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Instant;
+use trees::Trees;
+
+mod trees;
 
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +51,16 @@ pub struct Report {
     pub damage: Vec<Error>,
     /// Packs that are damaged or missing, for [`Vault::give_up`].
     pub packs_lost: BTreeSet<PackName>,
-    /// Points that are not whole, with one reason each.
-    pub points_lost: BTreeMap<u64, Error>,
+    /// Points that are not whole, with one reason each, which several may share.
+    pub points_lost: BTreeMap<u64, Arc<Error>>,
+    /// The last point whose trees were looked at; none: none's were.
+    pub point: Option<u64>,
     /// The packs that were read whole, whatever they were found to be; those that could not be read are not among them.
     pub read: Vec<PackName>,
     /// Objects that could not be read, while others could: they are among the damage.
     pub unreadable: usize,
+    /// Nothing was read since the last one of these.
+    in_row: bool,
 }
 
 impl Report {
@@ -80,6 +88,30 @@ fn draw(seed: u64, pack: PackName) -> u64 {
     (bits ^ (bits >> 31)) % 1000
 }
 
+/// By what it goes whether, and how long, something is read.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// Objects that could not be read the time before, or are known as damaged: where one cannot be read, and others can be, it is damage.
+    pub suspects: &'a BTreeSet<String>,
+    /// It is to end: asked before each object.
+    pub ends: &'a dyn Fn() -> bool,
+    /// So long packs and entries are read, and one at least; none: until all are.
+    pub until: Option<Instant>,
+}
+
+impl Reading<'_> {
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+/// How an object was to be read: others are tried in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Whole,
+    Part,
+}
+
 /// Checks a vault. To keep what is checked from being pruned meanwhile, hold a session.
 ///
 /// # Errors
@@ -92,25 +124,31 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
         report.damage.push(Error::NoVault { vault: vault.id });
     }
     if scope == Scope::Whole {
-        let (damaged, _, failed) = vault.damaged_entries(0, &|| false, &mut Err);
-        report.damage.extend(damaged);
-        failed.map_or(Ok(()), Err)?;
+        let found = vault.damaged_entries(0, &|| false, &mut Err);
+        report.damage.extend(found.damaged);
+        found.failed.map_or(Ok(()), Err)?;
     }
     for (name, pack) in &vault.state.packs {
         let whole = match scope {
             Scope::Whole => true,
             Scope::Sampled { per_mille, seed } => draw(seed, *name) < per_mille.into(),
         };
-        let wrong = if whole {
+        let wrong = match whole {
+            true => read_whole(vault, *name)?,
+            false => read_end(vault, *name)?,
+        };
+        if whole && !is_missing(wrong.as_ref()) {
             report.packs += 1;
             report.bytes += pack.bytes;
-            read_whole(vault, *name)?
-        } else {
-            read_end(vault, *name)?
-        };
+        }
         report.lose(*name, wrong);
     }
-    points(vault, &mut report, None, &|| false)?;
+    let reading = Reading {
+        suspects: &BTreeSet::new(),
+        ends: &|| false,
+        until: None,
+    };
+    points(vault, None, reading, &mut report)?;
     Ok(report)
 }
 
@@ -144,56 +182,77 @@ fn read_end(vault: &Vault, name: PackName) -> Result<Option<Error>, Error> {
     })
 }
 
-/// Where something cannot be read it is asked of so many other packs whether they can.
-const PROBES: usize = 16;
+/// Where something cannot be read so many others are tried at most: each may take minutes where the store does not answer.
+const PROBES: usize = 3;
 
-/// Can others be read, where this one cannot?
-fn others_answer(vault: &Vault, object: &str) -> bool {
-    let packs = &vault.state.packs;
-    if let Some(name) = pack_of_object(vault, object) {
-        let behind = packs.range((Bound::Excluded(name), Bound::Unbounded)).take(2);
-        let before = packs.range(..name).rev().take(2);
-        // A stretch of neighbours may be what cannot be read.
-        let spread = packs.iter().step_by(packs.len().div_ceil(PROBES).max(1));
-        let mut others = behind.chain(before).chain(spread).filter(|(other, _)| **other != name);
-        let answers = |(other, pack): (&PackName, &Pack)| {
-            let read = vault.store.get_range(&vault.id.pack(*other), pack.bytes - 1, 2);
-            read.is_ok()
+/// Can others be read, in this way, where this one cannot? Not as far as is known, where it is to end.
+fn others_answer(vault: &Vault, object: &str, how: How, reading: Reading<'_>, report: &Report) -> bool {
+    let answers = |name: &PackName, pack: &Pack| {
+        let other = vault.id.pack(*name);
+        let read = match how {
+            How::Whole => vault.store.get(&other),
+            How::Part => vault.store.get_range(&other, pack.bytes - 1, 2),
         };
-        if packs.len() > 1 {
-            return others.any(answers);
+        matches!(read, Ok(Some(_)))
+    };
+    if let Some((name, pack)) = pack_of_object(vault, object).and_then(|name| vault.state.packs.get_key_value(&name)) {
+        let is_other = |(other, _): &(&PackName, &Pack)| {
+            *other != name
+                && !report.packs_lost.contains(*other)
+                && !vault.state.is_condemned(other)
+                && !reading.suspects.contains(&vault.id.pack(**other))
+        };
+        let others: Vec<_> = vault.state.packs.iter().filter(is_other).collect();
+        // What fails for long ones alone is not seen by short ones.
+        let mut tried: Vec<_> = others.iter().filter(|(_, other)| other.bytes >= pack.bytes).collect();
+        if tried.is_empty() {
+            tried = others.iter().collect();
+        }
+        // A stretch of neighbours may be what cannot be read.
+        let mut spread = tried.iter().step_by(tried.len().div_ceil(PROBES).max(1));
+        if !others.is_empty() {
+            return spread.any(|(other, pack)| !(reading.ends)() && answers(other, pack));
         }
     }
     let last = vault.id.journal(vault.head.number);
-    object != last && vault.store.get(&last).is_ok()
+    object != last && !(reading.ends)() && vault.store.get(&last).is_ok()
 }
 
-/// What kept an object from being looked at, as damage: where it is this one alone, for it was `suspect`, or another one was passed over just before.
-fn judge(vault: &Vault, error: Error, suspect: Option<&str>, report: &mut Report) -> Result<Error, Error> {
+/// What kept an object from being looked at, as damage: where it is this one alone, for it was suspected, or another one was passed over before, and something was read
+/// in between.
+fn judge(vault: &Vault, error: Error, how: How, reading: Reading<'_>, report: &mut Report) -> Result<Error, Error> {
     let Error::Store { object, .. } = &error else {
         return Err(error);
     };
-    if (suspect == Some(object.as_str()) || report.unreadable > 0) && others_answer(vault, object) {
+    let at_first_sight = report.unreadable > 0 && !report.in_row;
+    if (at_first_sight || reading.suspects.contains(object)) && others_answer(vault, object, how, reading, report) {
         report.unreadable += 1;
+        report.in_row = true;
         return Ok(error);
     }
     Err(error)
 }
 
-/// Looks at a pack, and has what is wrong with it in the report.
-fn look_at(
-    vault: &Vault,
-    name: PackName,
-    look: impl Fn(&Vault, PackName) -> Result<Option<Error>, Error>,
-    suspect: Option<&str>,
-    report: &mut Report,
-) -> Result<(), Error> {
-    let wrong = match look(vault, name) {
-        Ok(wrong) => wrong,
-        Err(error) => Some(judge(vault, error, suspect, report)?),
+/// Looks at a pack, and has what is wrong with it in the report. Is there what was to be read?
+fn look_at(vault: &Vault, name: PackName, how: How, reading: Reading<'_>, report: &mut Report) -> Result<bool, Error> {
+    let looked = match how {
+        How::Whole => read_whole(vault, name),
+        How::Part => read_end(vault, name),
+    };
+    let (wrong, is_read) = match looked {
+        Ok(wrong) => {
+            report.in_row = false;
+            let is_read = !is_missing(wrong.as_ref());
+            (wrong, is_read)
+        }
+        Err(error) => (Some(judge(vault, error, how, reading, report)?), false),
     };
     report.lose(name, wrong);
-    Ok(())
+    Ok(is_read)
+}
+
+fn is_missing(wrong: Option<&Error>) -> bool {
+    matches!(wrong, Some(Error::Missing { .. }))
 }
 
 /// Damage, as against what kept it from being looked at.
@@ -207,15 +266,13 @@ fn damage_of(looked: Result<(), Error>) -> Result<Option<Error>, Error> {
 
 /// What of the packs is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stretch<'a> {
+pub struct Stretch {
     /// From behind this one on; none: from the first one on.
     pub place: Option<PackName>,
     /// Up to this one, which was the last when the round was begun; none: up to the last one that there is.
     pub end: Option<PackName>,
     /// Until so many bytes are read.
     pub bytes: u64,
-    /// The object that could not be read the time before: where that is so again, and others can be, it is damage.
-    pub suspect: Option<&'a str>,
 }
 
 /// How far a walk has come.
@@ -223,8 +280,10 @@ pub struct Stretch<'a> {
 pub struct Went {
     /// The pack behind which it goes on; none: it begins at the first one.
     pub place: Option<PackName>,
-    /// Bytes of packs that were read.
+    /// Bytes of the packs that it has passed, those that could not be read too: so much of its share is done.
     pub bytes: u64,
+    /// Of these packs those that could not be read, or are missing.
+    pub unread: u64,
     /// It has come to its end: a round is over.
     pub is_round: bool,
     /// It has ended before the pack behind its place, which could not be read; what was read until there counts.
@@ -251,12 +310,13 @@ fn bound(end: Option<PackName>) -> Bound<PackName> {
     end.map_or(Bound::Unbounded, Bound::Included)
 }
 
-/// Reads packs whole, in the order of their names, until so many bytes of them are read, the last pack is, one cannot be, or `ends` says so, which is asked
-/// before each. At least one is read, if there is one that is not condemned and nothing ends it. What is damaged is in the report.
-pub fn read_packs(vault: &Vault, stretch: Stretch<'_>, ends: &dyn Fn() -> bool, report: &mut Report) -> Went {
+/// Reads packs whole, in the order of their names, until so many bytes of them are read, the last pack is, one cannot be, or the time is over. At least one is read, if
+/// there is one that is not condemned and it is not told to end. What is damaged is in the report.
+pub fn read_packs(vault: &Vault, stretch: Stretch, reading: Reading<'_>, report: &mut Report) -> Went {
     let mut went = Went {
         place: stretch.place,
         bytes: 0,
+        unread: 0,
         is_round: false,
         failed: None,
     };
@@ -269,7 +329,7 @@ pub fn read_packs(vault: &Vault, stretch: Stretch<'_>, ends: &dyn Fn() -> bool, 
     }
     let mut packs = vault.state.packs.range((behind, bound(stretch.end))).peekable();
     while let Some((name, pack)) = packs.next() {
-        if ends() {
+        if (reading.ends)() || (went.bytes > 0 && reading.is_over()) {
             return went;
         }
         // One that is condemned may be swept by now: no session that began behind that keeps it.
@@ -277,15 +337,17 @@ pub fn read_packs(vault: &Vault, stretch: Stretch<'_>, ends: &dyn Fn() -> bool, 
             went.place = Some(*name);
             continue;
         }
-        let before = report.unreadable;
-        if let Err(error) = look_at(vault, *name, read_whole, stretch.suspect, report) {
-            went.failed = Some(error);
-            return went;
-        }
-        if report.unreadable == before {
-            report.packs += 1;
-            report.bytes += pack.bytes;
-            report.read.push(*name);
+        match look_at(vault, *name, How::Whole, reading, report) {
+            Ok(true) => {
+                report.packs += 1;
+                report.bytes += pack.bytes;
+                report.read.push(*name);
+            }
+            Ok(false) => went.unread += 1,
+            Err(error) => {
+                went.failed = Some(error);
+                return went;
+            }
         }
         // One that cannot be read is a part of the share as well.
         went.bytes += pack.bytes;
@@ -299,19 +361,12 @@ pub fn read_packs(vault: &Vault, stretch: Stretch<'_>, ends: &dyn Fn() -> bool, 
 }
 
 /// Reads these packs whole once more, if they are of the vault still and not condemned. Which were read, and which of these are damaged or missing, is in the report;
-/// where one cannot be read, nothing new is known of that, and it goes on with the next one, unless the store does not answer at all.
-///
-/// # Errors
-/// [`Error::Ended`]: what was read until then is in the report.
-pub fn read_again(
-    vault: &Vault,
-    packs: &[PackName],
-    ends: &dyn Fn() -> bool,
-    report: &mut Report,
-) -> Result<(), Error> {
-    for name in packs {
-        if ends() {
-            return Err(Error::Ended);
+/// where one cannot be read, nothing new is known of that, and it goes on with the next one. With how many of them it is done: it ends where it is told to, the time is
+/// over, or the store does not answer at all.
+pub fn read_again(vault: &Vault, packs: &[PackName], reading: Reading<'_>, report: &mut Report) -> usize {
+    for (done, name) in packs.iter().enumerate() {
+        if (reading.ends)() || (done > 0 && reading.is_over()) {
+            return done;
         }
         if vault.state.is_condemned(name) {
             continue;
@@ -322,11 +377,11 @@ pub fn read_again(
                 report.lose(*name, wrong);
             }
             // Where nothing else answers either it would be waited for with each.
-            Err(_) if !others_answer(vault, &vault.id.pack(*name)) => return Ok(()),
+            Err(_) if !others_answer(vault, &vault.id.pack(*name), How::Whole, reading, report) => return done,
             Err(_) => {}
         }
     }
-    Ok(())
+    packs.len()
 }
 
 /// How far the journal has been read.
@@ -336,26 +391,34 @@ pub struct JournalWent {
     pub place: u64,
     /// All that is known of it has been read.
     pub is_end: bool,
-    /// The entry behind its place could not be read; what was read until there counts.
+    /// Entries of which it is not known whether they follow the one before, which is not whole.
+    pub unlinked: BTreeSet<u64>,
+    /// The entry behind its place, or that at its place, could not be read; what was read until there counts.
     pub failed: Option<Error>,
 }
 
-/// Reads the journal from behind this entry on, 0 being before the first, until `ends` says so, which is asked before each entry, one cannot be read, or the last one is.
-/// What is damaged is in the report. `suspect`: as of [`Stretch`].
-pub fn read_journal(
-    vault: &Vault,
-    place: u64,
-    suspect: Option<&str>,
-    ends: &dyn Fn() -> bool,
-    report: &mut Report,
-) -> JournalWent {
-    let mut judged = |error| judge(vault, error, suspect, report);
-    let (damaged, place, failed) = vault.damaged_entries(place, ends, &mut judged);
-    report.damage.extend(damaged);
+/// Reads the journal from behind this entry on, 0 being before the first, until the last one is read, one cannot be, it is told to end, or the time is over. What is damaged
+/// is in the report.
+pub fn read_journal(vault: &Vault, place: u64, reading: Reading<'_>, report: &mut Report) -> JournalWent {
+    let is_begun = std::cell::Cell::new(false);
+    let ends = || (reading.ends)() || (is_begun.replace(true) && reading.is_over());
+    let mut unread = None;
+    let mut judged = |error: Error| {
+        let entry = match &error {
+            Error::Store { object, .. } => entry_of_object(vault, object),
+            _ => None,
+        };
+        report.in_row = entry.is_some() && unread == entry.map(|entry| entry.saturating_sub(1));
+        unread = entry;
+        judge(vault, error, How::Whole, reading, report)
+    };
+    let found = vault.damaged_entries(place, &ends, &mut judged);
+    report.damage.extend(found.damaged);
     JournalWent {
-        place,
-        is_end: failed.is_none() && place >= vault.head.number,
-        failed,
+        place: found.place,
+        is_end: found.failed.is_none() && found.place >= vault.head.number,
+        unlinked: found.unlinked,
+        failed: found.failed,
     }
 }
 
@@ -365,38 +428,32 @@ pub fn entry_of_object(vault: &Vault, object: &str) -> Option<u64> {
     object.strip_prefix(&vault.id.journals())?.parse().ok()
 }
 
-/// What is to be looked at each time, beside packs that are read whole: the keys, that all packs are there and have the length that they had, and all points'
-/// trees. Points need none of the packs that the report knows to be damaged or missing, or are not
-/// whole. `suspect`: as of [`Stretch`].
+/// What is to be looked at each time, beside packs that are read whole: the keys, that all packs are there and have the length that they had, and the trees of all
+/// points `behind` this one. Points need none of the packs that the report knows to be damaged or missing, or are not whole.
 ///
 /// # Errors
 /// When the store does not answer; [`Error::Ended`]. What was found until then is in the report.
-pub fn look_round(
-    vault: &Vault,
-    suspect: Option<&str>,
-    ends: &dyn Fn() -> bool,
-    report: &mut Report,
-) -> Result<(), Error> {
-    let (keys, damaged) = vault.damaged_keys(&mut |error| judge(vault, error, suspect, report))?;
+pub fn look_round(vault: &Vault, behind: Option<u64>, reading: Reading<'_>, report: &mut Report) -> Result<(), Error> {
+    let (keys, damaged) = vault.damaged_keys(&mut |error| judge(vault, error, How::Whole, reading, report))?;
     report.damage.extend(damaged);
     if keys == 0 {
         report.damage.push(Error::NoVault { vault: vault.id });
     }
     let prefix = vault.id.packs();
-    let listed = list_until(&*vault.store, &prefix, ends).map_err(of(&prefix, "list it"))?;
+    let listed = list_until(&*vault.store, &prefix, reading.ends).map_err(of(&prefix, "list it"))?;
     let listed = listed.ok_or(Error::Ended)?;
     let listed: BTreeMap<&str, u64> = listed.iter().map(|found| (found.name.as_str(), found.bytes)).collect();
     for (name, pack) in &vault.state.packs {
-        if ends() {
+        if (reading.ends)() {
             return Err(Error::Ended);
         }
         let is_known = report.packs_lost.contains(name) || vault.state.is_condemned(name);
         // That something is not listed is asked for once more by its name.
         if !is_known && listed.get(vault.id.pack(*name).as_str()) != Some(&pack.bytes) {
-            look_at(vault, *name, read_end, suspect, report)?;
+            look_at(vault, *name, How::Part, reading, report)?;
         }
     }
-    points(vault, report, suspect, ends)
+    points(vault, behind, reading, report)
 }
 
 /// The pack of this vault that an object is; none: it is another object, or the pack is of the vault no more.
@@ -417,45 +474,18 @@ fn pack_of(vault: &Vault, error: &Error) -> Option<PackName> {
     }
 }
 
-/// Every point's tree is walked, and each piece has a copy that was not found damaged.
-fn points(vault: &Vault, report: &mut Report, suspect: Option<&str>, ends: &dyn Fn() -> bool) -> Result<(), Error> {
-    let is_lost = |id: &PieceId| {
-        let places = vault.state.places(id);
-        places.iter().all(|place| report.packs_lost.contains(&place.pack))
-    };
-    let records = report.packs_lost.iter().filter_map(|name| vault.state.packs.get(name));
-    let records = records.flat_map(|pack| &pack.directory.records);
-    let lost: Vec<PieceId> = records.map(|record| record.id).filter(is_lost).collect();
-    // Only of points that are whole: another one that shares a part with one that is not must not pass that over.
-    let mut whole = Walk::until(ends);
-    for (number, point) in &vault.state.points {
-        report.points += 1;
-        let mut own = std::mem::replace(&mut whole, Walk::until(ends));
-        let walked = point.volumes.iter().try_for_each(|volume| own.volume(vault, volume));
-        let found = walked.and_then(|()| {
-            let Some(id) = lost.iter().find(|id| own.live.contains(*id)) else {
-                return Ok(());
-            };
-            let place = vault.state.places(id).first().copied();
-            Err(place.map_or(Error::NoPiece(*id), |place| Error::Damaged {
-                object: vault.id.pack(place.pack),
-                why: "it is damaged or missing, and the point needs it",
-            }))
-        });
-        match found {
-            Ok(()) => whole = own,
-            Err(error) => {
-                let pack = pack_of(vault, &error);
-                let is_known = pack.is_some_and(|pack| report.packs_lost.contains(&pack));
-                let error = match error.is_damage() || is_known || matches!(error, Error::NewerFormat { .. }) {
-                    true => error,
-                    false => judge(vault, error, suspect, report)?,
-                };
-                // Where a sample is read only this tells of a pack of trees.
-                report.packs_lost.extend(pack);
-                report.points_lost.insert(*number, error);
-            }
+/// The trees of all points behind this one are walked, and each piece has a copy that was not found damaged.
+fn points(vault: &Vault, behind: Option<u64>, reading: Reading<'_>, report: &mut Report) -> Result<(), Error> {
+    let mut trees = Trees::of(vault, reading, report);
+    let behind = behind.map_or(Bound::Unbounded, Bound::Excluded);
+    for (number, point) in vault.state.points.range((behind, Bound::Unbounded)) {
+        if let Some(lack) = trees.lack(point, report)? {
+            // Where a sample is read only this tells of a pack of trees.
+            report.packs_lost.extend(pack_of(vault, &lack));
+            report.points_lost.insert(*number, lack);
         }
+        report.points += 1;
+        report.point = Some(*number);
     }
     Ok(())
 }

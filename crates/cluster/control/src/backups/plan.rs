@@ -178,6 +178,14 @@ pub fn end(runs: &mut BackupRuns, now: u64) {
     runs.last = Some(run);
 }
 
+/// Its attempt has ended before its end, and has come on: what failed before is over.
+pub fn come_on(runs: &mut BackupRuns) {
+    if let Some(run) = &mut runs.run {
+        (run.failed, run.attempts) = (0, 1);
+        run.why.clear();
+    }
+}
+
 /// Keeps a reason, if there is room for it.
 pub fn note(reasons: &mut Vec<String>, why: &str) {
     if reasons.len() < MOST_REASONS && !reasons.iter().any(|known| known == why) {

@@ -3,7 +3,7 @@
 //! # What stays known
 //! An object that was found damaged or missing stays in the record until it was read again and found whole, or the vault knows it no more, as a pack that pruning
 //! has removed. So whoever verifies reads those that are known first ([`looked_again`]), and all others when their turn comes. Of more than are named packs are
-//! known by their bare names, and read again when their turn comes ([`read_in_turn`]); beyond these they are counted, by rounds: the number is that of the last one.
+//! known by their bare names, and read again when their turn comes ([`read_in_turn`]), or when there is room to name them ([`name_more`]); beyond these they are counted, by rounds: the number is that of the last one.
 //!
 //! Points are looked at whole at the beginning of each run, and once more where what is damaged has become another since: what is said of them is what was seen last.
 
@@ -16,7 +16,8 @@ const MOST_BYTES: usize = 512;
 /// An object that is damaged or missing: its name, and what is wrong with it.
 pub type Found = (String, String);
 
-/// A repository's vault, as a verification comes upon it: what is known of another vault is of no use; by what name the repository goes is nothing to it.
+/// A repository's vault, as a verification comes upon it: what is known of another vault is of no use, nor is what was read of that in this run; by what name the repository goes
+/// is nothing to it.
 pub fn comes_upon(verified: &mut BackupVerified, repository: &str, vault: &str, now: u64) {
     if verified.vault != vault {
         *verified = BackupVerified {
@@ -25,6 +26,9 @@ pub fn comes_upon(verified: &mut BackupVerified, repository: &str, vault: &str, 
             packs: verified.packs,
             ..BackupVerified::default()
         };
+        if let Some(run) = &mut verified.runs.run {
+            (run.read_bytes, run.points) = (0, 0);
+        }
     }
     repository.clone_into(&mut verified.repository);
     verified.round_since.get_or_insert(now);
@@ -71,7 +75,7 @@ pub fn add(verified: &mut BackupVerified, found: &[Found], by: By, now: u64) -> 
             }
             verified.damage.push(BackupDamage {
                 object: object.clone(),
-                why: why[..why.floor_char_boundary(MOST_BYTES)].to_owned(),
+                why: cut(why),
                 found: now,
             });
         } else if known.is_none() {
@@ -89,7 +93,31 @@ pub fn add(verified: &mut BackupVerified, found: &[Found], by: By, now: u64) -> 
         By::Look => counted,
     };
     verified.more_damage = verified.more_damage.max(more);
+    name_more(verified, now);
     is_new
+}
+
+fn cut(why: &str) -> String {
+    why[..why.floor_char_boundary(MOST_BYTES)].to_owned()
+}
+
+/// Packs that are known by their bare names are named as far as there is room, and so are read again first. What is wrong with them is known then.
+pub fn name_more(verified: &mut BackupVerified, now: u64) {
+    let room = MAX_DAMAGE.saturating_sub(verified.damage.len());
+    let named = verified.more_packs.drain(..room.min(verified.more_packs.len()));
+    for pack in named {
+        let object = format!("packs/{}/{pack}", verified.vault);
+        verified.damage.push(BackupDamage {
+            why: format!("{object} was found damaged or missing"),
+            object,
+            found: now,
+        });
+    }
+}
+
+/// Which points need what is damaged is not known any more: all are to be looked at, from the first one on.
+pub fn owe_points(verified: &mut BackupVerified) {
+    (verified.points_owed, verified.points_place) = (true, None);
 }
 
 /// Of the packs that are known by their bare names these are gone, or were read when they had their turn and are whole. Was there one?
@@ -102,10 +130,16 @@ pub fn read_in_turn(verified: &mut BackupVerified, is_whole: impl Fn(&str) -> bo
 /// Of the objects that are known as damaged these were looked at once more, and these of them were found so again. Is one of them known no more?
 pub fn looked_again(verified: &mut BackupVerified, looked: impl Fn(&str) -> bool, found: &[Found]) -> bool {
     let before = verified.damage.len();
-    let is_found = |object: &str| found.iter().any(|(name, _)| name == object);
-    verified
-        .damage
-        .retain(|known| !looked(&known.object) || is_found(&known.object));
+    verified.damage.retain_mut(|known| {
+        if !looked(&known.object) {
+            return true;
+        }
+        let again = found.iter().find(|(name, _)| *name == known.object);
+        if let Some((_, why)) = again {
+            known.why = cut(why);
+        }
+        again.is_some()
+    });
     verified.damage.len() < before
 }
 
@@ -113,33 +147,39 @@ pub fn looked_again(verified: &mut BackupVerified, looked: impl Fn(&str) -> bool
 pub fn round(verified: &mut BackupVerified, now: u64) {
     verified.rounds = verified.rounds.saturating_add(1);
     verified.whole_since = verified.round_since;
+    verified.whole_unread = std::mem::take(&mut verified.round_unread);
     (verified.round_since, verified.round_end) = (Some(now), None);
     // So many there are: each had its turn.
     verified.more_damage = std::mem::take(&mut verified.more_found);
 }
 
-/// So it is with all points now. Where damage is counted that nobody can name, one that was not whole, and is there still, is not said to be whole.
+/// So it is with the points now that were `looked` at. Of the others, and where damage is counted that nobody can name, one that was not whole, and is there still, is not
+/// said to be whole.
 pub fn points(
     verified: &mut BackupVerified,
     lost: impl IntoIterator<Item = BackupPointLost>,
     is_there: impl Fn(u64) -> bool,
+    looked: impl Fn(u64) -> bool,
 ) {
     let mut lost: Vec<BackupPointLost> = lost.into_iter().collect();
-    if verified.more_damage > 0 {
-        let is_new = |point: &BackupPointLost| !lost.iter().any(|lost| lost.point == point.point);
-        let before = verified.points_lost.iter();
-        let kept: Vec<BackupPointLost> = before
-            .filter(|point| is_there(point.point) && is_new(point))
-            .cloned()
-            .collect();
-        lost.extend(kept);
-    }
+    let is_kept = |point: &BackupPointLost| {
+        let is_new = !lost.iter().any(|lost| lost.point == point.point);
+        is_new && is_there(point.point) && (verified.more_damage > 0 || !looked(point.point))
+    };
+    let before = verified.points_lost.iter();
+    let kept: Vec<BackupPointLost> = before.filter(|point| is_kept(point)).cloned().collect();
+    // Of those that are counted it is not known which they are.
+    let counted = match verified.points_lost.iter().all(|point| looked(point.point)) {
+        true => 0,
+        false => verified.more_points,
+    };
+    lost.extend(kept);
     for point in &mut lost {
         point.why.truncate(point.why.floor_char_boundary(MOST_BYTES));
     }
     // The newest ones say most.
     lost.sort_by_key(|point| std::cmp::Reverse(point.point));
-    verified.more_points = lost.len().saturating_sub(MAX_POINTS_LOST) as u64;
+    verified.more_points = counted.max(lost.len().saturating_sub(MAX_POINTS_LOST) as u64);
     lost.truncate(MAX_POINTS_LOST);
     verified.points_lost = lost;
 }
@@ -222,10 +262,10 @@ mod tests {
             name: String::new(),
             why: String::new(),
         };
-        points(&mut verified, [lost(4), lost(7)], |_| true);
-        points(&mut verified, [lost(7)], |_| true);
+        points(&mut verified, [lost(4), lost(7)], |_| true, |_| true);
+        points(&mut verified, [lost(7)], |_| true, |_| true);
         assert_eq!(verified.lost(), 2);
-        points(&mut verified, [], |point| point != 7);
+        points(&mut verified, [], |point| point != 7, |_| true);
         assert_eq!((verified.lost(), verified.points_lost[0].point), (1, 4));
         // One that is named by its bare name is, too, when there is room; it is gone when it was read in its turn.
         assert!(looked_again(&mut verified, |object| object == "packs/v/5", &[]));
@@ -242,8 +282,64 @@ mod tests {
         // A round that comes upon none ends that.
         round(&mut verified, 7);
         assert_eq!(counts(&verified), (MAX_DAMAGE, MAX_MORE_PACKS - 2, 0, all as u64 - 5));
-        points(&mut verified, [], |_| true);
+        points(&mut verified, [], |_| true, |_| true);
         assert_eq!(verified.lost(), 0);
+    }
+
+    #[test]
+    fn of_another_vault_nothing_was_read_in_this_run() {
+        let mut verified = BackupVerified::default();
+        comes_upon(&mut verified, "r", "v", 5);
+        verified.runs.run = Some(amita_types::map::BackupRun {
+            due: 3,
+            read_bytes: 9,
+            points: 2,
+            ..Default::default()
+        });
+        comes_upon(&mut verified, "s", "v", 6);
+        let read = |verified: &BackupVerified| {
+            verified
+                .runs
+                .run
+                .as_ref()
+                .map(|run| (run.due, run.read_bytes, run.points))
+        };
+        assert_eq!(read(&verified), Some((3, 9, 2)));
+        comes_upon(&mut verified, "s", "w", 7);
+        assert_eq!(read(&verified), Some((3, 0, 0)));
+    }
+
+    #[test]
+    fn what_is_known_by_its_bare_name_is_named_when_there_is_room() {
+        let mut verified = BackupVerified::default();
+        comes_upon(&mut verified, "r", "v", 5);
+        let many: Vec<String> = (0..MAX_DAMAGE + 2).map(|number| format!("packs/v/{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        add(&mut verified, &found(&many), By::Turn, 6);
+        assert_eq!((verified.damage.len(), verified.more_packs.len()), (MAX_DAMAGE, 2));
+        looked_again(&mut verified, |object| object == many[0], &[]);
+        name_more(&mut verified, 7);
+        let named = &verified.damage[MAX_DAMAGE - 1];
+        assert!(named.object == many[MAX_DAMAGE] && named.why.contains(many[MAX_DAMAGE]) && named.found == 7);
+        assert_eq!(verified.more_packs, [(MAX_DAMAGE + 1).to_string()]);
+        // What is wrong with it is known when it was read again.
+        let again = found(&many[MAX_DAMAGE..=MAX_DAMAGE]);
+        looked_again(&mut verified, |object| object == many[MAX_DAMAGE], &again);
+        assert!(verified.damage[MAX_DAMAGE - 1].why.ends_with("is missing"));
+    }
+
+    #[test]
+    fn of_points_that_were_not_looked_at_nothing_new_is_said() {
+        let lost = |point| BackupPointLost {
+            point,
+            name: String::new(),
+            why: String::new(),
+        };
+        let mut verified = BackupVerified::default();
+        points(&mut verified, [lost(2), lost(4), lost(6)], |_| true, |_| true);
+        points(&mut verified, [lost(3)], |point| point != 6, |point| point <= 3);
+        let named: Vec<u64> = verified.points_lost.iter().map(|lost| lost.point).collect();
+        assert_eq!(named, [4, 3]);
     }
 
     #[test]
@@ -271,11 +367,11 @@ mod tests {
             why: "é".repeat(MOST_BYTES),
         });
         let mut verified = BackupVerified::default();
-        points(&mut verified, lost, |_| true);
+        points(&mut verified, lost, |_| true, |_| true);
         assert_eq!((verified.lost(), verified.more_points), (MAX_POINTS_LOST as u64 + 2, 2));
         assert_eq!(verified.points_lost[0].point, MAX_POINTS_LOST as u64 + 1);
         assert!(verified.points_lost[0].why.len() <= MOST_BYTES);
-        points(&mut verified, [], |_| true);
+        points(&mut verified, [], |_| true, |_| true);
         assert_eq!(verified.lost(), 0);
     }
 }

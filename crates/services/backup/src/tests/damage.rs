@@ -7,13 +7,15 @@ use crate::journal::Head;
 use crate::prune;
 use crate::store::{Listed, Put, Retention, StoreError};
 use crate::verify::{
-    Report, Scope, Stretch, Went, entry_of_object, last_pack, look_round, pack_of_object, read_again, read_journal,
-    read_packs, round_bytes, verify,
+    Reading, Report, Scope, Stretch, Went, entry_of_object, last_pack, look_round, pack_of_object, read_again,
+    read_journal, read_packs, round_bytes, verify,
 };
 use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Instant;
 
 /// Two points, a checkpoint, all kinds of objects.
-fn prepared() -> (Arc<Memory>, Vault, Vec<(u64, Image)>) {
+pub(super) fn prepared() -> (Arc<Memory>, Vault, Vec<(u64, Image)>) {
     let store = Arc::new(Memory::default());
     let mut vault = new_vault(&store);
     let mut image = Image::new(1 << 20);
@@ -282,7 +284,20 @@ fn read(vault: &Vault, place: Option<PackName>, bytes: u64, report: &mut Report)
         bytes,
         ..Stretch::default()
     };
-    read_packs(vault, stretch, &|| false, report)
+    read_packs(vault, stretch, free(&BTreeSet::new()), report)
+}
+
+/// With these suspects, to its end.
+pub(super) fn free(suspects: &BTreeSet<String>) -> Reading<'_> {
+    Reading {
+        suspects,
+        ends: &|| false,
+        until: None,
+    }
+}
+
+pub(super) fn suspect(object: &str) -> BTreeSet<String> {
+    BTreeSet::from([object.to_owned()])
 }
 
 #[test]
@@ -307,7 +322,12 @@ fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
         bytes: 1,
         ..Stretch::default()
     };
-    let ended = read_packs(&vault, stretch, &|| true, &mut report);
+    let none = BTreeSet::new();
+    let over = Reading {
+        ends: &|| true,
+        ..free(&none)
+    };
+    let ended = read_packs(&vault, stretch, over, &mut report);
     assert_eq!((ended.place, ended.bytes, ended.is_round), (one, 0, false));
     // A pack that is gone is no place to be lost at.
     let last = store.names(&vault.id().packs()).pop().unwrap();
@@ -327,7 +347,7 @@ fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
             bytes: u64::MAX,
             ..Stretch::default()
         };
-        let went = read_packs(&vault, stretch, &|| false, &mut report);
+        let went = read_packs(&vault, stretch, free(&none), &mut report);
         assert_eq!(
             (went.is_round, went.bytes, went.place),
             (true, bytes, None),
@@ -350,7 +370,7 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
     let pack = pack_of_object(&vault, &name).unwrap();
     // It has its length: what is asked of all does not tell, and what reads it does.
     let mut report = Report::default();
-    look_round(&vault, None, &|| false, &mut report).unwrap();
+    look_round(&vault, None, free(&BTreeSet::new()), &mut report).unwrap();
     let seen_by_trees = report.points_lost.len();
     let mut report = Report::default();
     read(&vault, None, 1, &mut report);
@@ -358,23 +378,23 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
         report.packs_lost.contains(&pack) && report.damage[0].to_string().contains(&name),
         "{report:?}"
     );
-    look_round(&vault, None, &|| false, &mut report).unwrap();
+    look_round(&vault, None, free(&BTreeSet::new()), &mut report).unwrap();
     assert!(
         report.points_lost.len() >= seen_by_trees && !report.points_lost.is_empty(),
         "{report:?}"
     );
     assert!(points.iter().any(|(point, _)| report.points_lost.contains_key(point)));
     let mut again = Report::default();
-    read_again(&vault, &[pack], &|| false, &mut again).unwrap();
+    read_again(&vault, &[pack], free(&BTreeSet::new()), &mut again);
     assert!(again.packs_lost.contains(&pack));
     put(bytes);
     let mut again = Report::default();
-    read_again(&vault, &[pack], &|| false, &mut again).unwrap();
-    look_round(&vault, None, &|| false, &mut again).unwrap();
+    read_again(&vault, &[pack], free(&BTreeSet::new()), &mut again);
+    look_round(&vault, None, free(&BTreeSet::new()), &mut again).unwrap();
     assert!(again.is_clean(), "{again:?}");
     // A missing one is found without being read.
     store.with(|objects| objects.remove(&name));
-    look_round(&vault, None, &|| false, &mut again).unwrap();
+    look_round(&vault, None, free(&BTreeSet::new()), &mut again).unwrap();
     assert!(
         again.packs_lost.contains(&pack) && matches!(again.damage[0], Error::Missing { .. }),
         "{again:?}"
@@ -387,7 +407,12 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
             asked.set(asked.get() + 1);
             asked.get() > most
         };
-        look_round(&vault, None, &ends, &mut Report::default())
+        let none = BTreeSet::new();
+        let reading = Reading {
+            ends: &ends,
+            ..free(&none)
+        };
+        look_round(&vault, None, reading, &mut Report::default())
     };
     count(usize::MAX).unwrap();
     let all = asked.get();
@@ -398,23 +423,30 @@ fn damage_is_found_by_its_turn_and_is_gone_when_it_is_mended() {
 }
 
 /// A store of which some objects cannot be read.
-struct Unreadable {
+pub(super) struct Unreadable {
     under: Arc<Memory>,
     names: BTreeSet<String>,
     /// None can.
     all: bool,
+    /// Objects of so many bytes, and longer ones, cannot be read whole.
+    pub cuts: usize,
+    /// What was asked for.
+    pub asked: Mutex<Vec<String>>,
 }
 
 impl Unreadable {
-    fn of(under: &Arc<Memory>, names: &[&str], all: bool) -> Arc<Unreadable> {
+    pub fn of(under: &Arc<Memory>, names: &[&str], all: bool) -> Arc<Unreadable> {
         Arc::new(Unreadable {
             under: under.clone(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             all,
+            cuts: usize::MAX,
+            asked: Mutex::default(),
         })
     }
 
     fn asked(&self, name: &str) -> Result<(), StoreError> {
+        self.asked.lock().unwrap().push(name.to_owned());
         match self.all || self.names.contains(name) {
             true => Err(StoreError::Unknown("Input/output error".to_owned())),
             false => Ok(()),
@@ -429,7 +461,10 @@ impl ObjectStore for Unreadable {
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.asked(name)?;
-        self.under.get(name)
+        match self.under.get(name)? {
+            Some(bytes) if bytes.len() >= self.cuts => Err(StoreError::Unknown("it was cut".to_owned())),
+            found => Ok(found),
+        }
     }
 
     fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError> {
@@ -462,18 +497,17 @@ fn one_pack_that_cannot_be_read_is_passed_over_when_it_cannot_twice_and_others_c
     };
     // What was read before it counts, and it is no damage yet.
     let mut report = Report::default();
-    let went = read_packs(&vault, stretch, &|| false, &mut report);
+    let went = read_packs(&vault, stretch, free(&BTreeSet::new()), &mut report);
     assert_eq!((went.place, went.is_round, report.packs), (Some(packs[0]), false, 1));
     assert!(matches!(&went.failed, Some(Error::Store { object, .. }) if *object == name));
     assert!(report.is_clean() && went.bytes == report.bytes && report.read == packs[..1]);
     // The next time it is, and the rest is read.
     let again = Stretch {
         place: went.place,
-        suspect: Some(&name),
         ..stretch
     };
     let mut report = Report::default();
-    let went = read_packs(&vault, again, &|| false, &mut report);
+    let went = read_packs(&vault, again, free(&suspect(&name)), &mut report);
     assert!(went.is_round && went.failed.is_none(), "{went:?}");
     assert!(
         report.packs_lost == [packs[1]].into() && report.read == packs[2..],
@@ -482,28 +516,31 @@ fn one_pack_that_cannot_be_read_is_passed_over_when_it_cannot_twice_and_others_c
     assert!(report.damage[0].to_string().contains(&name), "{report:?}");
     // It stays as it is where it cannot be read still, and others are read again all the same.
     let mut report = Report::default();
-    read_again(&vault, &packs[..3], &|| false, &mut report).unwrap();
+    read_again(&vault, &packs[..3], free(&BTreeSet::new()), &mut report);
     assert!(report.is_clean() && report.read == [packs[0], packs[2]], "{report:?}");
     // Where nothing can be read it is the store.
     vault.store = Unreadable::of(&store, &[], true);
-    let went = read_packs(&vault, again, &|| false, &mut report);
+    let went = read_packs(&vault, again, free(&suspect(&name)), &mut report);
     assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
     let mut report = Report::default();
-    read_again(&vault, &packs, &|| false, &mut report).unwrap();
+    read_again(&vault, &packs, free(&BTreeSet::new()), &mut report);
     assert!(report.is_clean() && report.read.is_empty(), "{report:?}");
     // Trees that need it are told of as not whole, where it is known, or was so the time before.
     let trees = vault.id().pack(packs[packs.len() - 1]);
     vault.store = Unreadable::of(&store, &[&trees], false);
     let mut report = Report::default();
     assert!(matches!(
-        look_round(&vault, None, &|| false, &mut report),
+        look_round(&vault, None, free(&BTreeSet::new()), &mut report),
         Err(Error::Store { object, .. }) if object == trees
     ));
     for known in [false, true] {
         let mut report = Report::default();
         report.packs_lost.extend(known.then_some(packs[packs.len() - 1]));
-        let suspect = (!known).then_some(trees.as_str());
-        look_round(&vault, suspect, &|| false, &mut report).unwrap();
+        let suspects = match known {
+            true => BTreeSet::new(),
+            false => suspect(&trees),
+        };
+        look_round(&vault, None, free(&suspects), &mut report).unwrap();
         assert!(report.points_lost.contains_key(&points[1].0), "{report:?}");
     }
 }
@@ -523,21 +560,21 @@ fn the_journal_is_read_in_pieces_as_it_is_at_once() {
         objects.remove(&entries[3]);
     });
     vault.store = Unreadable::of(&store, &[&entries[4]], false);
-    let suspect = Some(entries[4].as_str());
+    let suspects = suspect(&entries[4]);
     let mut at_once = Report::default();
-    let went = read_journal(&vault, 0, suspect, &|| false, &mut at_once);
+    let went = read_journal(&vault, 0, free(&suspects), &mut at_once);
     assert!(
         went.is_end && went.place == last && at_once.damage.len() == 3,
         "{at_once:?}"
     );
     let (mut in_pieces, mut place, mut pieces) = (Report::default(), 0, 0);
     loop {
-        let asked = std::cell::Cell::new(0);
-        let ends = || {
-            asked.set(asked.get() + 1);
-            asked.get() > 1
+        let reading = Reading {
+            until: Some(Instant::now()),
+            ..free(&suspects)
         };
-        let went = read_journal(&vault, place, suspect, &ends, &mut in_pieces);
+        let went = read_journal(&vault, place, reading, &mut in_pieces);
+        assert!(went.place > place, "{went:?}");
         (place, pieces) = (went.place, pieces + 1);
         if went.is_end {
             break;
@@ -547,7 +584,7 @@ fn the_journal_is_read_in_pieces_as_it_is_at_once() {
     assert_eq!((told(&in_pieces), pieces), (told(&at_once), last));
     // Nobody has seen before that it cannot be read.
     let mut first = Report::default();
-    let went = read_journal(&vault, 0, None, &|| false, &mut first);
+    let went = read_journal(&vault, 0, free(&BTreeSet::new()), &mut first);
     assert!(
         (went.place, went.is_end, first.damage.len()) == (4, false, 2),
         "{went:?}"

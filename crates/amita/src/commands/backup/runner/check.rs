@@ -6,7 +6,7 @@
 //! dead, makes what the piece came to worth nothing: what it missed may have been removed.
 //!
 //! An object that cannot be read ends its piece, what was read until then is noted, and so is which one it was. The next attempt passes over it, as damage, where it cannot be read
-//! still and others can.
+//! still and others can. One that is known as damaged is passed over in any case.
 
 use super::super::failure::Described as _;
 use super::super::sessions;
@@ -15,8 +15,8 @@ use super::attempt::{AGAIN, Attempt, now, said};
 use super::ends::Why;
 use crate::admin::Described as _;
 use amita_backup::verify::{
-    Report, Stretch, entry_of_object, last_pack, look_round, pack_of_object, read_again, read_journal, read_packs,
-    round_bytes,
+    Reading, Report, Stretch, entry_of_object, last_pack, look_round, pack_of_object, read_again, read_journal,
+    read_packs, round_bytes,
 };
 use amita_backup::{Error as Damage, PackName, Vault};
 use amita_control::admin;
@@ -27,6 +27,7 @@ use amita_metadata::{Call, Error, Op};
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::interrupt;
 use amita_types::map::{self, BackupDamage, BackupPointLost, BackupPolicy, BackupRepository, BackupVerified};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// So long packs are read under one session: pruning waits no longer for that.
@@ -188,16 +189,21 @@ impl Check<'_> {
     }
 
     fn work(&self, mut records: Records) -> Noted<&'static str> {
-        let read = |records: &Records| records.verified.runs.run.as_ref().map_or(0, |run| run.read_bytes);
-        let before = read(&records);
+        let (before, unread) = (come(&records.verified), records.verified.unread.clone());
         let mut failed = match self.verify(&mut records) {
             Err(failure) if !interrupt::caught() => Some(said(&failure)),
             _ => None,
         };
         let why = self.with.ends.why().or(interrupt::caught().then_some(Why::Node));
         match why {
-            Some(Why::Limit) if read(&records) > before => {
-                return Ok("its time is over: it goes on from where it is when it has its turn again");
+            Some(Why::Limit) if come(&records.verified) != before => {
+                let mut verified = records.verified.clone();
+                verified.unread = verified.unread.filter(|_| records.verified.unread != unread);
+                plan::come_on(&mut verified.runs);
+                return Ok(match self.note_surely(&mut records, &verified) {
+                    true => "its time is over: it goes on from where it is when it has its turn again",
+                    false => "its time is over, and another node may be at it",
+                });
             }
             Some(Why::Limit) => {
                 let (limit_s, step) = (records.policy.limit_s, self.with.ends.step());
@@ -220,6 +226,10 @@ impl Check<'_> {
             failed.iter().for_each(|why| plan::note(&mut run.why, why));
         }
         plan::end(&mut verified.runs, now().as_secs());
+        // The next run may be due in the same second.
+        if !has_failed {
+            (verified.looked_due, verified.again_due) = (None, None);
+        }
         match self.note_surely(&mut records, &verified) {
             false => Ok("what has become of it could not be noted: it is gone on with by whoever is at it next"),
             true if has_failed => Ok("it could not be done, and is tried again"),
@@ -252,20 +262,7 @@ impl Check<'_> {
         self.with.fence_left(&mut vault, cluster, &repository.name)?;
         target::checkpoint(&mut vault);
 
-        ends.comes_to("what was damaged is read again");
-        let known = named_packs(&vault, &records.verified);
-        if !known.is_empty() {
-            let report = piece(&mut vault, &session, |vault| {
-                let mut report = Report::default();
-                // What was read until it was told to end is known as well.
-                let _ = read_again(vault, &known, &interrupt::caught, &mut report);
-                Ok(report)
-            })?;
-            let mut verified = records.verified.clone();
-            let is_read = |object: &str| pack_of_object(&vault, object).is_some_and(|pack| report.read.contains(&pack));
-            verified.points_owed |= verification::looked_again(&mut verified, is_read, &found(&report));
-            self.keep(records, &verified)?;
-        }
+        self.read_known(&mut vault, &session, records)?;
         // First what says most for what it costs: a share that does not fit between two times must not keep it from its turn.
         let due = records.verified.runs.run.as_ref().map(|run| run.due);
         if due.is_none() || records.verified.looked_due != due {
@@ -276,6 +273,43 @@ impl Check<'_> {
             self.look_round(&mut vault, &session, records)?;
         }
         self.journal(&mut vault, &session, records)
+    }
+
+    /// Reads all that is known as damaged again, once in a run.
+    fn read_known(&self, vault: &mut Vault, session: &str, records: &mut Records) -> Result<()> {
+        let due = records.verified.runs.run.as_ref().map(|run| run.due);
+        if due.is_some() && records.verified.again_due == due {
+            return Ok(());
+        }
+        self.with.ends.comes_to("what was damaged is read again");
+        let known = named_packs(vault, &records.verified);
+        let mut rest = known.as_slice();
+        while !rest.is_empty() {
+            interrupt::check()?;
+            let suspects = suspects(&records.verified);
+            let (done, report) = piece(vault, session, |vault| {
+                let mut report = Report::default();
+                let done = read_again(vault, rest, in_pieces(&suspects), &mut report);
+                Ok((done, report))
+            })?;
+            let mut verified = records.verified.clone();
+            let is_read = |object: &str| pack_of_object(vault, object).is_some_and(|pack| report.read.contains(&pack));
+            if verification::looked_again(&mut verified, is_read, &found(&report)) {
+                verification::owe_points(&mut verified);
+            }
+            verification::name_more(&mut verified, now().as_secs());
+            self.keep(records, &verified)?;
+            // The store does not answer, or it is to end: what comes behind this says so.
+            if done == 0 {
+                return Ok(());
+            }
+            rest = &rest[done..];
+        }
+        let verified = BackupVerified {
+            again_due: due,
+            ..records.verified.clone()
+        };
+        self.keep(records, &verified)
     }
 
     /// It has failed at this. An object that could not be read is remembered: the next attempt sees whether it is that one alone.
@@ -314,19 +348,16 @@ impl Check<'_> {
             self.with
                 .ends
                 .comes_to(format!("packs are read, from behind {next} on"));
-            let began = Instant::now();
-            let over = || interrupt::caught() || began.elapsed() >= PIECE;
-            let suspect = records.verified.unread.clone();
+            let suspects = suspects(&records.verified);
             let stretch = Stretch {
                 place,
                 end,
                 bytes: left,
-                suspect: suspect.as_deref(),
             };
             // Where the session was over nothing of it is kept: it may have missed what was swept.
             let (went, report) = piece(vault, session, |vault| {
                 let mut report = Report::default();
-                let went = read_packs(vault, stretch, &over, &mut report);
+                let went = read_packs(vault, stretch, in_pieces(&suspects), &mut report);
                 Ok((went, report))
             })?;
             let mut verified = records.verified.clone();
@@ -336,12 +367,15 @@ impl Check<'_> {
             };
             let is_mended = verification::read_in_turn(&mut verified, is_whole);
             let is_new = verification::add(&mut verified, &found(&report), By::Turn, now().as_secs());
-            verified.points_owed |= is_mended || is_new;
+            if is_mended || is_new {
+                verification::owe_points(&mut verified);
+            }
             tell(&self.with, &records.verified, &verified);
             verified.place = went.place.map(|place| place.to_string());
             verified.round_end = end.map(|end| end.to_string());
             verified.packs = verified.packs.saturating_add(report.packs as u64);
-            verified.runs.read_bytes = verified.runs.read_bytes.saturating_add(went.bytes);
+            verified.round_unread = verified.round_unread.saturating_add(went.unread);
+            verified.runs.read_bytes = verified.runs.read_bytes.saturating_add(report.bytes);
             if let Some(run) = &mut verified.runs.run {
                 run.read_bytes = run.read_bytes.saturating_add(went.bytes);
             }
@@ -373,20 +407,44 @@ impl Check<'_> {
                 .iter()
                 .filter_map(|pack| PackName::parse(pack)),
         );
-        let suspect = records.verified.unread.clone();
+        let (suspects, behind) = (suspects(&records.verified), records.verified.points_place);
         let (looked, report) = piece(vault, session, |vault| {
             let mut report = Report::default();
             report.packs_lost.extend(known);
-            let looked = look_round(vault, suspect.as_deref(), &interrupt::caught, &mut report);
+            let reading = Reading {
+                until: None,
+                ..in_pieces(&suspects)
+            };
+            let looked = look_round(vault, behind, reading, &mut report);
             Ok((looked, report))
         })?;
         let mut verified = records.verified.clone();
         let mut all = found(&report);
-        all.extend(report.points_lost.values().filter_map(object_of));
+        all.extend(report.points_lost.values().filter_map(|why| object_of(why)));
         let is_new = verification::add(&mut verified, &all, By::Look, now().as_secs());
+        let points = vault.state().points();
+        let lost = report.points_lost.iter().map(|(number, why)| BackupPointLost {
+            point: *number,
+            name: points.get(number).map_or_else(String::new, |point| point.name.clone()),
+            why: why.to_string(),
+        });
+        let is_there = |point: u64| points.contains_key(&point);
+        let is_behind = |point: u64| behind.is_none_or(|behind| point > behind);
+        let due = verified.runs.run.as_ref().map(|run| run.due);
         if let Err(why) = looked {
-            // What was found until then is known the next time, and it comes further.
+            // It goes on behind the last point that was looked at, as long as nothing else is known as damaged.
+            verification::points(&mut verified, lost, is_there, |point| {
+                is_behind(point) && report.point.is_some_and(|last| point <= last)
+            });
+            verified.points_place = report.point.or(behind);
             verified.points_owed |= is_new;
+            if is_new && behind.is_some() {
+                verification::owe_points(&mut verified);
+            }
+            // What comes behind it has its turn before it has another one.
+            if self.with.ends.why() == Some(Why::Limit) {
+                (verified.looked_due, verified.points_owed) = (due, true);
+            }
             tell(&self.with, &records.verified, &verified);
             self.keep(records, &verified)?;
             return self.fails_at(records, why);
@@ -402,18 +460,15 @@ impl Check<'_> {
         verification::read_in_turn(&mut verified, |pack| {
             pack_of_object(vault, &format!("{packs}{pack}")).is_none()
         });
-        let points = vault.state().points();
-        let lost = report.points_lost.iter().map(|(number, why)| BackupPointLost {
-            point: *number,
-            name: points.get(number).map_or_else(String::new, |point| point.name.clone()),
-            why: why.to_string(),
-        });
-        verification::points(&mut verified, lost, |point| points.contains_key(&point));
-        verified.points_owed = false;
-        verified.looked_at = Some(now().as_secs());
-        verified.looked_due = verified.runs.run.as_ref().map(|run| run.due);
+        verification::name_more(&mut verified, now().as_secs());
+        verification::points(&mut verified, lost, is_there, is_behind);
+        (verified.points_owed, verified.points_place) = (false, None);
+        if is_new && behind.is_some() {
+            verification::owe_points(&mut verified);
+        }
+        (verified.looked_at, verified.looked_due) = (Some(now().as_secs()), due);
         if let Some(run) = &mut verified.runs.run {
-            run.points = report.points as u64;
+            run.points = points.len() as u64;
         }
         tell(&self.with, &records.verified, &verified);
         self.keep(records, &verified)
@@ -433,18 +488,18 @@ impl Check<'_> {
             self.with
                 .ends
                 .comes_to(format!("the journal is read, from behind entry {place} on"));
-            let began = Instant::now();
-            let over = || interrupt::caught() || began.elapsed() >= PIECE;
-            let suspect = records.verified.unread.clone();
+            let suspects = suspects(&records.verified);
             let (went, report) = piece(vault, session, |vault| {
                 let mut report = Report::default();
-                let went = read_journal(vault, place, suspect.as_deref(), &over, &mut report);
+                let went = read_journal(vault, place, in_pieces(&suspects), &mut report);
                 Ok((went, report))
             })?;
             let mut verified = records.verified.clone();
             let found = found(&report);
             let read = place + 1..=went.place;
-            let is_read = |object: &str| entry_of_object(vault, object).is_some_and(|entry| read.contains(&entry));
+            // One that does not follow the entry before is not known to, either, where that one is not whole.
+            let is_known = |entry: &u64| read.contains(entry) && !went.unlinked.contains(entry);
+            let is_read = |object: &str| entry_of_object(vault, object).as_ref().is_some_and(is_known);
             verification::looked_again(&mut verified, is_read, &found);
             verification::add(&mut verified, &found, By::Look, now().as_secs());
             verified.journal_place = if went.is_end { 0 } else { went.place };
@@ -487,6 +542,30 @@ pub(super) fn piece<T>(
     // Also where the reading has failed: by what was swept, it may be.
     session.end_held().described()?;
     read.described()
+}
+
+/// How far it has come: another one where something was done.
+fn come(verified: &BackupVerified) -> impl PartialEq + use<> {
+    let read = verified.runs.run.as_ref().map(|run| run.read_bytes);
+    let looked = (verified.again_due, verified.looked_at, verified.points_place);
+    (read, looked, verified.journal_round, verified.journal_place)
+}
+
+/// Objects of which it is known that they may not be read.
+fn suspects(verified: &BackupVerified) -> BTreeSet<String> {
+    let named = verified.damage.iter().map(|known| known.object.clone());
+    let packs = verified.more_packs.iter();
+    let packs = packs.map(|pack| format!("packs/{}/{pack}", verified.vault));
+    named.chain(packs).chain(verified.unread.clone()).collect()
+}
+
+/// What begins now, until this thread is told to end, or for the time of a piece.
+fn in_pieces(suspects: &BTreeSet<String>) -> Reading<'_> {
+    Reading {
+        suspects,
+        ends: &interrupt::caught,
+        until: Some(Instant::now() + PIECE),
+    }
 }
 
 /// The packs that are named as damaged or missing, of those that the vault has still.

@@ -2,8 +2,10 @@
 
 use super::super::super::check::{Check, piece};
 use super::*;
-use amita_backup::verify::{Report, Stretch, read_packs};
+use amita_backup::verify::{Reading, Report, Stretch, read_packs};
 use amita_types::map::{BackupVerified, BackupVerify};
+use std::cell::Cell;
+use std::collections::BTreeSet;
 
 impl World {
     /// The policy verifies so many percent, and was asked to so often.
@@ -271,7 +273,12 @@ fn what_was_read_under_a_session_that_was_over_counts_for_nothing() {
             bytes: u64::MAX,
             ..Stretch::default()
         };
-        read_packs(vault, stretch, &|| false, &mut report);
+        let reading = Reading {
+            suspects: &BTreeSet::new(),
+            ends: &|| false,
+            until: None,
+        };
+        read_packs(vault, stretch, reading, &mut report);
         found = report.damage.len();
         Ok(())
     });
@@ -308,12 +315,149 @@ fn a_pack_that_cannot_be_read_keeps_no_other_from_being_read() {
         "{passed:?}"
     );
     assert_eq!(passed.packs, packs.len() as u64 - 1);
-    // So it is until it can be.
-    assert_eq!(world.verify(1, 3).damage, passed.damage);
+    // So it is until it can be, and no round fails by it.
+    let round = world.verify(100, 3);
+    assert_eq!(
+        (round.rounds, round.runs.failures, &round.damage),
+        (2, 0, &passed.damage)
+    );
+    assert_eq!((round.whole_unread, round.packs), (1, 2 * (packs.len() as u64 - 1)));
     std::fs::remove_dir(unread).unwrap();
     std::fs::write(unread, bytes).unwrap();
     let mended = world.verify(1, 4);
     assert_eq!((mended.damaged(), mended.lost()), (0, 0), "{mended:?}");
+}
+
+#[test]
+fn one_whose_session_is_over_in_the_middle_notes_nothing_of_what_it_missed() {
+    let world = World::new(None);
+    world.point(3, &["a", "b"]);
+    let before = world.verify(100, 1);
+    let (id, store, key, lost) = (
+        world.id,
+        world.path("store"),
+        world.path("key"),
+        world.packs().remove(0),
+    );
+    let is_done = Cell::new(false);
+    // As soon as it reads under a session another one takes it for dead, and what it reads is swept.
+    let ending = interrupt::ending(move || {
+        let store = Arc::new(Folder::open(&store).unwrap());
+        let mut vault = Vault::open(store, id, Key::load(&key).unwrap().bytes(), Options::default()).unwrap();
+        let open: Vec<SessionId> = vault.state().sessions().keys().copied().collect();
+        if !is_done.get() && !open.is_empty() {
+            vault.fence(open[0]).unwrap();
+            std::fs::remove_file(&lost).unwrap();
+            is_done.set(true);
+        }
+        false
+    });
+    let fenced = world.attempt_to_verify(100, 2);
+    drop(ending);
+    let run = fenced.runs.run.as_ref().unwrap();
+    assert!(run.failed == 1 && run.read_bytes == 0, "{fenced:?}");
+    assert_eq!((fenced.damaged(), fenced.lost(), fenced.rounds), (0, 0, before.rounds));
+    assert_eq!(world.verify(100, 3).damaged(), 1, "it is missing by now");
+}
+
+/// A run under way that has failed before, at its third attempt.
+fn failed_before(known: &BackupVerified, read_bytes: u64) -> BackupVerified {
+    let mut known = known.clone();
+    known.runs.run = Some(BackupRun {
+        due: MONDAY,
+        began: MONDAY,
+        attempts: 3,
+        failed: 1,
+        why: vec!["it was away".to_owned()],
+        read_bytes,
+        ..BackupRun::default()
+    });
+    known
+}
+
+#[test]
+fn one_that_its_limit_ends_has_failed_where_it_has_not_come_on() {
+    let mut world = World::new(None);
+    world.point(3, &["a", "b"]);
+    let clean = world.verify(100, 1);
+    world.ends = Ends::new(Arc::new(AtomicBool::new(false)), Duration::ZERO);
+    let key = || map::backup_verified_key(PolicyId(1));
+    // It has come on: what failed before is over.
+    let mut known = failed_before(&clean, 0);
+    known.unread = Some("packs/x".to_owned());
+    world.put(key(), &known);
+    let gone_on = world.attempt_to_verify(100, 2);
+    let run = gone_on.runs.run.as_ref().unwrap();
+    assert_eq!(
+        (run.failed, run.attempts, run.why.len(), &gone_on.unread),
+        (0, 1, 0, &None),
+        "{gone_on:?}"
+    );
+    assert!(run.read_bytes > 0 && run.again_at.is_none());
+    // Nothing is left of it but entries of the journal: that is something, too.
+    let mut known = failed_before(&gone_on, u64::MAX);
+    (known.looked_due, known.again_due) = (Some(MONDAY), Some(MONDAY));
+    known.journal_round = known.rounds - 1;
+    world.put(key(), &known);
+    let read = world.attempt_to_verify(100, 3);
+    assert_eq!(
+        (read.journal_round, read.runs.run.as_ref().unwrap().failed),
+        (read.rounds, 0),
+        "{read:?}"
+    );
+    // Nothing at all is a failure.
+    let mut known = failed_before(&read, u64::MAX);
+    (known.looked_due, known.again_due) = (Some(MONDAY), Some(MONDAY));
+    world.put(key(), &known);
+    let failed = world.attempt_to_verify(100, 4);
+    let run = failed.runs.run.as_ref().unwrap();
+    assert!(run.failed == 1 && run.why[0].contains("did not come on"), "{failed:?}");
+}
+
+#[test]
+fn a_look_that_the_limit_ends_goes_on_behind_what_was_to_come_after_it() {
+    let mut world = World::new(None);
+    for hour in 0..3 {
+        world.point(hour, &["a"]);
+    }
+    let clean = world.verify(100, 1);
+    let points = world.points();
+    let lost = world.packs().pop().unwrap();
+    flip(&lost);
+    world.ends = Ends::new(Arc::new(AtomicBool::new(false)), Duration::ZERO);
+    // It ends once the first point was looked at.
+    let stop = |most: usize| {
+        let asked = Cell::new(0);
+        interrupt::ending(move || {
+            asked.set(asked.get() + 1);
+            asked.get() > most
+        })
+    };
+    let mut ended = None;
+    for most in 0..60 {
+        world.put(map::backup_verified_key(PolicyId(1)), &failed_before(&clean, 0));
+        let ending = stop(most);
+        let found = world.attempt_to_verify(100, 2);
+        drop(ending);
+        if found.points_place == Some(points[0]) {
+            ended = Some(found);
+            break;
+        }
+    }
+    let ended = ended.expect("it was ended behind the first point");
+    let run = ended.runs.run.as_ref().unwrap();
+    assert!(
+        ended.points_owed && ended.looked_due == Some(run.due) && run.failed == 0,
+        "{ended:?}"
+    );
+    // Packs have their turn before it goes on; by what they find it begins anew.
+    let done = world.attempt_to_verify(100, 3);
+    assert_eq!(
+        (done.points_place, done.points_owed, done.lost()),
+        (None, false, 1),
+        "{done:?}"
+    );
+    assert!(done.runs.run.as_ref().unwrap().read_bytes > 0);
 }
 
 #[test]
@@ -355,7 +499,7 @@ fn what_says_most_is_looked_at_first_and_once_a_run() {
         found.damage[0].object.ends_with(name_of(&packs[5])) && found.lost() == 1,
         "{found:?}"
     );
-    assert_eq!(found.looked_due, found.runs.last.as_ref().map(|last| last.due));
+    assert_eq!(found.looked_due, None, "the next run looks again, whenever it is due");
     // What the walk itself finds is looked for in the trees before the run ends.
     std::fs::write(&packs[5], missing).unwrap();
     flip(&packs[2]);
@@ -423,11 +567,15 @@ fn of_more_than_are_named_none_is_forgotten_and_none_counted_twice() {
     }
     let rest = world.verify(1, 6);
     assert_eq!((rest.damaged(), rest.lost()), (72, 1));
+    assert_eq!(
+        (rest.damage.len(), rest.more_packs.len()),
+        (72, 0),
+        "there is room to name them"
+    );
     for pack in &packs[128..200] {
         flip(pack);
     }
-    // Two rounds at most pass them all.
-    world.verify(100, 7);
-    let mended = world.verify(100, 8);
+    // They are read again first, as any that is named.
+    let mended = world.verify(1, 7);
     assert_eq!((mended.damaged(), mended.lost()), (0, 0), "{mended:?}");
 }

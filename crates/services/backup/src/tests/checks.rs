@@ -1,0 +1,159 @@
+//! Checks: what they cost, and what is taken for damage.
+
+use super::damage::{Unreadable, free, prepared, suspect};
+use super::*;
+use crate::PackName;
+use crate::verify::{
+    Reading, Report, Stretch, look_round, pack_of_object, read_again, read_journal, read_packs, round_bytes,
+};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+const ALL: Stretch = Stretch {
+    place: None,
+    end: None,
+    bytes: u64::MAX,
+};
+
+fn packs(vault: &Vault) -> Vec<(PackName, String)> {
+    let packs = vault.state.packs.keys();
+    packs.map(|name| (*name, vault.id().pack(*name))).collect()
+}
+
+#[test]
+fn points_that_lack_the_same_thing_cost_no_more_than_one() {
+    let store = Arc::new(Memory::default());
+    let mut vault = new_vault(&store);
+    let mut image = Image::new(192 << 20);
+    for leaf in 0..3 {
+        image.write(leaf * 16384, leaf + 1);
+    }
+    let mut last = backup(&mut vault, &image, None, image.all()).unwrap();
+    let data = pack_of_object(&vault, &store.names(&vault.id().packs())[0]).unwrap();
+    // The leaf that changes lies before the one that lacks something.
+    for turn in 0..20 {
+        image.write(5, 100 + turn);
+        last = backup(&mut vault, &image, Some(last), image.changes([5])).unwrap();
+    }
+    let counted = Unreadable::of(&store, &[], false);
+    vault.store = counted.clone();
+    let look = |known: Option<PackName>, behind: Option<u64>| {
+        let mut report = Report::default();
+        report.packs_lost.extend(known);
+        counted.asked.lock().unwrap().clear();
+        look_round(&vault, behind, free(&BTreeSet::new()), &mut report).unwrap();
+        let asked = counted.asked.lock().unwrap();
+        (asked.iter().filter(|name| name.starts_with("packs/")).count(), report)
+    };
+    let (whole, clean) = look(None, None);
+    assert!(clean.is_clean() && clean.points == 21);
+    let (lacking, report) = look(Some(data), None);
+    assert_eq!(report.points_lost.len(), 21, "{report:?}");
+    assert!(lacking <= whole, "{lacking} and {whole}");
+    // One that was ended goes on behind the last point.
+    let numbers: Vec<u64> = vault.state.points.keys().copied().collect();
+    let (_, rest) = look(Some(data), Some(numbers[17]));
+    assert!(
+        rest.points_lost.keys().eq(&numbers[18..]) && rest.point == Some(last),
+        "{rest:?}"
+    );
+}
+
+#[test]
+fn where_long_ones_alone_cannot_be_read_none_is_damaged() {
+    let (store, mut vault, _) = prepared();
+    let longest = vault.state.packs.values().map(|pack| pack.bytes).max().unwrap();
+    let long = |pack: &&(PackName, String)| vault.state.packs[&pack.0].bytes == longest;
+    let all = packs(&vault);
+    let suspects = suspect(&all.iter().find(long).unwrap().1);
+    let mut cut = Unreadable::of(&store, &[], false);
+    Arc::get_mut(&mut cut).unwrap().cuts = 1;
+    vault.store = cut;
+    let mut report = Report::default();
+    let went = read_packs(&vault, ALL, free(&suspects), &mut report);
+    assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
+    // Others are not tried for ever.
+    let counted = Unreadable::of(&store, &[], true);
+    vault.store = counted.clone();
+    let known: Vec<PackName> = all.iter().map(|(name, _)| *name).collect();
+    assert_eq!(read_again(&vault, &known, free(&suspects), &mut report), 0);
+    assert!(counted.asked.lock().unwrap().len() <= 4, "one, and three others");
+    let over = Reading {
+        ends: &|| counted.asked.lock().unwrap().len() > 5,
+        ..free(&suspects)
+    };
+    counted.asked.lock().unwrap().clear();
+    let stretch = Stretch {
+        end: Some(known[0]),
+        ..ALL
+    };
+    read_packs(&vault, stretch, over, &mut report);
+    assert!(report.is_clean());
+}
+
+#[test]
+fn of_two_in_a_row_that_cannot_be_read_the_second_one_ends_the_piece() {
+    let (store, mut vault, _) = prepared();
+    let all = packs(&vault);
+    assert!(all.len() > 6, "{all:?}");
+    let unread = [&*all[1].1, &*all[3].1, &*all[4].1];
+    vault.store = Unreadable::of(&store, &unread, false);
+    let suspects = suspect(unread[0]);
+    let mut report = Report::default();
+    let went = read_packs(&vault, ALL, free(&suspects), &mut report);
+    assert!(
+        matches!(&went.failed, Some(Error::Store { object, .. }) if object == unread[2]),
+        "{went:?}"
+    );
+    assert_eq!(
+        report.packs_lost,
+        [all[1].0, all[3].0].into(),
+        "another one was read before the second"
+    );
+    // What could not be read is a part of the share, and was not read.
+    assert_eq!((report.packs, went.unread), (2, 2));
+    assert!(report.bytes < went.bytes && went.bytes < round_bytes(&vault, None));
+    // Those that are known end nothing.
+    let known = unread.iter().map(|name| (*name).to_owned()).collect();
+    let went = read_packs(&vault, ALL, free(&known), &mut Report::default());
+    assert!(went.is_round && went.unread == 3, "{went:?}");
+    // A missing one was not read, either.
+    vault.store = store.clone();
+    store.with(|objects| objects.remove(unread[0]));
+    let mut report = Report::default();
+    assert_eq!(read_packs(&vault, ALL, free(&known), &mut report).unread, 1);
+    assert_eq!((report.packs, report.read.len()), (all.len() - 1, all.len() - 1));
+    // What is read again is so for a time.
+    let over = Reading {
+        until: Some(Instant::now()),
+        ..free(&known)
+    };
+    let names: Vec<PackName> = all.iter().map(|(name, _)| *name).collect();
+    assert_eq!(read_again(&vault, &names, over, &mut report), 1);
+}
+
+#[test]
+fn an_entry_is_compared_with_the_one_before_or_it_is_said_that_it_is_not() {
+    let (store, mut vault, _) = prepared();
+    let entries = store.names(&vault.id().journals());
+    let last = vault.head().number;
+    // The one before the place cannot be read: that is no link that holds.
+    vault.store = Unreadable::of(&store, &[&entries[2]], false);
+    let mut report = Report::default();
+    let went = read_journal(&vault, 3, free(&BTreeSet::new()), &mut report);
+    assert!(
+        matches!(&went.failed, Some(Error::Store { object, .. }) if *object == entries[2]),
+        "{went:?}"
+    );
+    assert_eq!((went.place, went.is_end), (3, false));
+    let went = read_journal(&vault, 3, free(&suspect(&entries[2])), &mut report);
+    assert!(went.is_end && went.unlinked == [4].into(), "{went:?}");
+    // Nor is one that is damaged.
+    vault.store = store.clone();
+    store.with(|objects| objects.get_mut(&entries[1]).unwrap().0[60] ^= 1);
+    let went = read_journal(&vault, 0, free(&BTreeSet::new()), &mut report);
+    assert!(
+        went.is_end && went.unlinked == [3].into() && went.place == last,
+        "{went:?}"
+    );
+}
