@@ -156,6 +156,7 @@ function verification(index: number): Schemas["RepositoryVerification"] {
     ...{ read_bytes: GIB, points: 80, failed: false, why: [] },
   };
   return {
+    ...{ repository: "archive", slow_seconds: index === 5 ? 86_400 : 0 },
     ...{ runner: null, next_at: THEN + 604_800, late_seconds: 0, overdue: index === 3, fault: null, missed: 0 },
     failing: index === 3 ? `The key file of ${HOSTILE[1]} is not there.` : null,
     ...{ runs: 9, failures: 0, packs: 700, read_bytes: 9 * GIB, verified_at: THEN + 60, whole_since: THEN - 864_000 },

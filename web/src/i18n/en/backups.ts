@@ -56,6 +56,8 @@ export const backups = {
   "verify.percent.about": "Those behind what was read the time before, so that all are read in turn.",
   "verify.of": "{schedule}, {percent} % each time",
   "verify.no.more": "no more",
+  "verify.repository": "Repository that was read",
+  "verify.slow": "Not all is read in time, late by",
   "verify.next": "Next verification",
   "verify.last": "Last verification",
   "verify.last.read": "Packs read by it",
@@ -65,7 +67,7 @@ export const backups = {
   "verify.points": "Points that are not whole",
   "verify.damaged": "repository damaged",
   "verify.damaged.about":
-    "It is shown until what is damaged was read again and found whole, or is gone from the repository. `amita backup verify --give-up` and `amita backup run --full` put again what the volumes still have.",
+    "It is shown until what is damaged was read again and found whole, or is gone from the repository, or the policy begins to verify another one. Nothing is read again while the policy is paused or does not verify. `amita backup verify --give-up` and `amita backup run --full` put again what the volumes still have.",
   "verify.overdue": "not verified as scheduled",
   "verify.run": "Verify now",
   "verify.run.title": "Verify the repository of {name} now",

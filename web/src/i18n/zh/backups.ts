@@ -52,6 +52,8 @@ export const backups: Readonly<Record<keyof typeof english, string>> = {
   "verify.percent.about": "接着上次读到之处，使全部数据包依次读到。",
   "verify.of": "{schedule}，每次 {percent} %",
   "verify.no.more": "不再校验",
+  "verify.repository": "所读取的仓库",
+  "verify.slow": "未能按时读完，已超时",
   "verify.next": "下次校验",
   "verify.last": "上次校验",
   "verify.last.read": "上次读取的数据包",
@@ -61,7 +63,7 @@ export const backups: Readonly<Record<keyof typeof english, string>> = {
   "verify.points": "不完整的备份点",
   "verify.damaged": "仓库已损坏",
   "verify.damaged.about":
-    "在再次读取并确认完好，或从仓库中消失之前一直显示。`amita backup verify --give-up` 和 `amita backup run --full` 会重新写入卷中仍有的内容。",
+    "在再次读取并确认完好、从仓库中消失，或策略开始校验另一个仓库之前一直显示。策略暂停或不校验时不会再次读取。`amita backup verify --give-up` 和 `amita backup run --full` 会重新写入卷中仍有的内容。",
   "verify.overdue": "未按计划校验",
   "verify.run": "立即校验",
   "verify.run.title": "立即校验 {name} 的仓库",

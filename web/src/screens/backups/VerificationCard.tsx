@@ -6,7 +6,7 @@ import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
 import { isDamaged } from "../../lib/backups";
 import type { BackupPolicy, Verification } from "../../lib/backups";
-import { formatBytes, formatCount, formatTime } from "../../lib/format";
+import { formatBytes, formatCount, formatDuration, formatTime } from "../../lib/format";
 
 type Pair = readonly [string, ReactNode];
 
@@ -58,10 +58,12 @@ export function VerificationCard({ policy }: { policy: BackupPolicy }) {
     ],
   ];
   if (verification != null) {
-    const { failing, fault, next_at, runner, whole_since } = verification;
+    const { failing, fault, next_at, repository, runner, slow_seconds, whole_since } = verification;
     const why = fault ?? failing;
     pairs.push(
+      ...(repository == null ? [] : [[t("verify.repository"), <Name text={repository} />] as const]),
       ...(why == null ? [] : [[t("policy.last.why"), <Name text={why} whole />] as const]),
+      ...(slow_seconds === 0 ? [] : [[t("verify.slow"), formatDuration(slow_seconds)] as const]),
       ...(next_at == null ? [] : [[t("verify.next"), time(next_at)] as const]),
       ...(runner == null ? [] : [[t("backup.runner"), <Name text={runner} />] as const]),
       ...ended(verification, locale, t),

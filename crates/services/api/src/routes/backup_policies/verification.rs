@@ -115,17 +115,22 @@ impl From<map::BackupRun> for VerifyRun {
 /// How the verification of a policy's repository is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RepositoryVerification {
+    /// The name of the repository of which what was read and found is: where the policy uses another one since, and no node has begun to verify that, it is the former one. Null:
+    /// nothing was read.
+    pub repository: Option<String>,
     /// The name of the node that is at it; null: none is.
     pub runner: Option<String>,
     /// When the next one is due, in seconds since 1970; null: never, or it is paused, or verified no more.
     pub next_at: Option<u64>,
     /// For how long one that is due has not begun, is not gone on with, or does not end within its limit, in seconds.
     pub late_seconds: u64,
-    /// Is it so late that it is told, or does it fail?
+    /// For how long a round in which all packs are read goes on that was to have ended, in seconds; 0: it is in time.
+    pub slow_seconds: u64,
+    /// Is it told: is it a day late, does it fail, is not all read in time, or is something wrong with its record?
     pub overdue: bool,
     /// Why it cannot be made; null: it can, or nobody has tried.
     pub failing: Option<String>,
-    /// What is wrong with its record; null: nothing.
+    /// What is wrong with its record, or with what the policy says of it; null: nothing.
     pub fault: Option<String>,
     /// Verifications that have ended.
     pub runs: u64,
@@ -139,7 +144,8 @@ pub struct RepositoryVerification {
     pub read_bytes: u64,
     /// When the last one ended that has come to its end, in seconds since 1970; null: none has.
     pub verified_at: Option<u64>,
-    /// All that was in the repository then, in seconds since 1970, has been read since; null: not all has been read yet.
+    /// All that was in the repository then, in seconds since 1970, has been read since, but for packs that could not be or are missing, which are damage; null: not all has been
+    /// read yet.
     pub whole_since: Option<u64>,
     /// The one that is under way, or waits to be tried again.
     pub current: Option<VerifyRun>,
@@ -159,6 +165,7 @@ impl From<Verification> for RepositoryVerification {
     fn from(found: Verification) -> RepositoryVerification {
         let (overdue, damaged_objects, damaged_points) = (found.is_overdue(), found.damaged(), found.points_lost());
         let map::BackupVerified {
+            repository,
             runs,
             whole_since,
             packs,
@@ -167,9 +174,11 @@ impl From<Verification> for RepositoryVerification {
             ..
         } = found.record.unwrap_or_default();
         RepositoryVerification {
+            repository: Some(repository).filter(|name| !name.is_empty()),
             runner: found.runner,
             next_at: found.next_at,
             late_seconds: found.late_s,
+            slow_seconds: found.slow_s,
             overdue,
             failing: found.failing,
             fault: found.fault,
