@@ -76,7 +76,7 @@ pub struct VerifyRun {
     pub attempts: u64,
     /// It has failed, and is tried again then; null: it does not wait.
     pub again_at: Option<u64>,
-    /// Bytes of packs that were read.
+    /// Bytes of packs that had their turn, those that could not be read too.
     pub read_bytes: u64,
     /// Points whose trees were read.
     pub points: u64,
