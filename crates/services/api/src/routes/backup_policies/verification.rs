@@ -115,8 +115,7 @@ impl From<map::BackupRun> for VerifyRun {
 /// How the verification of a policy's repository is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RepositoryVerification {
-    /// The name of the repository of which what was read and found is: where the policy uses another one since, and no node has begun to verify that, it is the former one. Null:
-    /// nothing was read.
+    /// The repository of which what was read and found is: the former one, where no node has begun to verify the one that the policy uses now; null: nothing was read.
     pub repository: Option<String>,
     /// The name of the node that is at it; null: none is.
     pub runner: Option<String>,
@@ -144,8 +143,7 @@ pub struct RepositoryVerification {
     pub read_bytes: u64,
     /// When the last one ended that has come to its end, in seconds since 1970; null: none has.
     pub verified_at: Option<u64>,
-    /// All that was in the repository then, in seconds since 1970, has been read since, but for packs that could not be or are missing, which are damage; null: not all has been
-    /// read yet.
+    /// All that was in the repository then, in seconds since 1970, has been read since, but for damaged packs that could not be; null: not all has been read yet.
     pub whole_since: Option<u64>,
     /// The one that is under way, or waits to be tried again.
     pub current: Option<VerifyRun>,
