@@ -80,9 +80,10 @@ fn where_long_ones_alone_cannot_be_read_none_is_damaged() {
     assert!(counted.asked.lock().unwrap().len() <= 4, "one, and three others");
     // Where it is to end none is.
     counted.asked.lock().unwrap().clear();
+    let suspects = suspect(&all[0].1);
     let over = Reading {
         ends: &|| !counted.asked.lock().unwrap().is_empty(),
-        ..free(&suspect(&all[0].1))
+        ..free(&suspects)
     };
     let went = read_packs(&vault, ALL, over, &mut report);
     assert!(went.failed.is_some() && report.is_clean(), "{went:?}");

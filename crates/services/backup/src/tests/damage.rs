@@ -345,7 +345,6 @@ fn a_round_reads_every_pack_once_and_goes_on_where_it_was() {
             place,
             end: behind,
             bytes: u64::MAX,
-            ..Stretch::default()
         };
         let went = read_packs(&vault, stretch, free(&none), &mut report);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::*;
 use amita_types::VolumeId;
-use amita_types::map::{BackupRuns, MAX_BACKUP_REPOSITORIES, Target};
+use amita_types::map::{BackupRun, BackupRuns, MAX_BACKUP_REPOSITORIES, Target};
 use std::time::Duration;
 
 mod verification;

@@ -1,7 +1,7 @@
 //! Verification by policies: what operators say of it, and what is told of what it found.
 
 use super::*;
-use amita_types::map::{BackupDamage, BackupPointLost, BackupRun, BackupVerified};
+use amita_types::map::{BackupDamage, BackupPointLost, BackupVerified};
 
 #[test]
 fn a_policy_verifies_when_and_how_much_it_is_told_to() {
