@@ -101,7 +101,7 @@ fn policies_back_up_and_give_up_what_no_rule_keeps() {
         shown["runs"]["run"].is_null() && shown["runner"].is_null()
     });
     let before = count(&policy(&world, "often"), "runs");
-    world.amita_done(&["backup", "policy", "run", "often"]);
+    ask_for(&world, "run");
     eventually("one is made", || count(&policy(&world, "often"), "runs") == before + 1);
     // Paused, it holds still: two of its own, and the one by hand.
     world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
@@ -150,11 +150,18 @@ fn policies_back_up_and_give_up_what_no_rule_keeps() {
     world.end(&[]);
 }
 
+/// A run, or a verification. A node that notes that the policy was changed has it for a moment.
+pub(crate) fn ask_for(world: &World, what: &str) {
+    eventually("it is asked for", || {
+        world.amita(&["backup", "policy", what, "often"]).status.success()
+    });
+}
+
 /// A verification that is asked for, and what is known when it has ended.
 fn verified(world: &World) -> Value {
     let runs = |shown: &Value| shown["verification"]["record"]["runs"]["runs"].as_u64().unwrap_or(0);
     let before = runs(&policy(world, "often"));
-    world.amita_done(&["backup", "policy", "verify", "often"]);
+    ask_for(world, "verify");
     eventually("it has ended", || {
         let shown = policy(world, "often");
         runs(&shown) > before && shown["verification"]["runner"].is_null()
@@ -170,7 +177,7 @@ fn what_a_verification_finds_damaged_is_told_until_it_is_whole() {
     repository.write(&mut client, 0, &pattern(1, 4 << 20));
     drop(client);
     world.amita_done(&["backup", "policy", "set", "often", "--schedule", "@yearly", "--resume"]);
-    world.amita_done(&["backup", "policy", "run", "often"]);
+    ask_for(&world, "run");
     eventually("a point is made", || count(&policy(&world, "often"), "points") == 1);
     let clean = verified(&world);
     assert!(
@@ -224,7 +231,7 @@ fn what_a_verification_finds_damaged_is_told_until_it_is_whole() {
         })
     });
     // Nothing was put in its place, and another backup makes it no better.
-    world.amita_done(&["backup", "policy", "run", "often"]);
+    ask_for(&world, "run");
     eventually("a point is made", || count(&policy(&world, "often"), "points") == 2);
     assert!(has_fact(&world, "backup-damaged", "often"));
 

@@ -234,7 +234,7 @@ fn metrics_are_what_prometheus_reads() {
     ];
     let what = "a run of each policy has ended, and stores have told their space";
     eventually(what, || tells(&told));
-    world.amita_done(&["backup", "policy", "verify", "often"]);
+    crate::backup_policies::ask_for(&world, "verify");
     eventually("all of the repository was read", || {
         tells(&["amita_backup_verified_whole_timestamp_seconds"]) && tells(&told)
     });
