@@ -427,18 +427,26 @@ fn text(found: &BackupStatus, shown: &Shown<'_>) -> String {
     out
 }
 
-fn told(run: &BackupRun, runner: Option<&str>) -> String {
+/// Since when a run is due and was begun, where it is, and its attempt.
+fn stands(run: &BackupRun, runner: Option<&str>) -> String {
     let state = match (run.ended, run.again_at, runner) {
         (Some(ended), ..) => format!("ended {}", timestamp(ended, 0)),
         (None, Some(at), _) => format!("tried again at {}", timestamp(at, 0)),
         (None, None, Some(node)) => format!("at node {node}"),
         (None, None, None) => "at no node: it is gone on with by the next one that may".to_owned(),
     };
-    let mut text = format!(
-        "due {}, begun {}, {state}, attempt {}: {} volumes, {} points made, {} given up, {} read, {} sent",
+    format!(
+        "due {}, begun {}, {state}, attempt {}",
         timestamp(run.due, 0),
         timestamp(run.began, 0),
-        run.attempts,
+        run.attempts
+    )
+}
+
+fn told(run: &BackupRun, runner: Option<&str>) -> String {
+    let mut text = format!(
+        "{}: {} volumes, {} points made, {} given up, {} read, {} sent",
+        stands(run, runner),
         run.volumes,
         run.points,
         run.forgotten,

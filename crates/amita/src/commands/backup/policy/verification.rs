@@ -204,17 +204,9 @@ fn damage(record: &BackupVerified, is_read: bool, line: &mut impl FnMut(&str, St
 }
 
 fn told(run: &BackupRun, runner: Option<&str>) -> String {
-    let state = match (run.ended, run.again_at, runner) {
-        (Some(ended), ..) => format!("ended {}", timestamp(ended, 0)),
-        (None, Some(at), _) => format!("tried again at {}", timestamp(at, 0)),
-        (None, None, Some(node)) => format!("at node {node}"),
-        (None, None, None) => "at no node: it is gone on with by the next one that may".to_owned(),
-    };
     let mut text = format!(
-        "due {}, begun {}, {state}, attempt {}: {} read, the trees of {} points",
-        timestamp(run.due, 0),
-        timestamp(run.began, 0),
-        run.attempts,
+        "{}: {} read, the trees of {} points",
+        super::stands(run, runner),
         size::show(run.read_bytes),
         run.points
     );
