@@ -59,13 +59,14 @@ impl Vault {
         })
     }
 
-    /// A piece, from the first copy that is whole.
+    /// A piece, from the first copy that is whole. Where none is, an error by which one may be is told before damage.
     pub(crate) fn read_piece(&self, id: PieceId, class: Class) -> Result<Vec<u8>, Error> {
         let mut failed = None;
         for place in self.state.places(&id) {
             match self.read_place(place, class) {
                 Ok(raw) => return Ok(raw),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) if failed.as_ref().is_none_or(Error::is_damage) => failed = Some(error),
+                Err(_) => {}
             }
         }
         #[cfg(test)]

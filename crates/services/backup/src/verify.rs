@@ -19,7 +19,7 @@ use crate::vault::Vault;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 use trees::Trees;
 
 mod trees;
@@ -204,12 +204,17 @@ fn others_answer(vault: &Vault, object: &str, how: How, reading: Reading<'_>, re
         };
         let others: Vec<_> = vault.state.packs.iter().filter(is_other).collect();
         // What fails for long ones alone is not seen by short ones.
-        let mut tried: Vec<_> = others.iter().filter(|(_, other)| other.bytes >= pack.bytes).collect();
+        let mut tried: Vec<_> = others
+            .iter()
+            .filter(|(_, other)| other.bytes >= pack.bytes / 2)
+            .collect();
         if tried.is_empty() {
             tried = others.iter().collect();
         }
-        // A stretch of neighbours may be what cannot be read.
-        let mut spread = tried.iter().step_by(tried.len().div_ceil(PROBES).max(1));
+        // A stretch of neighbours may be what cannot be read; and so may those be that were tried the time before.
+        let first = UNIX_EPOCH.elapsed().map_or(0, |now| now.subsec_nanos() as usize);
+        let (count, probes) = (tried.len(), tried.len().min(PROBES));
+        let mut spread = (0..probes).map(|at| tried[(first + at * count / probes) % count]);
         if !others.is_empty() {
             return spread.any(|(other, pack)| !(reading.ends)() && answers(other, pack));
         }
@@ -219,13 +224,21 @@ fn others_answer(vault: &Vault, object: &str, how: How, reading: Reading<'_>, re
 }
 
 /// What kept an object from being looked at, as damage: where it is this one alone, for it was suspected, or another one was passed over before, and something was read
-/// in between.
-fn judge(vault: &Vault, error: Error, how: How, reading: Reading<'_>, report: &mut Report) -> Result<Error, Error> {
+/// in between. `again`: now that others have answered, does this one?
+fn judge(
+    vault: &Vault,
+    error: Error,
+    how: How,
+    reading: Reading<'_>,
+    report: &mut Report,
+    again: &dyn Fn() -> bool,
+) -> Result<Error, Error> {
     let Error::Store { object, .. } = &error else {
         return Err(error);
     };
     let at_first_sight = report.unreadable > 0 && !report.in_row;
-    if (at_first_sight || reading.suspects.contains(object)) && others_answer(vault, object, how, reading, report) {
+    let is_suspect = at_first_sight || reading.suspects.contains(object);
+    if is_suspect && others_answer(vault, object, how, reading, report) && !again() {
         report.unreadable += 1;
         report.in_row = true;
         return Ok(error);
@@ -233,19 +246,32 @@ fn judge(vault: &Vault, error: Error, how: How, reading: Reading<'_>, report: &m
     Err(error)
 }
 
+/// The same of an object that is no pack, and is read whole.
+fn judge_object(vault: &Vault, error: Error, reading: Reading<'_>, report: &mut Report) -> Result<Error, Error> {
+    let object = match &error {
+        Error::Store { object, .. } => object.clone(),
+        _ => return Err(error),
+    };
+    let again = || vault.store.get(&object).is_ok();
+    judge(vault, error, How::Whole, reading, report, &again)
+}
+
 /// Looks at a pack, and has what is wrong with it in the report. Is there what was to be read?
 fn look_at(vault: &Vault, name: PackName, how: How, reading: Reading<'_>, report: &mut Report) -> Result<bool, Error> {
-    let looked = match how {
+    let look = || match how {
         How::Whole => read_whole(vault, name),
         How::Part => read_end(vault, name),
     };
-    let (wrong, is_read) = match looked {
+    let (wrong, is_read) = match look() {
         Ok(wrong) => {
             report.in_row = false;
             let is_read = !is_missing(wrong.as_ref());
             (wrong, is_read)
         }
-        Err(error) => (Some(judge(vault, error, how, reading, report)?), false),
+        Err(error) => {
+            let wrong = judge(vault, error, how, reading, report, &|| look().is_ok())?;
+            (Some(wrong), false)
+        }
     };
     report.lose(name, wrong);
     Ok(is_read)
@@ -400,6 +426,13 @@ pub struct JournalWent {
 /// Reads the journal from behind this entry on, 0 being before the first, until the last one is read, one cannot be, it is told to end, or the time is over. What is damaged
 /// is in the report.
 pub fn read_journal(vault: &Vault, place: u64, reading: Reading<'_>, report: &mut Report) -> JournalWent {
+    // The one before is read for its hash alone: that it cannot be says nothing of those behind it.
+    let mut suspects = reading.suspects.clone();
+    suspects.insert(vault.id.journal(place));
+    let reading = Reading {
+        suspects: &suspects,
+        ..reading
+    };
     let is_begun = std::cell::Cell::new(false);
     let ends = || (reading.ends)() || (is_begun.replace(true) && reading.is_over());
     let mut unread = None;
@@ -410,7 +443,7 @@ pub fn read_journal(vault: &Vault, place: u64, reading: Reading<'_>, report: &mu
         };
         report.in_row = entry.is_some() && unread == entry.map(|entry| entry.saturating_sub(1));
         unread = entry;
-        judge(vault, error, How::Whole, reading, report)
+        judge_object(vault, error, reading, report)
     };
     let found = vault.damaged_entries(place, &ends, &mut judged);
     report.damage.extend(found.damaged);
@@ -434,7 +467,12 @@ pub fn entry_of_object(vault: &Vault, object: &str) -> Option<u64> {
 /// # Errors
 /// When the store does not answer; [`Error::Ended`]. What was found until then is in the report.
 pub fn look_round(vault: &Vault, behind: Option<u64>, reading: Reading<'_>, report: &mut Report) -> Result<(), Error> {
-    let (keys, damaged) = vault.damaged_keys(&mut |error| judge(vault, error, How::Whole, reading, report))?;
+    let (keys, damaged) = vault.damaged_keys(&mut |error| {
+        // They are few, and each is asked for by itself: two of them are no stretch.
+        report.in_row = false;
+        judge_object(vault, error, reading, report)
+    })?;
+    report.in_row = false;
     report.damage.extend(damaged);
     if keys == 0 {
         report.damage.push(Error::NoVault { vault: vault.id });

@@ -68,11 +68,11 @@ pub fn add(verified: &mut BackupVerified, found: &[Found], by: By, now: u64) -> 
             .more_packs
             .iter()
             .position(|known| pack == Some(known.as_str()));
-        is_new |= known.is_none();
         if verified.damage.len() < MAX_DAMAGE {
             if let Some(at) = known {
                 verified.more_packs.remove(at);
             }
+            is_new |= known.is_none();
             verified.damage.push(BackupDamage {
                 object: object.clone(),
                 why: cut(why),
@@ -80,7 +80,10 @@ pub fn add(verified: &mut BackupVerified, found: &[Found], by: By, now: u64) -> 
             });
         } else if known.is_none() {
             match pack {
-                Some(pack) if verified.more_packs.len() < MAX_MORE_PACKS => verified.more_packs.push(pack.to_owned()),
+                Some(pack) if verified.more_packs.len() < MAX_MORE_PACKS => {
+                    is_new = true;
+                    verified.more_packs.push(pack.to_owned());
+                }
                 _ => counted += 1,
             }
         }
@@ -92,6 +95,8 @@ pub fn add(verified: &mut BackupVerified, found: &[Found], by: By, now: u64) -> 
         }
         By::Look => counted,
     };
+    // Those that are counted alone are come upon by each look.
+    is_new |= more > verified.more_damage;
     verified.more_damage = verified.more_damage.max(more);
     name_more(verified, now);
     is_new
@@ -153,34 +158,61 @@ pub fn round(verified: &mut BackupVerified, now: u64) {
     verified.more_damage = std::mem::take(&mut verified.more_found);
 }
 
+/// Which part of a look at all points has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// It began with the first point.
+    pub begins: bool,
+    /// It ended with the last one.
+    pub ends: bool,
+}
+
+impl Part {
+    /// The whole look.
+    pub const ALL: Part = Part {
+        begins: true,
+        ends: true,
+    };
+}
+
 /// So it is with the points now that were `looked` at. Of the others, and where damage is counted that nobody can name, one that was not whole, and is there still, is not
 /// said to be whole.
 pub fn points(
     verified: &mut BackupVerified,
+    part: Part,
     lost: impl IntoIterator<Item = BackupPointLost>,
     is_there: impl Fn(u64) -> bool,
     looked: impl Fn(u64) -> bool,
 ) {
     let mut lost: Vec<BackupPointLost> = lost.into_iter().collect();
+    let found = match part.begins {
+        true => 0,
+        false => verified.points_found,
+    };
+    let found = found.saturating_add(lost.len() as u64);
+    verified.points_found = if part.ends { 0 } else { found };
     let is_kept = |point: &BackupPointLost| {
         let is_new = !lost.iter().any(|lost| lost.point == point.point);
         is_new && is_there(point.point) && (verified.more_damage > 0 || !looked(point.point))
     };
     let before = verified.points_lost.iter();
     let kept: Vec<BackupPointLost> = before.filter(|point| is_kept(point)).cloned().collect();
-    // Of those that are counted it is not known which they are.
-    let counted = match verified.points_lost.iter().all(|point| looked(point.point)) {
-        true => 0,
-        false => verified.more_points,
-    };
+    // The newest ones say most; of those that were found now it is known how they are.
+    let newest = |points: &mut Vec<BackupPointLost>| points.sort_by_key(|point| std::cmp::Reverse(point.point));
+    newest(&mut lost);
     lost.extend(kept);
     for point in &mut lost {
         point.why.truncate(point.why.floor_char_boundary(MOST_BYTES));
     }
-    // The newest ones say most.
-    lost.sort_by_key(|point| std::cmp::Reverse(point.point));
-    verified.more_points = counted.max(lost.len().saturating_sub(MAX_POINTS_LOST) as u64);
+    let more = lost.len().saturating_sub(MAX_POINTS_LOST) as u64;
     lost.truncate(MAX_POINTS_LOST);
+    newest(&mut lost);
+    // Of those that are counted it is not known which they are: there are as many as the look has found in all of its parts.
+    let counted = found.saturating_sub(lost.len() as u64);
+    verified.more_points = match part.ends {
+        true => counted.max(more),
+        false => counted.max(more).max(verified.more_points),
+    };
     verified.points_lost = lost;
 }
 
@@ -262,10 +294,10 @@ mod tests {
             name: String::new(),
             why: String::new(),
         };
-        points(&mut verified, [lost(4), lost(7)], |_| true, |_| true);
-        points(&mut verified, [lost(7)], |_| true, |_| true);
+        points(&mut verified, Part::ALL, [lost(4), lost(7)], |_| true, |_| true);
+        points(&mut verified, Part::ALL, [lost(7)], |_| true, |_| true);
         assert_eq!(verified.lost(), 2);
-        points(&mut verified, [], |point| point != 7, |_| true);
+        points(&mut verified, Part::ALL, [], |point| point != 7, |_| true);
         assert_eq!((verified.lost(), verified.points_lost[0].point), (1, 4));
         // One that is named by its bare name is, too, when there is room; it is gone when it was read in its turn.
         assert!(looked_again(&mut verified, |object| object == "packs/v/5", &[]));
@@ -282,7 +314,7 @@ mod tests {
         // A round that comes upon none ends that.
         round(&mut verified, 7);
         assert_eq!(counts(&verified), (MAX_DAMAGE, MAX_MORE_PACKS - 2, 0, all as u64 - 5));
-        points(&mut verified, [], |_| true, |_| true);
+        points(&mut verified, Part::ALL, [], |_| true, |_| true);
         assert_eq!(verified.lost(), 0);
     }
 
@@ -336,10 +368,47 @@ mod tests {
             why: String::new(),
         };
         let mut verified = BackupVerified::default();
-        points(&mut verified, [lost(2), lost(4), lost(6)], |_| true, |_| true);
-        points(&mut verified, [lost(3)], |point| point != 6, |point| point <= 3);
+        points(
+            &mut verified,
+            Part::ALL,
+            [lost(2), lost(4), lost(6)],
+            |_| true,
+            |_| true,
+        );
+        let first = Part {
+            begins: true,
+            ends: false,
+        };
+        points(&mut verified, first, [lost(3)], |point| point != 6, |point| point <= 3);
         let named: Vec<u64> = verified.points_lost.iter().map(|lost| lost.point).collect();
         assert_eq!(named, [4, 3]);
+    }
+
+    #[test]
+    fn points_that_are_counted_alone_are_not_whole_because_a_look_was_in_two_parts() {
+        let lost = |point| BackupPointLost {
+            point,
+            name: String::new(),
+            why: String::new(),
+        };
+        let mut verified = BackupVerified::default();
+        points(&mut verified, Part::ALL, (1..=200).map(lost), |_| true, |_| true);
+        assert_eq!((verified.lost(), verified.points_lost[0].point), (200, 200));
+        // The newer half is whole again: the look finds the older one, and ends in between.
+        let [first, second] = [(true, false), (false, true)].map(|(begins, ends)| Part { begins, ends });
+        points(
+            &mut verified,
+            first,
+            (1..=100).map(lost),
+            |_| true,
+            |point| point <= 100,
+        );
+        assert!(verified.lost() >= 100, "{}", verified.lost());
+        points(&mut verified, second, [], |_| true, |point| point > 100);
+        assert_eq!((verified.lost(), verified.points_lost[0].point), (100, 100));
+        points(&mut verified, first, [lost(9)], |_| true, |point| point <= 100);
+        points(&mut verified, second, [lost(150)], |_| true, |point| point > 100);
+        assert_eq!((verified.lost(), verified.points_lost[0].point), (2, 150));
     }
 
     #[test]
@@ -367,11 +436,11 @@ mod tests {
             why: "é".repeat(MOST_BYTES),
         });
         let mut verified = BackupVerified::default();
-        points(&mut verified, lost, |_| true, |_| true);
+        points(&mut verified, Part::ALL, lost, |_| true, |_| true);
         assert_eq!((verified.lost(), verified.more_points), (MAX_POINTS_LOST as u64 + 2, 2));
         assert_eq!(verified.points_lost[0].point, MAX_POINTS_LOST as u64 + 1);
         assert!(verified.points_lost[0].why.len() <= MOST_BYTES);
-        points(&mut verified, [], |_| true, |_| true);
+        points(&mut verified, Part::ALL, [], |_| true, |_| true);
         assert_eq!(verified.lost(), 0);
     }
 }

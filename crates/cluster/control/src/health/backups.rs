@@ -125,6 +125,7 @@ fn damage<'a>(policy: &BackupPolicy, record: &'a BackupVerified) -> (String, Opt
         None if record.looked_at.is_none() || record.points_owed => {
             text.push_str("; which points need what is damaged was not looked at yet.");
         }
+        None if record.lost() > 0 => text.push_str(&format!("; {} points are not whole.", record.lost())),
         None => text.push_str("; all points are whole, as far as was read."),
         Some(point) => {
             let name = point.name.escape_debug();

@@ -101,6 +101,9 @@ pub struct BackupVerified {
     /// The point behind which a look goes on that was ended before its end; none: it begins with the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points_place: Option<u64>,
+    /// So many points it has found by then that are not whole.
+    #[serde(default, skip_serializing_if = "super::backup::is_zero")]
+    pub points_found: u64,
     /// Something else has been known as damaged, or as whole, since: points are to be looked at once more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub points_owed: bool,

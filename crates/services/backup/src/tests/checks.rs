@@ -137,6 +137,35 @@ fn of_two_in_a_row_that_cannot_be_read_the_second_one_ends_the_piece() {
 }
 
 #[test]
+fn what_answers_when_it_is_asked_once_more_is_not_damaged() {
+    let (store, mut vault, _) = prepared();
+    let name = packs(&vault)[1].1.clone();
+    let once = Unreadable::of(&store, &[name.as_str()], false);
+    *once.left.lock().unwrap() = 1;
+    vault.store = once;
+    let (suspects, mut report) = (suspect(&name), Report::default());
+    let went = read_packs(&vault, ALL, free(&suspects), &mut report);
+    assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
+    let went = read_packs(&vault, ALL, free(&suspects), &mut report);
+    assert!(went.is_round && report.is_clean(), "{went:?}");
+}
+
+#[test]
+fn keys_that_cannot_be_read_are_named_and_keep_nothing_else_from_being_looked_at() {
+    let (store, mut vault, _) = prepared();
+    let keys = [0, 1, 2, 3].map(|number| vault.id().key(number));
+    let slot = store.get(&keys[0]).unwrap().unwrap();
+    for key in &keys[1..] {
+        store.put(key, &slot, None).unwrap();
+    }
+    vault.store = Unreadable::of(&store, &[keys[1].as_str(), keys[2].as_str()], false);
+    let mut report = Report::default();
+    look_round(&vault, None, free(&suspect(&keys[1])), &mut report).unwrap();
+    assert_eq!((report.unreadable, report.damage.len()), (2, 2), "{report:?}");
+    assert_eq!(report.points, vault.state.points.len());
+}
+
+#[test]
 fn an_entry_is_compared_with_the_one_before_or_it_is_said_that_it_is_not() {
     let (store, mut vault, _) = prepared();
     let entries = store.names(&vault.id().journals());

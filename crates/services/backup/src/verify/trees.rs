@@ -61,7 +61,7 @@ impl<'a> Trees<'a> {
         }
         let mut lack = None;
         match self.vault.branch(id) {
-            Err(error) => lack = Some(self.judged(error, report)?),
+            Err(error) => lack = Some(self.judged(error, report, &|| self.vault.branch(id).is_ok())?),
             Ok(branch) => {
                 report.in_row = false;
                 for leaf in branch.leaves().iter().flatten() {
@@ -81,7 +81,7 @@ impl<'a> Trees<'a> {
             return Ok(known);
         }
         let lack = match self.vault.leaf(id) {
-            Err(error) => Some(self.judged(error, report)?),
+            Err(error) => Some(self.judged(error, report, &|| self.vault.leaf(id).is_ok())?),
             Ok(leaf) => {
                 report.in_row = false;
                 leaf.extents().iter().find_map(|extent| self.gone(extent.piece))
@@ -120,11 +120,11 @@ impl<'a> Trees<'a> {
     }
 
     /// Why a part of a tree cannot be read, as what it lacks.
-    fn judged(&self, error: Error, report: &mut Report) -> Result<Arc<Error>, Error> {
+    fn judged(&self, error: Error, report: &mut Report, again: &dyn Fn() -> bool) -> Result<Arc<Error>, Error> {
         let is_known = pack_of(self.vault, &error).is_some_and(|pack| report.packs_lost.contains(&pack));
         match error.is_damage() || is_known || matches!(error, Error::NewerFormat { .. }) {
             true => Ok(Arc::new(error)),
-            false => judge(self.vault, error, How::Part, self.reading, report).map(Arc::new),
+            false => judge(self.vault, error, How::Part, self.reading, report, again).map(Arc::new),
         }
     }
 }

@@ -21,7 +21,7 @@ use amita_backup::verify::{
 use amita_backup::{Error as Damage, PackName, Vault};
 use amita_control::admin;
 use amita_control::backups::plan::{self, Step};
-use amita_control::backups::verification::{self, By, Found};
+use amita_control::backups::verification::{self, By, Found, Part};
 use amita_control::backups::verification_session_name;
 use amita_metadata::{Call, Error, Op};
 use amita_terminal::error::{Failure, Result};
@@ -44,6 +44,8 @@ struct Records {
     policy: BackupPolicy,
     /// The revision by which the policy was made.
     made: u64,
+    /// And by which it was read.
+    seen: u64,
     repository: Option<BackupRepository>,
     verified: BackupVerified,
     /// Of that record; 0: nobody has written it.
@@ -120,22 +122,30 @@ impl Check<'_> {
 
     fn read(&self) -> Noted<Option<Records>> {
         let client = self.with.client;
-        let reply = client.txn(&Call::get(map::backup_policy_key(self.with.policy)))?;
-        let Some(found) = reply.value(0) else { return Ok(None) };
-        let policy = found.json::<BackupPolicy>().ok();
-        let Some(policy) = policy.and_then(|policy| policy.verification()) else {
-            return Ok(None);
+        let key = map::backup_policy_key(self.with.policy);
+        let mut reply = client.txn(&Call::get(key.as_str()))?;
+        let (made, seen, policy, reply) = loop {
+            let Some(found) = reply.value(0) else { return Ok(None) };
+            let policy = found.json::<BackupPolicy>().ok();
+            let Some(policy) = policy.and_then(|policy| policy.verification()) else {
+                return Ok(None);
+            };
+            let (made, seen) = (found.create_revision, found.mod_revision);
+            let keys = [
+                key.clone(),
+                map::backup_repository_key(&policy.repository),
+                map::backup_verified_key(policy.id),
+            ];
+            reply = client.txn(&Call {
+                then: keys.into_iter().map(|key| Op::Get { key }).collect(),
+                ..Call::default()
+            })?;
+            // What is noted goes by the policy as it was when the record was read.
+            if reply.value(0).is_some_and(|found| found.mod_revision == seen) {
+                break (made, seen, policy, reply);
+            }
         };
-        let made = found.create_revision;
-        let keys = [
-            map::backup_repository_key(&policy.repository),
-            map::backup_verified_key(policy.id),
-        ];
-        let reply = client.txn(&Call {
-            then: keys.into_iter().map(|key| Op::Get { key }).collect(),
-            ..Call::default()
-        })?;
-        let (verified, revision) = match reply.value(1) {
+        let (verified, revision) = match reply.value(2) {
             None => (BackupVerified::default(), 0),
             Some(found) => match found.json::<BackupVerified>() {
                 Ok(verified) => (verified, found.mod_revision),
@@ -143,9 +153,10 @@ impl Check<'_> {
             },
         };
         Ok(Some(Records {
-            repository: reply.value(0).and_then(|found| found.json().ok()),
+            repository: reply.value(1).and_then(|found| found.json().ok()),
             policy,
             made,
+            seen,
             verified,
             revision,
         }))
@@ -155,9 +166,14 @@ impl Check<'_> {
     fn note(&self, records: &mut Records, mut verified: BackupVerified) -> Noted<bool> {
         plan::sign(&mut verified.runs, self.with.node, now().as_secs());
         let Records {
-            policy, made, revision, ..
+            policy,
+            made,
+            seen,
+            revision,
+            ..
         } = &*records;
-        let noted = admin::note_backup_verified(self.with.client, policy, *made, self.with.claim, *revision, &verified);
+        let (of, claim) = ((*made, *seen), self.with.claim);
+        let noted = admin::note_backup_verified(self.with.client, policy, of, claim, *revision, &verified);
         match noted {
             Ok(Some(revision)) => {
                 (records.verified, records.revision) = (verified, revision);
@@ -221,6 +237,10 @@ impl Check<'_> {
         let has_failed = failed.is_some();
         if let Some(run) = &mut verified.runs.run {
             run.failed = u64::from(has_failed);
+            // Of a stretch that cannot be read each attempt passes one: it is not left alone for longer each time.
+            if come(&records.verified) != before {
+                run.attempts = 1;
+            }
             verified.unread = verified.unread.filter(|_| has_failed);
             run.why.clear();
             failed.iter().for_each(|why| plan::note(&mut run.why, why));
@@ -285,7 +305,13 @@ impl Check<'_> {
         let known = named_packs(vault, &records.verified);
         let mut rest = known.as_slice();
         while !rest.is_empty() {
-            interrupt::check()?;
+            if let Err(ended) = interrupt::check() {
+                // What comes behind it has its turn before it has another one.
+                if self.with.ends.why() == Some(Why::Limit) {
+                    self.read_again_in(records, due)?;
+                }
+                return Err(ended);
+            }
             let suspects = suspects(&records.verified);
             let (done, report) = piece(vault, session, |vault| {
                 let mut report = Report::default();
@@ -305,6 +331,10 @@ impl Check<'_> {
             }
             rest = &rest[done..];
         }
+        self.read_again_in(records, due)
+    }
+
+    fn read_again_in(&self, records: &mut Records, due: Option<u64>) -> Result<()> {
         let verified = BackupVerified {
             again_due: due,
             ..records.verified.clone()
@@ -430,10 +460,14 @@ impl Check<'_> {
         });
         let is_there = |point: u64| points.contains_key(&point);
         let is_behind = |point: u64| behind.is_none_or(|behind| point > behind);
+        let part = Part {
+            begins: behind.is_none(),
+            ends: looked.is_ok(),
+        };
         let due = verified.runs.run.as_ref().map(|run| run.due);
         if let Err(why) = looked {
             // It goes on behind the last point that was looked at, as long as nothing else is known as damaged.
-            verification::points(&mut verified, lost, is_there, |point| {
+            verification::points(&mut verified, part, lost, is_there, |point| {
                 is_behind(point) && report.point.is_some_and(|last| point <= last)
             });
             verified.points_place = report.point.or(behind);
@@ -461,7 +495,7 @@ impl Check<'_> {
             pack_of_object(vault, &format!("{packs}{pack}")).is_none()
         });
         verification::name_more(&mut verified, now().as_secs());
-        verification::points(&mut verified, lost, is_there, is_behind);
+        verification::points(&mut verified, part, lost, is_there, is_behind);
         (verified.points_owed, verified.points_place) = (false, None);
         if is_new && behind.is_some() {
             verification::owe_points(&mut verified);
@@ -548,7 +582,8 @@ pub(super) fn piece<T>(
 fn come(verified: &BackupVerified) -> impl PartialEq + use<> {
     let read = verified.runs.run.as_ref().map(|run| run.read_bytes);
     let looked = (verified.again_due, verified.looked_at, verified.points_place);
-    (read, looked, verified.journal_round, verified.journal_place)
+    let journal = (verified.journal_round, verified.journal_place);
+    (read, looked, journal, verified.damaged())
 }
 
 /// Objects of which it is known that they may not be read.

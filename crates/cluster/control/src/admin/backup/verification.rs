@@ -123,7 +123,10 @@ pub(super) fn note_change(
     }
     let key = map::backup_verified_key(policy);
     let reply = meta.txn(&Call::get(key.as_str()))?;
-    let Some(found) = reply.value(0) else { return Ok(()) };
+    let Some(found) = reply.value(0) else {
+        call.compares.push(unchanged(&key, 0));
+        return Ok(());
+    };
     let noted = match found.json::<BackupVerified>() {
         Err(_) if forgets => Op::Delete { key: key.clone() },
         Ok(mut verified) if turn != Turn::Stays => {
@@ -191,20 +194,21 @@ pub fn verify_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPol
 }
 
 /// Writes what has become of a policy's verifications, if `claim` holds the key of these still, the policy is there, made by the transaction of revision `made`,
-/// and nobody else has written that since `revision`; 0: nobody ever has. The record's revision then; none: one of these is not so.
+/// and nobody else has written that since `revision`; 0: nobody ever has, and the policy is as it was `seen`, by its revision. The record's revision then; none: one of
+/// these is not so.
 ///
 /// # Errors
 /// The metadata is away or refuses.
 pub fn note_backup_verified(
     meta: &dyn Transact,
     policy: &BackupPolicy,
-    made: u64,
+    (made, seen): (u64, u64),
     claim: u64,
     revision: u64,
     verified: &BackupVerified,
 ) -> Result<Option<u64>> {
     let key = map::backup_verified_key(policy.id);
-    let call = Call {
+    let mut call = Call {
         compares: vec![
             unchanged(&map::backup_verifier_key(policy.id), claim),
             unchanged(&key, revision),
@@ -216,6 +220,11 @@ pub fn note_backup_verified(
         then: vec![put(key, verified)],
         otherwise: Vec::new(),
     };
+    // Whoever has it verify no more changes the record, where there is one.
+    if revision == 0 {
+        call.compares
+            .push(unchanged(&map::backup_policy_key(&policy.name), seen));
+    }
     let reply = meta.txn(&call)?;
     Ok(reply.succeeded.then_some(reply.revision))
 }

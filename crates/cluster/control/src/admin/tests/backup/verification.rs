@@ -164,9 +164,10 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
     assert_eq!((figure().damaged, figure().ended_at), (0, Some(NOW.as_secs())));
     // Years have passed since, and nobody has the key file.
     assert!(fact("backup-unverified").unwrap().text.contains("off-site"));
-    let made = {
+    let (made, seen) = {
         let reply = meta.txn(&Call::get(map::backup_policy_key("p"))).unwrap();
-        reply.value(0).unwrap().create_revision
+        let found = reply.value(0).unwrap();
+        (found.create_revision, found.mod_revision)
     };
     let claim = meta.txn(&Call::put(map::backup_verifier_key(policy.id), b"\"n1\"".to_vec()));
     let claim = claim.unwrap().revision;
@@ -195,7 +196,10 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
         }],
         ..BackupVerified::default()
     };
-    let note = |made, claim, revision| note_backup_verified(&meta, &policy, made, claim, revision, &found).unwrap();
+    let note =
+        |made, claim, revision| note_backup_verified(&meta, &policy, (made, seen), claim, revision, &found).unwrap();
+    let late = note_backup_verified(&meta, &policy, (made, seen - 1), claim, 0, &found);
+    assert_eq!(late.unwrap(), None, "the policy was changed since it was read");
     assert_eq!(note(made, claim + 1, 0), None, "another node has the key");
     assert_eq!(note(made + 1, claim, 0), None, "it is another policy of that name");
     let noted = note(made, claim, 0).unwrap();
@@ -225,7 +229,7 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
             points_owed: owed,
             ..found.clone()
         };
-        revision = note_backup_verified(&meta, &policy, made, claim, revision, &told)
+        revision = note_backup_verified(&meta, &policy, (made, seen), claim, revision, &told)
             .unwrap()
             .unwrap();
         let text = fact("backup-damaged").unwrap().text;
@@ -237,7 +241,7 @@ fn what_a_verification_found_is_a_fact_and_a_figure() {
         more_damage: 3,
         ..found.clone()
     };
-    revision = note_backup_verified(&meta, &policy, made, claim, revision, &counted)
+    revision = note_backup_verified(&meta, &policy, (made, seen), claim, revision, &counted)
         .unwrap()
         .unwrap();
     let text = fact("backup-damaged").unwrap().text;
