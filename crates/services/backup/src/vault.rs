@@ -51,7 +51,7 @@ impl VaultId {
         Some(VaultId(id))
     }
 
-    fn key(self, slot: usize) -> String {
+    pub(crate) fn key(self, slot: usize) -> String {
         format!("keys/{self}/{slot:02}")
     }
 
