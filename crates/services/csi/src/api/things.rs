@@ -1,0 +1,257 @@
+//! What answers have, as far as the driver reads it; what it does not know it ignores.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A thing as it was looked at.
+#[derive(Clone, Debug)]
+pub struct Tagged<T> {
+    /// What it is.
+    pub thing: T,
+    /// Its entity tag.
+    pub tag: String,
+}
+
+/// A piece of a list.
+#[derive(Deserialize)]
+pub(super) struct Piece<T> {
+    pub items: Vec<T>,
+    pub next: Option<String>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// The number that stays.
+    pub id: u64,
+    /// Its pool.
+    pub pool: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// What is known of it.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// It is encrypted at rest.
+    #[serde(default)]
+    pub encrypted: bool,
+}
+
+/// A volume that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewVolume<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its pool.
+    pub pool: &'a str,
+    /// Its size.
+    pub size_bytes: u64,
+    /// What is to be known of it.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Encrypted at rest.
+    pub encrypted: bool,
+}
+
+/// What becomes of a deleted volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDelete {
+    /// As its pool says.
+    Recycle,
+    /// It is gone.
+    Now,
+    /// It is kept for so many seconds.
+    Keep(u64),
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Snapshot {
+    /// Its volume's name.
+    pub volume: String,
+    /// Its name.
+    pub name: String,
+    /// The volume's size then.
+    pub size_bytes: u64,
+    /// When, in seconds since 1970.
+    pub taken_at: u64,
+    /// The set that it was taken with.
+    pub set: Option<u64>,
+    /// Only its mark is kept.
+    #[serde(default)]
+    pub mark: bool,
+    /// It was deleted.
+    #[serde(default)]
+    pub hidden: bool,
+    /// What is known of it.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Snapshots of one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Set {
+    /// Its number.
+    pub id: u64,
+    /// What each of them is called.
+    pub name: String,
+    /// When, in seconds since 1970.
+    pub taken_at: u64,
+    /// Of which volumes they are there.
+    pub volumes: Vec<String>,
+}
+
+/// A piece of what was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Diff {
+    /// The volume's size in the newer snapshot.
+    pub size_bytes: u64,
+    /// Ascending.
+    pub items: Vec<Extent>,
+    /// Where the next piece begins.
+    pub next: Option<String>,
+}
+
+/// Bytes that were changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Extent {
+    /// The first one.
+    pub offset: u64,
+    /// How many.
+    pub length: u64,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Copies of each block.
+    pub copies: Option<u8>,
+    /// Free bytes of its stores.
+    pub free_bytes: u64,
+}
+
+/// A pool with what may be asked for in it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PoolDetails {
+    /// The pool.
+    #[serde(flatten)]
+    pub pool: Pool,
+    /// How much may be.
+    pub quota: Quota,
+    /// How much is.
+    pub asked: Asked,
+}
+
+/// How much of a pool may be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Quota {
+    /// The sum of sizes.
+    pub provisioned_bytes: Option<u64>,
+}
+
+/// How much of a pool is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Asked {
+    /// The sum of sizes.
+    pub provisioned_bytes: u64,
+}
+
+/// What takes long.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Job {
+    /// What it does.
+    pub kind: String,
+    /// To what.
+    pub object: String,
+}
+
+/// Operations or bytes a second, and what passes at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// A second.
+    pub rate: u64,
+    /// At once; null, where it is set: the usual.
+    pub burst: Option<u64>,
+    /// A higher rate for a while: passed on as it is.
+    #[serde(default)]
+    pub peak: Option<serde_json::Value>,
+}
+
+/// Limits of one measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measures {
+    /// Of reads.
+    pub read: Option<Limit>,
+    /// Of writes.
+    pub write: Option<Limit>,
+    /// Of both together.
+    pub both: Option<Limit>,
+}
+
+/// What the hosts of a volume may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Operations a second.
+    pub iops: Measures,
+    /// Bytes a second.
+    pub bandwidth: Measures,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Subsystem {
+    /// Its name.
+    pub name: String,
+    /// Its qualified name.
+    pub nqn: String,
+    /// Who may connect.
+    pub hosts: Vec<String>,
+    /// How many namespaces it has.
+    pub namespaces: u64,
+}
+
+/// By what hosts have a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Attachment {
+    /// The subsystem's name.
+    pub subsystem: String,
+    /// Its qualified name.
+    pub nqn: String,
+    /// The namespace's UUID.
+    pub uuid: String,
+    /// Where: the owner first.
+    pub gateways: Vec<Gateway>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Gateway {
+    /// Its address.
+    pub traddr: String,
+    /// Its port.
+    pub trsvcid: u16,
+    /// Does it live?
+    pub alive: bool,
+}
+
+/// Who has reserved a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Reservation {
+    /// How; null: nobody has.
+    pub kind: Option<String>,
+    /// Who is registered.
+    pub registrants: Vec<Registrant>,
+}
+
+/// A host that is registered.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Registrant {
+    /// Its identifier.
+    pub host_id: String,
+    /// Its key.
+    pub key: String,
+    /// Does it hold the reservation?
+    pub holder: bool,
+}

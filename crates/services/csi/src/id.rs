@@ -1,0 +1,225 @@
+//! Names and ids: what the specification calls a volume, a snapshot, a set and a node, and what Amita calls it.
+//!
+//! An id is all that a call may be given, so it has what is needed to find its thing again: the number that stays, and the name under which it is
+//! looked for first.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use std::fmt;
+use std::net::Ipv6Addr;
+use uuid::Uuid;
+
+/// Before a name that is made of a sum, for what was asked for cannot be one.
+const HASHED: &str = "csi-x-";
+/// The longest name of a volume that is taken as it is: with its number it stays within the 128 bytes of an id, with a snapshot's as well.
+const MAX_VOLUME: usize = 56;
+/// The same of a snapshot.
+const MAX_SNAPSHOT: usize = 48;
+/// The longest node id (CSI 1.13, `NodeGetInfoResponse`).
+const MAX_NODE: usize = 256;
+
+/// The first digits of the SHA-256 of a text.
+#[must_use]
+pub fn sum(text: &str, bytes: usize) -> String {
+    let sum = digest(&SHA256, text.as_bytes());
+    sum.as_ref()
+        .iter()
+        .take(bytes)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn is_plain(byte: u8, more: &[u8]) -> bool {
+    byte.is_ascii_alphanumeric() || more.contains(&byte)
+}
+
+fn named(wanted: &str, most: usize, more: &[u8]) -> String {
+    let bytes = wanted.as_bytes();
+    let fits = !bytes.is_empty()
+        && bytes.len() <= most
+        && bytes[0].is_ascii_alphanumeric()
+        && bytes.iter().all(|byte| is_plain(*byte, more))
+        && !wanted.starts_with("csi-");
+    match fits {
+        true => wanted.to_owned(),
+        false => format!("{HASHED}{}", sum(wanted, 16)),
+    }
+}
+
+/// What a volume is called that is wanted under this name.
+#[must_use]
+pub fn volume_name(wanted: &str) -> String {
+    named(wanted, MAX_VOLUME, b"._-")
+}
+
+/// What a snapshot, or each of a set, is called that is wanted under this name.
+#[must_use]
+pub fn snapshot_name(wanted: &str) -> String {
+    named(wanted, MAX_SNAPSHOT, b"._-")
+}
+
+/// A volume's id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VolumeId {
+    /// The number that stays.
+    pub number: u64,
+    /// What it was called when it was made.
+    pub name: String,
+}
+
+impl VolumeId {
+    /// As it is written; none: nothing of this driver is called so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<VolumeId> {
+        let (number, name) = text.split_once(':')?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| is_plain(byte, b"._-"));
+        Some(VolumeId {
+            number: number.parse().ok().filter(|_| is_name)?,
+            name: name.to_owned(),
+        })
+    }
+
+    /// The subsystem that it is a namespace of while it is published.
+    #[must_use]
+    pub fn subsystem(&self) -> String {
+        format!("csi-{}", self.number)
+    }
+
+    /// Its name when it was deleted and has snapshots still.
+    #[must_use]
+    pub fn gone_name(&self) -> String {
+        format!("csi-gone-{}", self.number)
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.number, self.name)
+    }
+}
+
+/// A snapshot's id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SnapshotId {
+    /// Its volume.
+    pub volume: VolumeId,
+    /// What it is called there.
+    pub name: String,
+}
+
+impl SnapshotId {
+    /// As it is written; none: nothing of this driver is called so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<SnapshotId> {
+        let (volume, name) = text.split_once('@')?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| is_plain(byte, b"._:+-"));
+        Some(SnapshotId {
+            volume: VolumeId::parse(volume).filter(|_| is_name)?,
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.volume, self.name)
+    }
+}
+
+/// The id of snapshots that were taken together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupId {
+    /// The set's number.
+    pub set: u64,
+    /// What each of its snapshots is called.
+    pub name: String,
+}
+
+impl GroupId {
+    /// As it is written; none: nothing of this driver is called so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<GroupId> {
+        let (set, name) = text.split_once(':')?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| is_plain(byte, b"._-"));
+        Some(GroupId {
+            set: set.parse().ok().filter(|_| is_name)?,
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.set, self.name)
+    }
+}
+
+/// A node's id: its name, and the host that it is at storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeId {
+    /// What Kubernetes calls it.
+    pub name: String,
+    /// The host identifier of NVMe. A machine that is set up anew has another one.
+    pub host: Uuid,
+}
+
+impl NodeId {
+    /// As it is written; none: no node of this driver has said so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<NodeId> {
+        let (name, host) = text.rsplit_once('@').filter(|_| text.len() <= MAX_NODE)?;
+        let host = Uuid::try_parse(host).ok().filter(|host| !host.is_nil())?;
+        let name = Some(name).filter(|name| !name.is_empty())?.to_owned();
+        Some(NodeId { name, host })
+    }
+
+    /// The host's qualified name (NVM Express Base Specification 2.1, 4.7: by UUID).
+    #[must_use]
+    pub fn nqn(&self) -> String {
+        host_nqn(self.host)
+    }
+}
+
+/// The qualified name of a host.
+#[must_use]
+pub fn host_nqn(host: Uuid) -> String {
+    format!("nqn.2014-08.org.nvmexpress:uuid:{host}")
+}
+
+/// The host of a qualified name; none: it has another form.
+#[must_use]
+pub fn host_of(nqn: &str) -> Option<Uuid> {
+    let text = nqn.strip_prefix("nqn.2014-08.org.nvmexpress:uuid:")?;
+    Uuid::try_parse(text).ok()
+}
+
+/// A host's key of reservations: never 0, which is none.
+#[must_use]
+pub fn reservation_key(host: Uuid) -> u64 {
+    let (first, second) = host.as_u64_pair();
+    match first ^ second {
+        0 => 1,
+        key => key,
+    }
+}
+
+/// A host, as those write it who know addresses only.
+#[must_use]
+pub fn host_cidr(host: Uuid) -> String {
+    format!("{}/128", Ipv6Addr::from(host.as_u128()))
+}
+
+/// The host that was written so.
+#[must_use]
+pub fn host_of_cidr(cidr: &str) -> Option<Uuid> {
+    let address: Ipv6Addr = cidr.strip_suffix("/128").unwrap_or(cidr).parse().ok()?;
+    Some(Uuid::from_u128(address.to_bits())).filter(|host| !host.is_nil())
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.name, self.host)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Who the driver is, and what it can: `Identity` of CSI and of CSI-Addons.
+
+use crate::Driver;
+use crate::api::Api;
+use crate::wire::addons::{Capability, CapabilityKind, GetCapabilitiesResponse, GetIdentityResponse, Offered};
+use crate::wire::identity::{
+    GetPluginCapabilitiesResponse, GetPluginInfoResponse, PluginCapability, PluginCapabilityService,
+    PluginCapabilityServiceType as Service, PluginCapabilityTypeOneOf as Kind, PluginCapabilityVolumeExpansion,
+    PluginCapabilityVolumeExpansionType as Expansion, ProbeResponse,
+};
+use std::collections::BTreeMap;
+use tonic::Status;
+
+/// Which part of the driver this is.
+#[derive(Clone)]
+pub enum Part {
+    /// The controller, with its way to the cluster.
+    Controller(Api),
+    /// The node.
+    Node,
+}
+
+/// The driver, as one of its parts says it.
+#[derive(Clone)]
+pub struct Identity {
+    driver: Driver,
+    part: Part,
+}
+
+impl Identity {
+    /// Of a part.
+    #[must_use]
+    pub fn new(driver: Driver, part: Part) -> Identity {
+        Identity { driver, part }
+    }
+
+    pub(crate) fn info(&self) -> GetPluginInfoResponse {
+        GetPluginInfoResponse {
+            name: self.driver.name.clone(),
+            vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
+            manifest: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn capabilities() -> GetPluginCapabilitiesResponse {
+        let service = |kind: Service| Kind::Service(PluginCapabilityService { r#type: kind as i32 });
+        let expansion =
+            |kind: Expansion| Kind::VolumeExpansion(PluginCapabilityVolumeExpansion { r#type: kind as i32 });
+        let all = [
+            service(Service::ControllerService),
+            service(Service::GroupControllerService),
+            service(Service::SnapshotMetadataService),
+            expansion(Expansion::Online),
+        ];
+        let capabilities = all.into_iter().map(|kind| PluginCapability { r#type: Some(kind) });
+        GetPluginCapabilitiesResponse {
+            capabilities: capabilities.collect(),
+        }
+    }
+
+    /// A controller that reaches no node is there, and not ready: to start it anew would help nobody.
+    pub(crate) async fn probe(self) -> Result<ProbeResponse, Status> {
+        let ready = match &self.part {
+            Part::Node => true,
+            Part::Controller(api) => match api.myself().await {
+                Ok(()) => true,
+                Err(why) => {
+                    log::warn!("the driver is not ready: {why}");
+                    false
+                }
+            },
+        };
+        Ok(ProbeResponse { ready: Some(ready) })
+    }
+
+    pub(crate) fn addons_info(&self) -> GetIdentityResponse {
+        let GetPluginInfoResponse {
+            name,
+            vendor_version,
+            manifest,
+        } = self.info();
+        GetIdentityResponse {
+            name,
+            vendor_version,
+            manifest,
+        }
+    }
+
+    pub(crate) fn addons_capabilities(&self) -> GetCapabilitiesResponse {
+        let offered = |kind| Offered { kind };
+        let all = match self.part {
+            Part::Controller(_) => vec![
+                CapabilityKind::Service(offered(1)),
+                CapabilityKind::NetworkFence(offered(1)),
+            ],
+            Part::Node => vec![
+                CapabilityKind::Service(offered(2)),
+                CapabilityKind::ReclaimSpace(offered(2)),
+            ],
+        };
+        let capabilities = all.into_iter().map(|kind| Capability { kind: Some(kind) });
+        GetCapabilitiesResponse {
+            capabilities: capabilities.collect(),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The parameters of a StorageClass and of a VolumeAttributesClass (decision 086, "Parameters"). One that is not known is refused: a misspelt limit would be
+//! none.
+
+use crate::api::{Limit, Limits, Measures, OnDelete};
+use std::collections::BTreeMap;
+
+/// Before those that the sidecars add.
+const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
+/// The labels that they become.
+const KEPT: [&str; 3] = [
+    "csi.storage.k8s.io/pvc/name",
+    "csi.storage.k8s.io/pvc/namespace",
+    "csi.storage.k8s.io/pv/name",
+];
+/// The longest value of a label.
+const MAX_LABEL: usize = 256;
+/// For a path: what the node is told, and the range that is sensible.
+const OF_PATHS: [(&str, i64, i64); 5] = [
+    ("nvmeNrIoQueues", 1, 128),
+    ("nvmeKeepAliveTmo", 4, 600),
+    ("nvmeReconnectDelay", 1, 600),
+    ("nvmeCtrlLossTmo", -1, 86_400),
+    ("nvmeFastIoFailTmo", -1, 86_400),
+];
+
+/// What of a StorageClass a volume is made by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// The pool; none: the one that there is.
+    pub pool: Option<String>,
+    /// Encrypted at rest.
+    pub encrypted: bool,
+    /// What becomes of it when it is deleted.
+    pub on_delete: OnDelete,
+    /// What the provisioner says of the claim.
+    pub labels: BTreeMap<String, String>,
+    /// What publishing and staging need: the volume's context.
+    pub context: BTreeMap<String, String>,
+}
+
+/// What of a volume's context publishing needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serving {
+    /// The nodes that serve it; none: all.
+    pub gateways: Vec<String>,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Connections without TLS are refused.
+    pub tls_required: bool,
+    /// A volume of one node is reserved by it.
+    pub reserved: bool,
+}
+
+fn flag(key: &str, value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| format!("{key} is {value:?}; say true or false"))
+}
+
+/// As it stands in the parameters and in the label.
+#[must_use]
+pub fn on_delete_text(how: OnDelete) -> String {
+    match how {
+        OnDelete::Recycle => "recycle".to_owned(),
+        OnDelete::Now => "now".to_owned(),
+        OnDelete::Keep(seconds) => seconds.to_string(),
+    }
+}
+
+/// Reads what becomes of a deleted volume.
+///
+/// # Errors
+/// In words.
+pub fn on_delete(text: &str) -> Result<OnDelete, String> {
+    match text {
+        "recycle" => Ok(OnDelete::Recycle),
+        "now" => Ok(OnDelete::Now),
+        seconds => match seconds.parse() {
+            Ok(seconds) => Ok(OnDelete::Keep(seconds)),
+            Err(_) => Err(format!("onDelete is {seconds:?}; say recycle, now, or for how many seconds it is kept")),
+        },
+    }
+}
+
+impl Class {
+    /// Of the parameters of a request.
+    ///
+    /// # Errors
+    /// In words: one is not known, or has a value that cannot be.
+    pub fn read(parameters: &BTreeMap<String, String>) -> Result<Class, String> {
+        let mut class = Class {
+            pool: None,
+            encrypted: false,
+            on_delete: OnDelete::Recycle,
+            labels: BTreeMap::new(),
+            context: BTreeMap::new(),
+        };
+        for (key, value) in parameters {
+            class.take(key, value)?;
+        }
+        // What cannot be is to be told now, and not when a node wants the volume.
+        Serving::read(&class.context)?;
+        Ok(class)
+    }
+
+    fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match key {
+            "pool" => self.pool = Some(value.to_owned()).filter(|pool| !pool.is_empty()),
+            "encrypted" => self.encrypted = flag(key, value)?,
+            "onDelete" => self.on_delete = on_delete(value)?,
+            "protocol" => match value {
+                "nvme" => {}
+                _ => return Err(format!("protocol is {value:?}; nodes speak nvme alone")),
+            },
+            "gateways" | "blockSize" | "tlsRequired" | "reservations" | "mkfsOptions" => {
+                self.context.insert(key.to_owned(), value.to_owned());
+            }
+            _ if OF_PATHS.iter().any(|(known, ..)| *known == key) => {
+                path_setting(key, value)?;
+                self.context.insert(key.to_owned(), value.to_owned());
+            }
+            _ if KEPT.contains(&key) => {
+                if value.len() <= MAX_LABEL {
+                    self.labels.insert(key.to_owned(), value.to_owned());
+                }
+            }
+            _ if key.starts_with(OF_KUBERNETES) => {}
+            _ => return Err(format!("{key:?} is no parameter")),
+        }
+        Ok(())
+    }
+}
+
+fn path_setting(key: &str, value: &str) -> Result<(), String> {
+    let (_, least, most) = OF_PATHS.iter().find(|(known, ..)| *known == key).ok_or_else(|| format!("{key:?} is no setting"))?;
+    match value.parse::<i64>() {
+        Ok(number) if (*least..=*most).contains(&number) => Ok(()),
+        _ => Err(format!("{key} is {value:?}; it can be {least} to {most}")),
+    }
+}
+
+impl Serving {
+    /// Of a volume's context.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn read(context: &BTreeMap<String, String>) -> Result<Serving, String> {
+        let text = |key: &str| context.get(key).map(String::as_str).filter(|text| !text.is_empty());
+        let gateways = text("gateways").unwrap_or_default().split(',').map(str::trim);
+        let block_bytes = match text("blockSize") {
+            None | Some("4096") => 4096,
+            Some("512") => 512,
+            Some(other) => return Err(format!("blockSize is {other:?}; say 4096 or 512")),
+        };
+        let reserved = match text("reservations") {
+            None | Some("on") => true,
+            Some("off") => false,
+            Some(other) => return Err(format!("reservations is {other:?}; say on or off")),
+        };
+        Ok(Serving {
+            gateways: gateways.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            block_bytes,
+            tls_required: text("tlsRequired").map_or(Ok(false), |value| flag("tlsRequired", value))?,
+            reserved,
+        })
+    }
+}
+
+/// What of a volume may be changed while it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mutable {
+    /// The limits that are said; what is not stays. `Some(None)`: no limit.
+    limits: Vec<(Measure, Kind, Option<u64>)>,
+    /// The pool.
+    pub pool: Option<String>,
+    /// The pool that has so many copies.
+    pub copies: Option<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    Iops,
+    Bandwidth,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Both,
+}
+
+impl Mutable {
+    /// Of the mutable parameters of a request.
+    ///
+    /// # Errors
+    /// In words: one is not known, or has a value that cannot be.
+    pub fn read(parameters: &BTreeMap<String, String>) -> Result<Mutable, String> {
+        let mut found = Mutable::default();
+        for (key, value) in parameters {
+            let limit = match key.as_str() {
+                "iops" => Some((Measure::Iops, Kind::Both)),
+                "iopsRead" => Some((Measure::Iops, Kind::Read)),
+                "iopsWrite" => Some((Measure::Iops, Kind::Write)),
+                "bandwidth" => Some((Measure::Bandwidth, Kind::Both)),
+                "bandwidthRead" => Some((Measure::Bandwidth, Kind::Read)),
+                "bandwidthWrite" => Some((Measure::Bandwidth, Kind::Write)),
+                "pool" => {
+                    found.pool = Some(value.clone());
+                    None
+                }
+                "copies" => {
+                    found.copies = Some(value.parse().map_err(|_| format!("copies is {value:?}; say how many"))?);
+                    None
+                }
+                _ => return Err(format!("{key:?} is no mutable parameter")),
+            };
+            if let Some((measure, kind)) = limit {
+                let rate: u64 = value.parse().map_err(|_| format!("{key} is {value:?}; say how many a second"))?;
+                found.limits.push((measure, kind, Some(rate).filter(|rate| *rate > 0)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Does it say anything of limits?
+    #[must_use]
+    pub fn limits_something(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
+    /// The limits that are to be, where these are. What has its rate already keeps its burst.
+    #[must_use]
+    pub fn over(&self, mut limits: Limits) -> Limits {
+        for (measure, kind, rate) in &self.limits {
+            let measures: &mut Measures = match measure {
+                Measure::Iops => &mut limits.iops,
+                Measure::Bandwidth => &mut limits.bandwidth,
+            };
+            let place = match kind {
+                Kind::Read => &mut measures.read,
+                Kind::Write => &mut measures.write,
+                Kind::Both => &mut measures.both,
+            };
+            match rate {
+                None => *place = None,
+                Some(rate) if place.as_ref().is_some_and(|limit| limit.rate == *rate) => {}
+                Some(rate) => {
+                    *place = Some(Limit {
+                        rate: *rate,
+                        burst: None,
+                        peak: None,
+                    });
+                }
+            }
+        }
+        limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_class_is_read_and_what_is_not_known_refused() {
+        let class = Class::read(&of(&[
+            ("pool", "fast"),
+            ("encrypted", "true"),
+            ("onDelete", "3600"),
+            ("nvmeNrIoQueues", "4"),
+            ("gateways", "n1, n2"),
+            ("csi.storage.k8s.io/pvc/name", "db"),
+            ("csi.storage.k8s.io/fstype", "xfs"),
+        ]))
+        .expect("a class");
+        assert_eq!((class.pool.as_deref(), class.encrypted), (Some("fast"), true));
+        assert_eq!(class.on_delete, OnDelete::Keep(3600));
+        assert_eq!(class.labels, of(&[("csi.storage.k8s.io/pvc/name", "db")]));
+        assert_eq!(class.context, of(&[("gateways", "n1, n2"), ("nvmeNrIoQueues", "4")]));
+        let serving = Serving::read(&class.context).expect("how it is served");
+        assert_eq!(serving.gateways, ["n1", "n2"]);
+        assert!(serving.reserved && serving.block_bytes == 4096 && !serving.tls_required);
+        for (key, value) in [
+            ("pol", "fast"),
+            ("encrypted", "yes"),
+            ("onDelete", "never"),
+            ("protocol", "iscsi"),
+            ("blockSize", "8192"),
+            ("nvmeKeepAliveTmo", "1"),
+            ("reservations", "no"),
+        ] {
+            assert!(Class::read(&of(&[(key, value)])).is_err_and(|why| why.contains(key)), "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn limits_change_what_is_said_and_leave_the_rest() {
+        let limit = |rate, burst| Limit {
+            rate,
+            burst,
+            peak: None,
+        };
+        let mut there = Limits::default();
+        there.iops.both = Some(limit(100, Some(50)));
+        there.iops.read = Some(limit(70, Some(7)));
+        there.bandwidth.write = Some(limit(9, Some(9)));
+        let wish = Mutable::read(&of(&[("iops", "200"), ("iopsRead", "70"), ("bandwidthWrite", "0")])).expect("a wish");
+        let limits = wish.over(there.clone());
+        assert_eq!(limits.iops.both, Some(limit(200, None)));
+        assert_eq!(limits.iops.read, there.iops.read);
+        assert_eq!(limits.bandwidth.write, None);
+        assert_eq!(Mutable::default().over(there.clone()), there);
+        for (key, value) in [("iops", "many"), ("iop", "1"), ("copies", "x")] {
+            assert!(Mutable::read(&of(&[(key, value)])).is_err(), "{key}");
+        }
+    }
+}
