@@ -310,14 +310,13 @@ impl Api {
             .collect())
     }
 
-    /// The snapshots of all volumes with a label; or, of them, those of one name.
+    /// The snapshots of all volumes with a label.
     ///
     /// # Errors
     /// See [`Api::myself`].
-    pub async fn all_snapshots(&self, label: (&str, &str), name: Option<&str>) -> Done<Vec<Snapshot>> {
+    pub async fn all_snapshots(&self, label: (&str, &str)) -> Done<Vec<Snapshot>> {
         let label = encode(&format!("{}={}", label.0, label.1));
-        let name = name.map_or_else(String::new, |name| format!("&name={}", encode(name)));
-        let all = self.all(&format!("/snapshots?label={label}{name}")).await?;
+        let all = self.all(&format!("/snapshots?label={label}")).await?;
         Ok(all
             .into_iter()
             .filter(|found: &Snapshot| !found.mark && !found.hidden)

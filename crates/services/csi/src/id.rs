@@ -14,8 +14,6 @@ const HASHED: &str = "csi-x-";
 const MAX_VOLUME: usize = 56;
 /// The same of a snapshot.
 const MAX_SNAPSHOT: usize = 48;
-/// The longest node id (CSI 1.13, `NodeGetInfoResponse`).
-const MAX_NODE: usize = 256;
 
 /// The first digits of the SHA-256 of a text.
 #[must_use]
@@ -78,10 +76,10 @@ impl VolumeId {
         })
     }
 
-    /// The subsystem that it is a namespace of while it is published.
+    /// The subsystem that it is a namespace of while it is published. A node that has volumes of two drivers tells them apart by it.
     #[must_use]
-    pub fn subsystem(&self) -> String {
-        format!("csi-{}", self.number)
+    pub fn subsystem(&self, driver: &str) -> String {
+        format!("csi-{}-{}", sum(driver, 4), self.number)
     }
 
     /// Its name when it was deleted and has snapshots still.
@@ -153,30 +151,11 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// A node's id: its name, and the host that it is at storage.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeId {
-    /// What Kubernetes calls it.
-    pub name: String,
-    /// The host identifier of NVMe. A machine that is set up anew has another one.
-    pub host: Uuid,
-}
-
-impl NodeId {
-    /// As it is written; none: no node of this driver has said so.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<NodeId> {
-        let (name, host) = text.rsplit_once('@').filter(|_| text.len() <= MAX_NODE)?;
-        let host = Uuid::try_parse(host).ok().filter(|host| !host.is_nil())?;
-        let name = Some(name).filter(|name| !name.is_empty())?.to_owned();
-        Some(NodeId { name, host })
-    }
-
-    /// The host's qualified name (NVM Express Base Specification 2.1, 4.7: by UUID).
-    #[must_use]
-    pub fn nqn(&self) -> String {
-        host_nqn(self.host)
-    }
+/// A node's id: the host identifier of NVMe, as a UUID. A machine that is set up anew has another one; none: no node of this driver has said so.
+#[must_use]
+pub fn node(text: &str) -> Option<Uuid> {
+    let is_usual = text.len() == uuid::fmt::Hyphenated::LENGTH;
+    Uuid::try_parse(text).ok().filter(|host| is_usual && !host.is_nil())
 }
 
 /// The qualified name of a host.
@@ -213,12 +192,6 @@ pub fn host_cidr(host: Uuid) -> String {
 pub fn host_of_cidr(cidr: &str) -> Option<Uuid> {
     let address: Ipv6Addr = cidr.strip_suffix("/128").unwrap_or(cidr).parse().ok()?;
     Some(Uuid::from_u128(address.to_bits())).filter(|host| !host.is_nil())
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.name, self.host)
-    }
 }
 
 #[cfg(test)]

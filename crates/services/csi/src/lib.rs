@@ -2,7 +2,7 @@
 //!
 //! * [`wire`]: the messages; `grpc`: what tonic wants methods to look like; [`serve`]: the socket, and which method does what.
 //! * [`identity`]: who the driver is, and what it can.
-//! * [`api`]: what it asks a cluster.
+//! * [`controller`]: volumes, snapshots and who has them, by [`api`].
 //!
 //! # What holds
 //! * The driver keeps nothing: what it knows lies in the cluster, in labels, lists of hosts, and names that follow from what was asked for ([`id`]).
@@ -13,9 +13,16 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod api;
+pub mod busy;
+pub mod capability;
+pub mod controller;
+#[cfg(test)]
+mod fake;
 mod grpc;
 pub mod id;
 pub mod identity;
+pub mod labels;
+pub mod parameters;
 pub mod serve;
 pub mod wire;
 

@@ -1,5 +1,6 @@
 //! gRPC on a Unix socket, and which method does what.
 
+use crate::controller::Controller;
 use crate::grpc::unary;
 use crate::identity::Identity;
 use http::{Request, Response};
@@ -27,6 +28,8 @@ const MAX_STREAMS: u32 = 256;
 pub struct Services {
     /// Who the driver is.
     pub identity: Identity,
+    /// Volumes, snapshots and who has them.
+    pub controller: Option<Controller>,
 }
 
 /// Where sidecars reach the driver: the path of `unix:///PATH`, `unix:PATH` or `/PATH`.
@@ -103,6 +106,10 @@ impl Services {
         let answer = match service {
             "csi.v1.Identity" => self.identity(method, request).await,
             "identity.Identity" => self.addons_identity(method, request).await,
+            "csi.v1.Controller" => match self.controller.clone() {
+                Some(controller) => controller.route(method, request).await,
+                None => None,
+            },
             _ => None,
         };
         answer.unwrap_or_else(|| unknown(&path))

@@ -45,6 +45,7 @@ async fn a_socket_says_who_the_driver_is_and_what_it_does_not_know() {
     assert_eq!(fs::metadata(&path).expect("it").permissions().mode() & 0o777, 0o660);
     let services = Services {
         identity: Identity::new(Driver::new(USUAL_NAME).expect("a name"), Part::Node),
+        controller: None,
     };
     let serving = tokio::spawn(serve(listener, services));
     let (status, answer) = call(

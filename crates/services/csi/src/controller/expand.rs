@@ -1,0 +1,33 @@
+//! ControllerExpandVolume: a volume grows while it is used; its host sees it at once.
+
+use super::{Controller, Sizes, signed};
+use crate::capability::{self, Access};
+use crate::labels;
+use crate::wire::controller::{ControllerExpandVolumeRequest, ControllerExpandVolumeResponse};
+use tonic::Status;
+
+impl Controller {
+    pub(super) async fn expand(
+        self,
+        request: ControllerExpandVolumeRequest,
+    ) -> Result<ControllerExpandVolumeResponse, Status> {
+        let found = self.find(&request.volume_id).await?;
+        let range = request.capacity_range.as_ref();
+        let sizes = Sizes::read(Some(range.ok_or_else(|| super::missing("capacity range"))?))?;
+        let _hold = self.hold(found.id.to_string())?;
+        if labels::is_read_only(found.volume()) {
+            return Err(Status::failed_precondition("it is only read, and stays what it is"));
+        }
+        let wanted = sizes.choose(found.volume().size_bytes)?;
+        let bytes = match found.volume().size_bytes < wanted {
+            true => self.api.resize(&found.tagged, wanted).await?.size_bytes,
+            false => found.volume().size_bytes,
+        };
+        let used = request.volume_capability.as_ref().map(capability::read).transpose();
+        let used = used.map_err(Status::invalid_argument)?;
+        Ok(ControllerExpandVolumeResponse {
+            capacity_bytes: signed(bytes),
+            node_expansion_required: used.is_none_or(|used| used.access != Access::Block),
+        })
+    }
+}

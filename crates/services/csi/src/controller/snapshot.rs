@@ -1,0 +1,218 @@
+//! Snapshots: CreateSnapshot, DeleteSnapshot, ListSnapshots, GetSnapshot.
+
+use super::list::piece;
+use super::{Controller, Found, missing, signed};
+use crate::api;
+use crate::id::{self, GroupId, SnapshotId, VolumeId};
+use crate::labels::{self, Labels};
+use crate::wire::common::{Snapshot, Timestamp};
+use crate::wire::controller::{
+    CreateSnapshotRequest, CreateSnapshotResponse, DeleteSnapshotRequest, DeleteSnapshotResponse, GetSnapshotRequest,
+    GetSnapshotResponse, ListSnapshotsRequest, ListSnapshotsResponse, ListSnapshotsResponseEntry,
+};
+use std::collections::BTreeMap;
+use tonic::Status;
+
+/// A time of the API.
+pub(crate) fn time(seconds: u64) -> Timestamp {
+    Timestamp {
+        seconds: signed(seconds),
+        nanos: 0,
+    }
+}
+
+/// A snapshot as it is told.
+pub(crate) fn as_wire(id: &SnapshotId, found: &api::Snapshot) -> Snapshot {
+    let group = found.set.map(|set| GroupId {
+        set,
+        name: found.name.clone(),
+    });
+    let group = group.filter(|_| found.labels.contains_key(labels::GROUP));
+    Snapshot {
+        size_bytes: signed(found.size_bytes),
+        snapshot_id: id.to_string(),
+        source_volume_id: id.volume.to_string(),
+        creation_time: Some(time(found.taken_at)),
+        ready_to_use: true,
+        group_snapshot_id: group.map_or_else(String::new, |group| group.to_string()),
+        accessible_topology: Vec::new(),
+    }
+}
+
+impl Controller {
+    pub(super) async fn create_snapshot(
+        self,
+        request: CreateSnapshotRequest,
+    ) -> Result<CreateSnapshotResponse, Status> {
+        let wanted = request.name;
+        if wanted.is_empty() {
+            return Err(missing("name"));
+        }
+        if let Some(unknown) = request
+            .parameters
+            .keys()
+            .find(|key| !key.starts_with("csi.storage.k8s.io/"))
+        {
+            return Err(Status::invalid_argument(format!(
+                "{unknown:?} is no parameter of a snapshot"
+            )));
+        }
+        let of = self.find(&request.source_volume_id).await?;
+        let _hold = self.hold(format!("snapshot {wanted}"))?;
+        let snapshot = match self.taken_before(&of, &wanted).await? {
+            Some(taken) => taken,
+            None => {
+                let own = [(labels::DRIVER, self.driver()), (labels::NAME, wanted.as_str())];
+                let own: Labels = own.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+                self.api
+                    .take_snapshot(of.name(), &id::snapshot_name(&wanted), &own)
+                    .await?
+            }
+        };
+        let id = SnapshotId {
+            volume: of.id,
+            name: snapshot.name.clone(),
+        };
+        Ok(CreateSnapshotResponse {
+            snapshot: Some(as_wire(&id, &snapshot)),
+        })
+    }
+
+    /// A name stands for one snapshot, whichever volume it is of.
+    async fn taken_before(&self, of: &Found, wanted: &str) -> Result<Option<api::Snapshot>, Status> {
+        let named = self.api.all_snapshots((labels::NAME, wanted)).await?;
+        let mut named = named
+            .into_iter()
+            .filter(|taken| labels::get(&taken.labels, labels::DRIVER) == self.driver());
+        match named.next() {
+            Some(taken) if taken.volume == of.name() => Ok(Some(taken)),
+            Some(taken) => Err(Status::already_exists(format!(
+                "there is a snapshot {wanted} already, of volume {}",
+                taken.volume
+            ))),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn delete_snapshot(
+        self,
+        request: DeleteSnapshotRequest,
+    ) -> Result<DeleteSnapshotResponse, Status> {
+        if request.snapshot_id.is_empty() {
+            return Err(missing("snapshot id"));
+        }
+        if let Some(id) = SnapshotId::parse(&request.snapshot_id) {
+            self.end_snapshot(&id).await?;
+        }
+        Ok(DeleteSnapshotResponse {})
+    }
+
+    /// Deletes a snapshot, and its volume where that was deleted before and has no other.
+    pub(crate) async fn end_snapshot(&self, id: &SnapshotId) -> Result<(), Status> {
+        let _hold = self.hold(id.to_string())?;
+        let Some(of) = self.look_up(&id.volume).await? else {
+            return Ok(());
+        };
+        if let Some(found) = self.api.snapshot(of.name(), &id.name).await? {
+            if labels::snapshot_id(self.driver(), &of.id, &found.thing).is_none() {
+                return Err(Status::failed_precondition(format!(
+                    "snapshot {} is none of this driver's",
+                    id.name
+                )));
+            }
+            self.api.delete_snapshot(&found).await?;
+        }
+        match labels::is_deleted(of.volume()) {
+            true => self.end_as_it_is(of).await,
+            false => Ok(()),
+        }
+    }
+
+    /// What was looked at before is another thing by now: it had a snapshot more.
+    async fn end_as_it_is(&self, of: Found) -> Result<(), Status> {
+        match self.look_up(&of.id).await? {
+            Some(now) => self.end(&now).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn get_snapshot(self, request: GetSnapshotRequest) -> Result<GetSnapshotResponse, Status> {
+        if request.snapshot_id.is_empty() {
+            return Err(missing("snapshot id"));
+        }
+        let none = || Status::not_found(format!("there is no snapshot {:?}", request.snapshot_id));
+        let id = SnapshotId::parse(&request.snapshot_id).ok_or_else(none)?;
+        let snapshot = self.snapshot(&id).await?.ok_or_else(none)?;
+        Ok(GetSnapshotResponse {
+            snapshot: Some(snapshot),
+        })
+    }
+
+    /// A snapshot of this driver's; none: there is none.
+    pub(crate) async fn snapshot(&self, id: &SnapshotId) -> Result<Option<Snapshot>, Status> {
+        let Some(of) = self.look_up(&id.volume).await? else {
+            return Ok(None);
+        };
+        let found = self.api.snapshot(of.name(), &id.name).await?;
+        Ok(found.and_then(|found| {
+            let id = labels::snapshot_id(self.driver(), &of.id, &found.thing)?;
+            Some(as_wire(&id, &found.thing))
+        }))
+    }
+
+    pub(super) async fn list_snapshots(self, request: ListSnapshotsRequest) -> Result<ListSnapshotsResponse, Status> {
+        let mut all = match (request.snapshot_id.as_str(), request.source_volume_id.as_str()) {
+            ("", "") => self.every_snapshot().await?,
+            ("", volume) => self.snapshots_of(volume).await?,
+            (snapshot, volume) => {
+                let id = SnapshotId::parse(snapshot);
+                let found = match &id {
+                    Some(id) => self.snapshot(id).await?,
+                    None => None,
+                };
+                let is_of = |found: &Snapshot| volume.is_empty() || found.source_volume_id == volume;
+                found.filter(is_of).into_iter().collect()
+            }
+        };
+        all.sort_by(|one, other| one.snapshot_id.cmp(&other.snapshot_id));
+        let key = |snapshot: &Snapshot| snapshot.snapshot_id.clone();
+        let (all, next_token) = piece(all, request.max_entries, &request.starting_token, key)?;
+        let entries = all.into_iter().map(|snapshot| ListSnapshotsResponseEntry {
+            snapshot: Some(snapshot),
+        });
+        Ok(ListSnapshotsResponse {
+            entries: entries.collect(),
+            next_token,
+        })
+    }
+
+    async fn snapshots_of(&self, volume: &str) -> Result<Vec<Snapshot>, Status> {
+        let Some(id) = VolumeId::parse(volume) else {
+            return Ok(Vec::new());
+        };
+        let Some(of) = self.look_up(&id).await? else {
+            return Ok(Vec::new());
+        };
+        let all = self.api.snapshots(of.name()).await?;
+        let own = all.iter().filter_map(|taken| {
+            let id = labels::snapshot_id(self.driver(), &of.id, taken)?;
+            Some(as_wire(&id, taken))
+        });
+        Ok(own.collect())
+    }
+
+    async fn every_snapshot(&self) -> Result<Vec<Snapshot>, Status> {
+        let driver = self.driver();
+        let volumes = self.api.volumes((labels::DRIVER, driver)).await?;
+        let ids: BTreeMap<String, VolumeId> = volumes
+            .into_iter()
+            .filter_map(|volume| Some((volume.name.clone(), labels::volume_id(driver, &volume)?)))
+            .collect();
+        let all = self.api.all_snapshots((labels::DRIVER, driver)).await?;
+        let own = all.iter().filter_map(|taken| {
+            let id = labels::snapshot_id(driver, ids.get(&taken.volume)?, taken)?;
+            Some(as_wire(&id, taken))
+        });
+        Ok(own.collect())
+    }
+}

@@ -1,0 +1,368 @@
+//! The controller against a cluster that is made up. [`cut`] has each call cut at each request.
+
+mod cut;
+mod publish;
+mod snapshot;
+
+use crate::capability::tests::{block, mount};
+use crate::fake::Fake;
+use crate::wire::common::{
+    CapacityRange, VolumeCapabilityAccessModeMode as Mode, VolumeContentSource, VolumeContentSourceSnapshotSource,
+    VolumeContentSourceTypeOneOf as Source, VolumeContentSourceVolumeSource,
+};
+use crate::wire::controller::*;
+use std::collections::BTreeMap;
+use tonic::{Code, Status};
+
+pub(crate) const GIB: i64 = 1 << 30;
+
+pub(crate) fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+pub(crate) fn wanted(name: &str, bytes: i64) -> CreateVolumeRequest {
+    CreateVolumeRequest {
+        name: name.to_owned(),
+        capacity_range: Some(CapacityRange {
+            required_bytes: bytes,
+            limit_bytes: 0,
+        }),
+        volume_capabilities: vec![mount(Mode::SingleNodeWriter, "")],
+        ..Default::default()
+    }
+}
+
+pub(crate) fn from_snapshot(id: &str) -> Option<VolumeContentSource> {
+    let snapshot_id = id.to_owned();
+    Some(VolumeContentSource {
+        r#type: Some(Source::Snapshot(VolumeContentSourceSnapshotSource { snapshot_id })),
+    })
+}
+
+pub(crate) fn from_volume(id: &str) -> Option<VolumeContentSource> {
+    let volume_id = id.to_owned();
+    Some(VolumeContentSource {
+        r#type: Some(Source::Volume(VolumeContentSourceVolumeSource { volume_id })),
+    })
+}
+
+pub(crate) async fn make(fake: &Fake, request: CreateVolumeRequest) -> Result<(String, i64), Status> {
+    let made = fake.controller().create(request).await?.volume.expect("a volume");
+    Ok((made.volume_id, made.capacity_bytes))
+}
+
+pub(crate) async fn delete(fake: &Fake, id: &str) -> Result<(), Status> {
+    let request = DeleteVolumeRequest {
+        volume_id: id.to_owned(),
+        ..Default::default()
+    };
+    fake.controller().delete(request).await.map(drop)
+}
+
+pub(crate) async fn take(fake: &Fake, volume: &str, name: &str) -> Result<String, Status> {
+    let request = CreateSnapshotRequest {
+        source_volume_id: volume.to_owned(),
+        name: name.to_owned(),
+        ..Default::default()
+    };
+    let taken = fake
+        .controller()
+        .create_snapshot(request)
+        .await?
+        .snapshot
+        .expect("a snapshot");
+    assert!(taken.ready_to_use && taken.source_volume_id == volume);
+    Ok(taken.snapshot_id)
+}
+
+pub(crate) fn code<T: std::fmt::Debug>(done: Result<T, Status>) -> Code {
+    done.expect_err("refused").code()
+}
+
+#[tokio::test]
+async fn a_volume_is_made_once_and_has_what_is_known_of_it() {
+    let fake = Fake::new();
+    let request = CreateVolumeRequest {
+        parameters: of(&[
+            ("pool", "fast"),
+            ("onDelete", "now"),
+            ("csi.storage.k8s.io/pvc/name", "db"),
+            ("nvmeNrIoQueues", "4"),
+        ]),
+        mutable_parameters: of(&[("iops", "500")]),
+        ..wanted("pvc-1", GIB - 5)
+    };
+    let made = fake
+        .controller()
+        .create(request.clone())
+        .await
+        .expect("made")
+        .volume
+        .expect("a volume");
+    assert_eq!((made.volume_id.as_str(), made.capacity_bytes), ("1:pvc-1", GIB));
+    assert_eq!(made.volume_context, of(&[("nvmeNrIoQueues", "4")]));
+    assert_eq!(
+        fake.controller().create(request.clone()).await.expect("there").volume,
+        Some(made)
+    );
+    {
+        let cluster = fake.cluster();
+        let volume = &cluster.volumes["pvc-1"];
+        let label = |key: &str| volume.labels.get(key).map(String::as_str);
+        assert_eq!(cluster.volumes.len(), 1);
+        assert_eq!(label("csi.amita.io/driver"), Some("csi.amita.io"));
+        assert_eq!(label("csi.amita.io/on-delete"), Some("now"));
+        assert_eq!(label("csi.storage.k8s.io/pvc/name"), Some("db"));
+        assert_eq!(volume.limits["iops"]["both"]["rate"], 500);
+    }
+    for other in [
+        CreateVolumeRequest {
+            capacity_range: Some(CapacityRange {
+                required_bytes: 2 * GIB,
+                limit_bytes: 0,
+            }),
+            ..request.clone()
+        },
+        CreateVolumeRequest {
+            parameters: of(&[("encrypted", "true")]),
+            ..request.clone()
+        },
+    ] {
+        assert_eq!(code(make(&fake, other).await), Code::AlreadyExists);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_before_anything_is_made() {
+    let fake = Fake::new();
+    let range = |required_bytes, limit_bytes| {
+        Some(CapacityRange {
+            required_bytes,
+            limit_bytes,
+        })
+    };
+    let sized = |required, limit| CreateVolumeRequest {
+        capacity_range: range(required, limit),
+        ..wanted("v", 0)
+    };
+    let with = |key: &str, value: &str| CreateVolumeRequest {
+        parameters: of(&[(key, value)]),
+        ..wanted("v", GIB)
+    };
+    let used = |capability| CreateVolumeRequest {
+        volume_capabilities: vec![capability],
+        ..wanted("v", GIB)
+    };
+    for (request, why) in [
+        (wanted("", GIB), Code::InvalidArgument),
+        (wanted(&"x".repeat(129), GIB), Code::InvalidArgument),
+        (wanted("a\nb", GIB), Code::InvalidArgument),
+        (sized(-1, 0), Code::InvalidArgument),
+        (sized(GIB, GIB - 4096), Code::OutOfRange),
+        (sized(0, 4096), Code::OutOfRange),
+        (sized(i64::MAX, 0), Code::OutOfRange),
+        (with("pol", "fast"), Code::InvalidArgument),
+        (with("pool", "none"), Code::InvalidArgument),
+        (used(mount(Mode::MultiNodeMultiWriter, "")), Code::InvalidArgument),
+        (used(mount(Mode::MultiNodeReaderOnly, "")), Code::InvalidArgument),
+        (
+            CreateVolumeRequest {
+                volume_content_source: from_snapshot("7:a@s"),
+                ..wanted("v", GIB)
+            },
+            Code::NotFound,
+        ),
+        (
+            CreateVolumeRequest {
+                volume_content_source: from_volume("nothing"),
+                ..wanted("v", GIB)
+            },
+            Code::NotFound,
+        ),
+    ] {
+        let said = format!("{request:?}");
+        assert_eq!(code(make(&fake, request).await), why, "{said}");
+    }
+    fake.cluster().pools.insert("slow".to_owned(), (2, 1 << 40, None));
+    let several = fake
+        .controller()
+        .create(wanted("v", GIB))
+        .await
+        .expect_err("which pool");
+    assert!(several.message().contains("fast, slow"), "{several}");
+    assert!(fake.cluster().volumes.is_empty());
+}
+
+#[tokio::test]
+async fn names_that_amita_does_not_take_are_summed() {
+    let fake = Fake::new();
+    let name = "a claim of Ärger/7".repeat(5);
+    let (id, _) = make(&fake, wanted(&name, GIB)).await.expect("made");
+    assert_eq!(make(&fake, wanted(&name, GIB)).await.expect("there").0, id);
+    assert!(id.contains(":csi-x-") && id.len() <= 128, "{id}");
+    delete(&fake, &id).await.expect("gone");
+    assert!(fake.cluster().volumes.is_empty());
+}
+
+#[tokio::test]
+async fn volumes_of_others_are_left_alone() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("theirs", GIB)).await.expect("made");
+    fake.cluster().volumes.get_mut("theirs").expect("it").labels.clear();
+    assert_eq!(code(make(&fake, wanted("theirs", GIB)).await), Code::AlreadyExists);
+    delete(&fake, &id).await.expect("nothing of ours");
+    assert!(fake.cluster().volumes.contains_key("theirs"));
+    let listed = fake
+        .controller()
+        .list(ListVolumesRequest::default())
+        .await
+        .expect("a list");
+    assert!(listed.entries.is_empty());
+}
+
+#[tokio::test]
+async fn a_renamed_volume_is_found_by_its_number() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("pvc-1", GIB)).await.expect("made");
+    {
+        let mut cluster = fake.cluster();
+        let renamed = cluster.volumes.remove("pvc-1").expect("it");
+        cluster.volumes.insert("renamed".to_owned(), renamed);
+    }
+    let request = ControllerGetVolumeRequest { volume_id: id.clone() };
+    let found = fake.controller().get(request).await.expect("it");
+    assert_eq!(found.volume.expect("it").volume_id, id);
+    delete(&fake, &id).await.expect("gone");
+    assert!(fake.cluster().volumes.is_empty());
+}
+
+#[tokio::test]
+async fn deletion_goes_by_what_was_said_when_it_was_made() {
+    let fake = Fake::new();
+    for (how, query) in [
+        ("recycle", ""),
+        ("now", "now=true&snapshots=true"),
+        ("60", "keep_seconds=60"),
+    ] {
+        let request = CreateVolumeRequest {
+            parameters: of(&[("onDelete", how)]),
+            ..wanted("v", GIB)
+        };
+        let (id, _) = make(&fake, request).await.expect("made");
+        delete(&fake, &id).await.expect("gone");
+        delete(&fake, &id).await.expect("gone already");
+        assert_eq!(fake.cluster().deleted.pop(), Some(format!("v?{query}")));
+    }
+    delete(&fake, "no id of ours").await.expect("nothing");
+    assert_eq!(code(delete(&fake, "").await), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_volume_grows_and_never_shrinks() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    let grow = |required_bytes, limit_bytes| {
+        fake.controller().expand(ControllerExpandVolumeRequest {
+            volume_id: id.clone(),
+            capacity_range: Some(CapacityRange {
+                required_bytes,
+                limit_bytes,
+            }),
+            volume_capability: Some(block(Mode::SingleNodeWriter)),
+            ..Default::default()
+        })
+    };
+    let grown = grow(2 * GIB, 0).await.expect("grown");
+    assert_eq!((grown.capacity_bytes, grown.node_expansion_required), (2 * GIB, false));
+    assert_eq!(grow(GIB, 0).await.expect("large enough").capacity_bytes, 2 * GIB);
+    assert_eq!(code(grow(GIB, GIB).await), Code::OutOfRange);
+}
+
+#[tokio::test]
+async fn capacity_is_what_copies_and_quotas_leave() {
+    let fake = Fake::new();
+    let ask = |pool: &str| {
+        fake.controller().capacity(GetCapacityRequest {
+            parameters: of(&[("pool", pool)]),
+            ..Default::default()
+        })
+    };
+    assert_eq!(ask("fast").await.expect("known").available_capacity, 100 * GIB);
+    fake.cluster()
+        .pools
+        .insert("fast".to_owned(), (3, 300 << 30, Some(10 << 30)));
+    make(&fake, wanted("v", 4 * GIB)).await.expect("made");
+    let left = ask("fast").await.expect("known");
+    assert_eq!(
+        (left.available_capacity, left.maximum_volume_size),
+        (6 * GIB, Some(6 * GIB))
+    );
+    assert_eq!(code(ask("none").await), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_list_comes_in_pieces() {
+    let fake = Fake::new();
+    for name in ["c", "a", "b"] {
+        make(&fake, wanted(name, GIB)).await.expect("made");
+    }
+    let mut token = String::new();
+    let mut seen = Vec::new();
+    loop {
+        let request = ListVolumesRequest {
+            max_entries: 2,
+            starting_token: token,
+        };
+        let piece = fake.controller().list(request).await.expect("a piece");
+        assert!(piece.entries.len() <= 2);
+        seen.extend(
+            piece
+                .entries
+                .into_iter()
+                .map(|entry| entry.volume.expect("it").volume_id),
+        );
+        token = piece.next_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["2:a", "3:b", "1:c"]);
+    let request = ListVolumesRequest {
+        max_entries: 0,
+        starting_token: "invalid-token".to_owned(),
+    };
+    assert_eq!(code(fake.controller().list(request).await), Code::Aborted);
+}
+
+#[tokio::test]
+async fn limits_are_changed_and_a_move_is_asked_for_until_it_is_there() {
+    let fake = Fake::new();
+    fake.cluster().pools.insert("slow".to_owned(), (2, 1 << 40, None));
+    let request = CreateVolumeRequest {
+        parameters: of(&[("pool", "fast")]),
+        ..wanted("v", GIB)
+    };
+    let (id, _) = make(&fake, request).await.expect("made");
+    let modify = |pairs: &[(&str, &str)]| {
+        fake.controller().modify(ControllerModifyVolumeRequest {
+            volume_id: id.clone(),
+            mutable_parameters: of(pairs),
+            ..Default::default()
+        })
+    };
+    modify(&[("bandwidth", "1000000")]).await.expect("limited");
+    assert_eq!(
+        fake.cluster().volumes["v"].limits["bandwidth"]["both"]["rate"],
+        1_000_000
+    );
+    assert_eq!(code(modify(&[("copies", "2")]).await), Code::Aborted);
+    assert_eq!(code(modify(&[("pool", "slow")]).await), Code::Aborted);
+    assert_eq!(fake.cluster().jobs.len(), 1);
+    fake.cluster().volumes.get_mut("v").expect("it").pool = "slow".to_owned();
+    modify(&[("copies", "2")]).await.expect("there");
+    assert_eq!(code(modify(&[("copies", "7")]).await), Code::InvalidArgument);
+    assert_eq!(code(modify(&[("iop", "7")]).await), Code::InvalidArgument);
+}

@@ -1,0 +1,260 @@
+//! A cluster made up, as units ask it: what the API does, as far as the driver asks for it, with its refusals; and a place where an answer is lost.
+
+mod hosts;
+mod volumes;
+
+use crate::Driver;
+use crate::api::{Answer, Api, Ask, Boxed, Way};
+use crate::controller::Controller;
+use crate::id;
+use http::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The driver's name.
+pub const DRIVER: &str = crate::USUAL_NAME;
+
+/// Where a request is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// It comes to no node.
+    Before(usize),
+    /// It is carried out, and the answer is lost.
+    After(usize),
+}
+
+#[derive(Clone, Debug)]
+pub struct Volume {
+    pub id: u64,
+    pub pool: String,
+    pub size_bytes: u64,
+    pub labels: BTreeMap<String, String>,
+    pub encrypted: bool,
+    pub parent: Option<String>,
+    pub limits: Value,
+}
+
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub of: u64,
+    pub name: String,
+    pub size_bytes: u64,
+    pub set: Option<u64>,
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Subsystem {
+    pub gateways: Vec<String>,
+    pub tls_required: bool,
+    pub hosts: Vec<String>,
+    pub namespaces: Vec<String>,
+}
+
+/// What the cluster has.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    pub volumes: BTreeMap<String, Volume>,
+    pub snapshots: Vec<Snapshot>,
+    pub subsystems: BTreeMap<String, Subsystem>,
+    pub hosts: Vec<String>,
+    pub pools: BTreeMap<String, (u8, u64, Option<u64>)>,
+    pub jobs: Vec<(String, String)>,
+    /// By volume: the holder's host and key.
+    pub reservations: BTreeMap<String, (String, String)>,
+    /// By snapshot pair: the extents.
+    pub diffs: BTreeMap<(String, String), Vec<(u64, u64)>>,
+    /// How deleted volumes were deleted.
+    pub deleted: Vec<String>,
+    last_id: u64,
+    last_set: u64,
+    asked: Vec<String>,
+    cut: Option<Cut>,
+}
+
+/// It, for those who ask.
+#[derive(Clone, Default)]
+pub struct Fake(Arc<Mutex<Cluster>>);
+
+/// What an operation answers: a status, and a body.
+type Said = Result<(u16, Value), (u16, &'static str, String)>;
+
+impl Fake {
+    /// One with a pool.
+    pub fn new() -> Fake {
+        let fake = Fake::default();
+        fake.cluster().pools.insert("fast".to_owned(), (3, 300 << 30, None));
+        fake
+    }
+
+    pub fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        self.0.lock().expect("nobody has panicked")
+    }
+
+    /// A controller on it; each has nothing of the one before.
+    pub fn controller(&self) -> Controller {
+        let driver = Driver::new(DRIVER).expect("a name");
+        Controller::new(driver, Api::new(Arc::new(self.clone())))
+    }
+
+    pub fn cut(&self, cut: Option<Cut>) {
+        let mut cluster = self.cluster();
+        cluster.cut = cut;
+        cluster.asked.clear();
+    }
+
+    /// What it was asked since it was last told where to cut.
+    pub fn asked(&self) -> Vec<String> {
+        self.cluster().asked.clone()
+    }
+
+    /// All that it has, for a comparison.
+    pub fn shape(&self) -> String {
+        let cluster = self.cluster();
+        let Cluster {
+            volumes,
+            snapshots,
+            subsystems,
+            hosts,
+            deleted,
+            ..
+        } = &*cluster;
+        format!("{volumes:#?} {snapshots:#?} {subsystems:#?} {hosts:?} {deleted:?}")
+    }
+}
+
+impl Way for Fake {
+    fn ask(&self, ask: Ask) -> Boxed<'_, Result<Answer, String>> {
+        let mut cluster = self.cluster();
+        cluster
+            .asked
+            .push(format!("{} {}", ask.method, ask.path.trim_start_matches("/api/v1")));
+        let number = cluster.asked.len();
+        let lost = || Err("the connection is lost".to_owned());
+        let answer = match cluster.cut {
+            Some(Cut::Before(at)) if at == number => lost(),
+            Some(Cut::After(at)) if at == number => {
+                cluster.answer(&ask);
+                lost()
+            }
+            _ => Ok(cluster.answer(&ask)),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let digits = [rest.next().expect("a digit"), rest.next().expect("a digit")];
+                let digits = std::str::from_utf8(&digits).expect("digits");
+                bytes.push(u8::from_str_radix(digits, 16).expect("digits"));
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).expect("text")
+}
+
+pub(super) fn refuse<T>(
+    status: u16,
+    code: &'static str,
+    detail: impl Into<String>,
+) -> Result<T, (u16, &'static str, String)> {
+    Err((status, code, detail.into()))
+}
+
+fn no_such<T>(what: &str) -> Result<T, (u16, &'static str, String)> {
+    refuse(404, "not-found", format!("there is no {what}"))
+}
+
+fn tag(thing: &Value) -> String {
+    format!("\"{}\"", id::sum(&thing.to_string(), 8))
+}
+
+fn text(body: &Value, key: &str) -> String {
+    body[key].as_str().unwrap_or_default().to_owned()
+}
+
+fn labels_of(body: &Value) -> BTreeMap<String, String> {
+    let labels = body["labels"].as_object().cloned().unwrap_or_default();
+    let labels: BTreeMap<String, String> = labels
+        .into_iter()
+        .map(|(key, value)| (key, value.as_str().expect("a label").to_owned()))
+        .collect();
+    assert!(labels.len() <= 32 && labels.iter().all(|(key, value)| key.len() <= 256 && value.len() <= 256));
+    labels
+}
+
+/// A request, taken apart.
+struct Parts<'a> {
+    ask: &'a Ask,
+    parameters: BTreeMap<String, String>,
+}
+
+impl Parts<'_> {
+    fn parameter(&self, key: &str) -> &str {
+        self.parameters.get(key).map_or("", String::as_str)
+    }
+
+    fn body(&self) -> Value {
+        self.ask.body.clone().unwrap_or_else(|| json!({}))
+    }
+
+    /// What is destroyed has to be named as it was looked at.
+    fn matches(&self, thing: &Value, is_demanded: bool) -> Result<(), (u16, &'static str, String)> {
+        match self.ask.if_match.as_deref() {
+            None if is_demanded => refuse(428, "needs-if-match", "what destroys needs If-Match"),
+            Some(wanted) if wanted != "*" && wanted != tag(thing) => refuse(412, "changed", "it was changed"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Cluster {
+    fn answer(&mut self, ask: &Ask) -> Answer {
+        let (path, query) = ask.path.split_once('?').unwrap_or((&ask.path, ""));
+        let path = path.strip_prefix("/api/v1/").expect("a path of the API");
+        let segments: Vec<String> = path.split('/').map(decode).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').expect("a parameter"));
+        let parts = Parts {
+            ask,
+            parameters: pairs.map(|(key, value)| (key.to_owned(), decode(value))).collect(),
+        };
+        let said = match segments.first() {
+            Some(&("volumes" | "snapshots" | "snapshot-sets" | "jobs" | "pools")) => self.of_volumes(&segments, &parts),
+            Some(&("subsystems" | "hosts")) => self.of_hosts(&segments, &parts),
+            Some(&"self") => Ok((200, json!({"name": "csi"}))),
+            _ => panic!("nobody is asked for {}", ask.path),
+        };
+        match said {
+            Ok((status, body)) => Answer {
+                status,
+                tag: Some(tag(&body)),
+                body: body.to_string().into_bytes(),
+            },
+            Err((status, code, detail)) => Answer {
+                status,
+                tag: None,
+                body: json!({"code": code, "detail": detail, "status": status})
+                    .to_string()
+                    .into_bytes(),
+            },
+        }
+    }
+}
+
+/// A list, of few enough things.
+fn list(items: Vec<Value>) -> Said {
+    Ok((200, json!({"items": items, "next": null})))
+}
+
+fn is(parts: &Parts<'_>, method: &Method) -> bool {
+    parts.ask.method == *method
+}

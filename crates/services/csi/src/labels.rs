@@ -1,0 +1,70 @@
+//! What the driver writes on volumes and snapshots (decision 086, "Names and ids"): it is all that it knows of them.
+
+use crate::api::{Snapshot, Volume};
+use crate::id::{self, SnapshotId, VolumeId};
+use std::collections::BTreeMap;
+
+/// Whose they are: the driver's name.
+pub const DRIVER: &str = "csi.amita.io/driver";
+/// The name that was asked for.
+pub const NAME: &str = "csi.amita.io/name";
+/// Of a snapshot that was taken with others: the name that was asked for them.
+pub const GROUP: &str = "csi.amita.io/group";
+/// What it began as.
+pub const SOURCE: &str = "csi.amita.io/source";
+/// How many bytes it was to have.
+pub const SIZE: &str = "csi.amita.io/size";
+/// What becomes of it.
+pub const ON_DELETE: &str = "csi.amita.io/on-delete";
+/// It is published as its snapshot of the name [`READ_ONLY_SNAPSHOT`].
+pub const READ_ONLY: &str = "csi.amita.io/read-only";
+/// It was deleted, and has snapshots still.
+pub const DELETED: &str = "csi.amita.io/deleted";
+/// What a volume is published as that is only read.
+pub const READ_ONLY_SNAPSHOT: &str = "csi-read-only";
+
+/// The labels of something.
+pub type Labels = BTreeMap<String, String>;
+
+/// One of them.
+#[must_use]
+pub fn get<'a>(labels: &'a Labels, key: &str) -> &'a str {
+    labels.get(key).map_or("", String::as_str)
+}
+
+/// The id of a volume of this driver: it stays where it is renamed; none: it is somebody else's.
+#[must_use]
+pub fn volume_id(driver: &str, volume: &Volume) -> Option<VolumeId> {
+    let name = volume
+        .labels
+        .get(NAME)
+        .filter(|_| get(&volume.labels, DRIVER) == driver)?;
+    Some(VolumeId {
+        number: volume.id,
+        name: id::volume_name(name),
+    })
+}
+
+/// The id of a snapshot of this driver; none: it is somebody else's, or one that the driver has taken for itself.
+#[must_use]
+pub fn snapshot_id(driver: &str, volume: &VolumeId, snapshot: &Snapshot) -> Option<SnapshotId> {
+    let Snapshot { labels, name, .. } = snapshot;
+    let is_known = labels.contains_key(NAME) || labels.contains_key(GROUP);
+    let is_own = get(labels, DRIVER) == driver && is_known;
+    is_own.then(|| SnapshotId {
+        volume: volume.clone(),
+        name: name.clone(),
+    })
+}
+
+/// Was it deleted, and is kept for its snapshots?
+#[must_use]
+pub fn is_deleted(volume: &Volume) -> bool {
+    volume.labels.contains_key(DELETED)
+}
+
+/// Is it only read?
+#[must_use]
+pub fn is_read_only(volume: &Volume) -> bool {
+    volume.labels.contains_key(READ_ONLY)
+}
