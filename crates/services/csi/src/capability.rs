@@ -72,7 +72,9 @@ pub fn read(capability: &VolumeCapability) -> Result<Use, Refused> {
         Some(Mode::MultiNodeReaderOnly) => (Sharing::Readers, true),
         Some(Mode::MultiNodeMultiWriter) if access == Access::Block => (Sharing::Writers, false),
         Some(Mode::MultiNodeMultiWriter | Mode::MultiNodeSingleWriter) => {
-            return Err("several nodes may write to a volume at one time as a disk only (volumeMode: Block)".to_owned());
+            return Err(
+                "several nodes may write to a volume at one time as a disk only (volumeMode: Block)".to_owned(),
+            );
         }
         None | Some(Mode::Unknown) => return Err("a capability has no access mode that is known".to_owned()),
     };
@@ -87,7 +89,10 @@ fn file_system(wanted: &str) -> Result<String, Refused> {
     match wanted {
         "" => Ok(USUAL_FILE_SYSTEM.to_owned()),
         known if FILE_SYSTEMS.contains(&known) => Ok(known.to_owned()),
-        other => Err(format!("{other:?} is no file system that is made; choose {}", FILE_SYSTEMS.join(" or "))),
+        other => Err(format!(
+            "{other:?} is no file system that is made; choose {}",
+            FILE_SYSTEMS.join(" or ")
+        )),
     }
 }
 

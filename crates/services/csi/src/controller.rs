@@ -4,9 +4,12 @@
 //! controller.
 
 mod capacity;
+mod changes;
 mod create;
 mod delete;
 mod expand;
+mod fence;
+mod group;
 mod list;
 mod modify;
 mod publish;
@@ -143,10 +146,6 @@ impl Controller {
             driver,
             busy: Busy::default(),
         }
-    }
-
-    pub(crate) fn api(&self) -> &Api {
-        &self.api
     }
 
     pub(crate) fn driver(&self) -> &str {

@@ -4,12 +4,16 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use prost::Message;
 use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::body::Body;
 use tonic_prost::ProstCodec;
 
 /// The most bytes of a request.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
+/// Answers of a stream that wait for their reader.
+const STREAM_QUEUE: usize = 4;
 
 /// Adapts a function to the method shape that tonic drives.
 struct Method<F>(F);
@@ -60,4 +64,30 @@ where
         }
     });
     codec::<M1, M2>().unary(method, request).await
+}
+
+/// Where a method puts the answers of its stream.
+pub type Answers<T> = mpsc::Sender<Result<T, Status>>;
+
+/// A method with one request and a stream of answers: `work` ends with what has gone wrong.
+pub async fn streamed<M1, M2, R>(request: Request<Incoming>, work: impl FnOnce(M1, Answers<M2>) -> R) -> Response<Body>
+where
+    M1: Message + Default + Send + 'static,
+    M2: Message + Default + Send + 'static,
+    R: Future<Output = Result<(), Status>> + Send + 'static,
+{
+    let mut work = Some(work);
+    let method = Method(move |request: tonic::Request<M1>| {
+        let work = work.take().expect("one request, one call");
+        let (answers, stream) = mpsc::channel(STREAM_QUEUE);
+        let done = work(request.into_inner(), answers.clone());
+        tokio::spawn(async move {
+            if let Err(status) = done.await {
+                // Who has gone is told nothing.
+                let _ = answers.send(Err(status)).await;
+            }
+        });
+        async move { Ok(tonic::Response::new(ReceiverStream::new(stream))) }
+    });
+    codec::<M1, M2>().server_streaming(method, request).await
 }

@@ -52,7 +52,9 @@ pub struct Serving {
 }
 
 fn flag(key: &str, value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| format!("{key} is {value:?}; say true or false"))
+    value
+        .parse()
+        .map_err(|_| format!("{key} is {value:?}; say true or false"))
 }
 
 /// As it stands in the parameters and in the label.
@@ -75,7 +77,9 @@ pub fn on_delete(text: &str) -> Result<OnDelete, String> {
         "now" => Ok(OnDelete::Now),
         seconds => match seconds.parse() {
             Ok(seconds) => Ok(OnDelete::Keep(seconds)),
-            Err(_) => Err(format!("onDelete is {seconds:?}; say recycle, now, or for how many seconds it is kept")),
+            Err(_) => Err(format!(
+                "onDelete is {seconds:?}; say recycle, now, or for how many seconds it is kept"
+            )),
         },
     }
 }
@@ -130,7 +134,10 @@ impl Class {
 }
 
 fn path_setting(key: &str, value: &str) -> Result<(), String> {
-    let (_, least, most) = OF_PATHS.iter().find(|(known, ..)| *known == key).ok_or_else(|| format!("{key:?} is no setting"))?;
+    let (_, least, most) = OF_PATHS
+        .iter()
+        .find(|(known, ..)| *known == key)
+        .ok_or_else(|| format!("{key:?} is no setting"))?;
     match value.parse::<i64>() {
         Ok(number) if (*least..=*most).contains(&number) => Ok(()),
         _ => Err(format!("{key} is {value:?}; it can be {least} to {most}")),
@@ -208,13 +215,19 @@ impl Mutable {
                     None
                 }
                 "copies" => {
-                    found.copies = Some(value.parse().map_err(|_| format!("copies is {value:?}; say how many"))?);
+                    found.copies = Some(
+                        value
+                            .parse()
+                            .map_err(|_| format!("copies is {value:?}; say how many"))?,
+                    );
                     None
                 }
                 _ => return Err(format!("{key:?} is no mutable parameter")),
             };
             if let Some((measure, kind)) = limit {
-                let rate: u64 = value.parse().map_err(|_| format!("{key} is {value:?}; say how many a second"))?;
+                let rate: u64 = value
+                    .parse()
+                    .map_err(|_| format!("{key} is {value:?}; say how many a second"))?;
                 found.limits.push((measure, kind, Some(rate).filter(|rate| *rate > 0)));
             }
         }
@@ -261,7 +274,10 @@ mod tests {
     use super::*;
 
     fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -292,7 +308,10 @@ mod tests {
             ("nvmeKeepAliveTmo", "1"),
             ("reservations", "no"),
         ] {
-            assert!(Class::read(&of(&[(key, value)])).is_err_and(|why| why.contains(key)), "{key}={value}");
+            assert!(
+                Class::read(&of(&[(key, value)])).is_err_and(|why| why.contains(key)),
+                "{key}={value}"
+            );
         }
     }
 

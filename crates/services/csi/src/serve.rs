@@ -106,13 +106,20 @@ impl Services {
         let answer = match service {
             "csi.v1.Identity" => self.identity(method, request).await,
             "identity.Identity" => self.addons_identity(method, request).await,
-            "csi.v1.Controller" => match self.controller.clone() {
-                Some(controller) => controller.route(method, request).await,
-                None => None,
-            },
-            _ => None,
+            _ => self.of_controller(service, method, request).await,
         };
         answer.unwrap_or_else(|| unknown(&path))
+    }
+
+    async fn of_controller(&self, service: &str, method: &str, request: Request<Incoming>) -> Option<Response<Body>> {
+        let controller = self.controller.clone()?;
+        match service {
+            "csi.v1.Controller" => controller.route(method, request).await,
+            "csi.v1.GroupController" => controller.route_group(method, request).await,
+            "csi.v1.SnapshotMetadata" => controller.route_changes(method, request).await,
+            "fence.FenceController" => controller.route_fence(method, request).await,
+            _ => None,
+        }
     }
 
     async fn identity(&self, method: &str, request: Request<Incoming>) -> Option<Response<Body>> {

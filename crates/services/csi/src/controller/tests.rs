@@ -1,6 +1,8 @@
 //! The controller against a cluster that is made up. [`cut`] has each call cut at each request.
 
 mod cut;
+mod fence;
+mod group;
 mod publish;
 mod snapshot;
 

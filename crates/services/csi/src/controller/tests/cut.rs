@@ -1,12 +1,13 @@
 //! Each call is cut at each of its requests, before it comes to a node and after it was carried out, and sent again to another controller: it comes to
 //! the end of one that was not cut.
 
-use super::publish::{publish, unpublish};
+use super::fence::fence;
+use super::group::{drop_group, take_both, two};
+use super::publish::{ONE, publish, unpublish};
 use super::snapshot::drop_snapshot;
 use super::*;
 use crate::fake::Cut;
 
-const ONE: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 /// No call makes so many requests.
 const MOST: usize = 40;
 
@@ -140,6 +141,30 @@ async fn a_volume_grows() {
         fake.controller().expand(request).await.map(drop)
     };
     everywhere(one, grow).await;
+}
+
+#[tokio::test]
+async fn a_group_is_taken_and_deleted() {
+    everywhere(two, async |fake: &Fake| take_both(fake).await.map(drop)).await;
+    let taken = async |fake: &Fake| {
+        two(fake).await;
+        take_both(fake).await.expect("taken");
+    };
+    let ids = ["1:one@group-1", "2:two@group-1"];
+    everywhere(taken, async |fake: &Fake| drop_group(fake, "1:group-1", &ids).await).await;
+}
+
+#[tokio::test]
+async fn a_host_is_fenced() {
+    let published = async |fake: &Fake| {
+        two(fake).await;
+        for volume in ["1:one", "2:two"] {
+            publish(fake, volume, ONE, Mode::SingleNodeWriter)
+                .await
+                .expect("published");
+        }
+    };
+    everywhere(published, async |fake: &Fake| fence(fake, &[ONE]).await).await;
 }
 
 /// A claim whose volume is wanted and then not, cut anywhere in between: nothing stays.

@@ -4,10 +4,10 @@ use crate::fake;
 use crate::id::host_nqn;
 use uuid::Uuid;
 
-const ONE: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
-const TWO: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
+pub(super) const ONE: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
+pub(super) const TWO: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
-fn nqn(node: &str) -> String {
+pub(super) fn nqn(node: &str) -> String {
     host_nqn(Uuid::try_parse(node).expect("an id"))
 }
 
