@@ -3,6 +3,7 @@
 //! * [`wire`]: the messages; `grpc`: what tonic wants methods to look like; [`serve`]: the socket, and which method does what.
 //! * [`identity`]: who the driver is, and what it can.
 //! * [`controller`]: volumes, snapshots and who has them, by [`api`].
+//! * [`node`]: disks, file systems and mounts of one host, by what it is asked ([`node::Machine`]).
 //!
 //! # What holds
 //! * The driver keeps nothing: what it knows lies in the cluster, in labels, lists of hosts, and names that follow from what was asked for ([`id`]).
@@ -22,6 +23,7 @@ mod grpc;
 pub mod id;
 pub mod identity;
 pub mod labels;
+pub mod node;
 pub mod parameters;
 pub mod serve;
 pub mod wire;

@@ -3,6 +3,7 @@
 use crate::controller::Controller;
 use crate::grpc::unary;
 use crate::identity::Identity;
+use crate::node::Node;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -30,6 +31,8 @@ pub struct Services {
     pub identity: Identity,
     /// Volumes, snapshots and who has them.
     pub controller: Option<Controller>,
+    /// Disks and mounts of this machine.
+    pub node: Option<Node>,
 }
 
 /// Where sidecars reach the driver: the path of `unix:///PATH`, `unix:PATH` or `/PATH`.
@@ -106,6 +109,7 @@ impl Services {
         let answer = match service {
             "csi.v1.Identity" => self.identity(method, request).await,
             "identity.Identity" => self.addons_identity(method, request).await,
+            "csi.v1.Node" | "reclaimspace.ReclaimSpaceNode" => self.of_node(service, method, request).await,
             _ => self.of_controller(service, method, request).await,
         };
         answer.unwrap_or_else(|| unknown(&path))
@@ -118,6 +122,15 @@ impl Services {
             "csi.v1.GroupController" => controller.route_group(method, request).await,
             "csi.v1.SnapshotMetadata" => controller.route_changes(method, request).await,
             "fence.FenceController" => controller.route_fence(method, request).await,
+            _ => None,
+        }
+    }
+
+    async fn of_node(&self, service: &str, method: &str, request: Request<Incoming>) -> Option<Response<Body>> {
+        let node = self.node.clone()?;
+        match (service, method) {
+            ("csi.v1.Node", _) => node.route(method, request).await,
+            (_, "NodeReclaimSpace") => Some(node.reclaim(request).await),
             _ => None,
         }
     }

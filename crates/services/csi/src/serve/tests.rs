@@ -46,6 +46,7 @@ async fn a_socket_says_who_the_driver_is_and_what_it_does_not_know() {
     let services = Services {
         identity: Identity::new(Driver::new(USUAL_NAME).expect("a name"), Part::Node),
         controller: None,
+        node: None,
     };
     let serving = tokio::spawn(serve(listener, services));
     let (status, answer) = call(

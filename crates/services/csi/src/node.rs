@@ -1,0 +1,199 @@
+//! The node: disks of volumes, file systems on them, and where they are mounted. It asks nobody: what it needs comes with the request.
+//!
+//! All of it is done by one [`Machine`], on threads that may wait. A call may be cut at each thing that it does, and is sent again, perhaps after
+//! a reboot: it looks what is there, and goes on.
+
+mod filesystem;
+pub mod machine;
+mod mounts;
+mod nvme;
+mod publish;
+mod reservation;
+mod stage;
+mod stats;
+
+pub use machine::{Linux, Machine};
+
+use crate::Driver;
+use crate::busy::Busy;
+use crate::grpc::unary;
+use crate::id::{self, VolumeId};
+use crate::wire::node as wire;
+use aws_lc_rs::digest::{SHA256, digest};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use std::future::ready;
+use std::sync::Arc;
+use tonic::Status;
+use tonic::body::Body;
+use uuid::Uuid;
+
+/// The node.
+#[derive(Clone)]
+pub struct Node {
+    machine: Arc<dyn Machine>,
+    driver: Driver,
+    host: Uuid,
+    /// Volumes that are published to it at one time, at most; 0: it does not say.
+    most_volumes: u32,
+    busy: Busy,
+}
+
+/// The host identifier of a machine: the same for as long as it is the same installation under the same name. It is another one than the machine's own
+/// (`/etc/nvme/hostid`): what an administrator has connected is no business of the driver's, and the kernel wants one name for each identifier.
+///
+/// # Errors
+/// In words: the machine has no identifier (`/etc/machine-id`).
+pub fn host_id(machine: &dyn Machine, node_name: &str) -> Result<Uuid, String> {
+    let path = "/etc/machine-id";
+    let text = machine.read(path).map_err(|why| format!("{path}: {why}"))?;
+    let text = text.trim();
+    if text.len() < 32 {
+        return Err(format!("{path} has no identifier of a machine"));
+    }
+    let sum = digest(&SHA256, format!("amita csi host\n{text}\n{node_name}").as_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&sum.as_ref()[..16]);
+    Ok(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+}
+
+impl Node {
+    /// On a machine.
+    #[must_use]
+    pub fn new(machine: Arc<dyn Machine>, driver: Driver, host: Uuid, most_volumes: u32) -> Node {
+        Node {
+            machine,
+            driver,
+            host,
+            most_volumes,
+            busy: Busy::default(),
+        }
+    }
+
+    fn machine(&self) -> &dyn Machine {
+        &*self.machine
+    }
+
+    /// Does a subsystem have this volume, of this driver?
+    fn is_of(&self, volume: &VolumeId) -> impl Fn(&str) -> bool + use<> {
+        let end = format!(":{}", volume.subsystem(&self.driver.name));
+        move |nqn: &str| nqn.ends_with(&end)
+    }
+
+    /// Does what waits for the kernel, where that keeps nobody.
+    async fn wait<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Node) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let done = tokio::task::spawn_blocking(move || work(&self)).await;
+        done.unwrap_or_else(|_| Err(Status::internal("the call has failed within the driver")))
+    }
+
+    fn info(&self) -> wire::NodeGetInfoResponse {
+        wire::NodeGetInfoResponse {
+            node_id: self.host.to_string(),
+            max_volumes_per_node: i64::from(self.most_volumes),
+            accessible_topology: None,
+        }
+    }
+
+    pub(crate) async fn route(self, method: &str, request: Request<Incoming>) -> Option<Response<Body>> {
+        Some(match method {
+            "NodeStageVolume" => {
+                unary(request, |q: wire::NodeStageVolumeRequest| {
+                    self.wait(move |node| node.stage(&q))
+                })
+                .await
+            }
+            "NodeUnstageVolume" => {
+                unary(request, |q: wire::NodeUnstageVolumeRequest| {
+                    self.wait(move |node| node.unstage(&q))
+                })
+                .await
+            }
+            "NodePublishVolume" => {
+                unary(request, |q: wire::NodePublishVolumeRequest| {
+                    self.wait(move |node| node.publish(&q))
+                })
+                .await
+            }
+            "NodeUnpublishVolume" => {
+                unary(request, |q: wire::NodeUnpublishVolumeRequest| {
+                    self.wait(move |node| node.unpublish(&q))
+                })
+                .await
+            }
+            "NodeGetVolumeStats" => {
+                unary(request, |q: wire::NodeGetVolumeStatsRequest| {
+                    self.wait(move |node| node.stats(&q))
+                })
+                .await
+            }
+            "NodeExpandVolume" => {
+                unary(request, |q: wire::NodeExpandVolumeRequest| {
+                    self.wait(move |node| node.expand(&q))
+                })
+                .await
+            }
+            "NodeGetCapabilities" => {
+                unary(request, |_: wire::NodeGetCapabilitiesRequest| ready(Ok(capabilities()))).await
+            }
+            "NodeGetInfo" => unary(request, |_: wire::NodeGetInfoRequest| ready(Ok(self.info()))).await,
+            _ => return None,
+        })
+    }
+
+    pub(crate) async fn reclaim(self, request: Request<Incoming>) -> Response<Body> {
+        use crate::wire::addons::NodeReclaimSpaceRequest;
+        unary(request, |q: NodeReclaimSpaceRequest| {
+            self.wait(move |node| node.trim(&q))
+        })
+        .await
+    }
+}
+
+fn capabilities() -> wire::NodeGetCapabilitiesResponse {
+    use wire::NodeServiceCapabilityRPCType as Rpc;
+    let all = [
+        Rpc::StageUnstageVolume,
+        Rpc::GetVolumeStats,
+        Rpc::ExpandVolume,
+        Rpc::SingleNodeMultiWriter,
+    ];
+    let capability = |kind: Rpc| wire::NodeServiceCapability {
+        r#type: Some(wire::NodeServiceCapabilityTypeOneOf::Rpc(
+            wire::NodeServiceCapabilityRPC { r#type: kind as i32 },
+        )),
+    };
+    wire::NodeGetCapabilitiesResponse {
+        capabilities: all.into_iter().map(capability).collect(),
+    }
+}
+
+/// The volume of an id.
+fn volume(text: &str) -> Result<VolumeId, Status> {
+    if text.is_empty() {
+        return Err(Status::invalid_argument("there is no volume id"));
+    }
+    VolumeId::parse(text).ok_or_else(|| Status::not_found(format!("there is no volume {text:?}")))
+}
+
+/// A path of a request: whole, and without a way back.
+fn path<'a>(text: &'a str, what: &str) -> Result<&'a str, Status> {
+    if text.is_empty() {
+        return Err(Status::invalid_argument(format!("there is no {what}")));
+    }
+    let is_whole = text.starts_with('/') && !text.contains(['\n', '\0']) && !text.split('/').any(|part| part == "..");
+    match is_whole {
+        true => Ok(text.trim_end_matches('/')),
+        false => Err(Status::invalid_argument(format!("the {what} is no absolute path"))),
+    }
+}
+
+/// The key by which a host is known to a volume.
+fn key(host: Uuid) -> u64 {
+    id::reservation_key(host)
+}
+
+#[cfg(test)]
+mod tests;

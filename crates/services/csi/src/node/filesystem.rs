@@ -1,0 +1,121 @@
+//! File systems, by stock tools. What holds something is never formatted.
+
+use super::machine::{Machine, Ran};
+use super::nvme::Disk;
+use tonic::Status;
+
+/// What is on a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Nothing that anybody knows.
+    Empty,
+    /// A file system.
+    FileSystem(String),
+    /// Something else: partitions, or what cannot be told.
+    Other(String),
+}
+
+/// Runs a tool that has to end well.
+pub(super) fn run(machine: &dyn Machine, tool: &str, words: &[&str]) -> Result<Ran, Status> {
+    let ran = started(machine, tool, words)?;
+    match ran.code {
+        0 => Ok(ran),
+        _ => Err(bad(tool, &ran)),
+    }
+}
+
+fn started(machine: &dyn Machine, tool: &str, words: &[&str]) -> Result<Ran, Status> {
+    let ran = machine.run(tool, words);
+    ran.map_err(|why| Status::internal(format!("{tool} cannot be started: {why}")))
+}
+
+fn bad(tool: &str, ran: &Ran) -> Status {
+    let said = if ran.err.is_empty() { &ran.out } else { &ran.err };
+    Status::internal(format!("{tool} has ended with {}: {said}", ran.code))
+}
+
+/// Looks what is on a disk, past all caches (blkid(8)).
+pub(super) fn content(machine: &dyn Machine, disk: &Disk) -> Result<Content, Status> {
+    let device = disk.device();
+    let words = ["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", &device];
+    let ran = started(machine, "blkid", &words)?;
+    let field = |key: &str| {
+        ran.out
+            .lines()
+            .find_map(|line| line.strip_prefix(key))
+            .map(str::to_owned)
+    };
+    match ran.code {
+        2 => Ok(Content::Empty),
+        0 => Ok(match (field("TYPE="), field("PTTYPE=")) {
+            (_, Some(table)) => Content::Other(format!("partitions ({table})")),
+            (Some(kind), None) => Content::FileSystem(kind),
+            (None, None) => Content::Other("something that has no name".to_owned()),
+        }),
+        8 => Ok(Content::Other("several things at once".to_owned())),
+        _ => Err(bad("blkid", &ran)),
+    }
+}
+
+/// Makes a file system on an empty disk. What is thin and new has nothing to discard.
+pub(super) fn make(machine: &dyn Machine, disk: &Disk, kind: &str, options: &str) -> Result<(), Status> {
+    let device = disk.device();
+    let mut words: Vec<&str> = match kind {
+        "xfs" => vec!["-K"],
+        _ => vec!["-F", "-m", "0", "-E", "nodiscard"],
+    };
+    words.extend(options.split_whitespace());
+    words.push(&device);
+    log::info!("{device} is empty, and gets {kind}");
+    run(machine, &format!("mkfs.{kind}"), &words).map(drop)
+}
+
+/// Has a file system repaired that was not ended well. XFS does so when it is mounted.
+pub(super) fn check(machine: &dyn Machine, disk: &Disk, kind: &str) -> Result<(), Status> {
+    if kind == "xfs" {
+        return Ok(());
+    }
+    let device = disk.device();
+    let ran = started(machine, &format!("fsck.{kind}"), &["-a", &device])?;
+    match ran.code {
+        // Well, or well again (fsck(8)).
+        0 | 1 => Ok(()),
+        _ => Err(bad("fsck", &ran)),
+    }
+}
+
+/// Has a mounted file system be as large as its disk; one that is, stays.
+pub(super) fn grow(machine: &dyn Machine, disk: &Disk, kind: &str, at: &str) -> Result<(), Status> {
+    match kind {
+        "xfs" => run(machine, "xfs_growfs", &["-d", at]).map(drop),
+        _ => run(machine, "resize2fs", &[&disk.device()]).map(drop),
+    }
+}
+
+/// Mounts a disk.
+pub(super) fn mount(
+    machine: &dyn Machine,
+    disk: &Disk,
+    (kind, is_read_only): (&str, bool),
+    options: &[String],
+    at: &str,
+) -> Result<(), Status> {
+    let own: &[&str] = match (kind, is_read_only) {
+        // A clone has the UUID of what it was made from.
+        ("xfs", false) => &["nouuid"],
+        // The log of a snapshot cannot be replayed.
+        ("xfs", true) => &["ro", "norecovery", "nouuid"],
+        (_, false) => &[],
+        (_, true) => &["ro", "noload"],
+    };
+    let mut all: Vec<&str> = options.iter().map(String::as_str).collect();
+    all.extend(own.iter().filter(|own| !options.iter().any(|option| option == **own)));
+    let device = disk.device();
+    let joined = all.join(",");
+    let mut words = vec!["-t", kind];
+    if !joined.is_empty() {
+        words.extend(["-o", joined.as_str()]);
+    }
+    words.extend([device.as_str(), at]);
+    run(machine, "mount", &words).map(drop)
+}

@@ -1,0 +1,225 @@
+//! What a host is asked: its files, its tools, its disks. [`Linux`] is a real one; units have one that is made up.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileTypeExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+/// The longest file that is read: those of sysfs have a page, `mountinfo` a line for each mount.
+const MAX_FILE: u64 = 16 << 20;
+
+/// What lies at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A folder.
+    Folder,
+    /// A disk.
+    Disk,
+    /// Anything else.
+    File,
+}
+
+/// How a program has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit code; -1: a signal has ended it.
+    pub code: i32,
+    /// What it has said on standard output.
+    pub out: String,
+    /// What it has said on standard error.
+    pub err: String,
+}
+
+/// How full a file system is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes: all, and those that who is not root may have yet; and those that are used.
+    pub bytes: (u64, u64, u64),
+    /// The same of inodes.
+    pub inodes: (u64, u64, u64),
+}
+
+/// What is done about a reservation (persistent reservations of Linux, `linux/pr.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// This host is known by this key, whatever it was known by.
+    Register(u64),
+    /// It writes, and nobody else (Write Exclusive).
+    Hold(u64),
+    /// The same in place of the holder of the second key, whose commands are aborted.
+    Preempt(u64, u64),
+    /// It is known no more; what it held, it holds no more.
+    Unregister(u64),
+}
+
+/// What has become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// It is so.
+    Done,
+    /// Another host has it.
+    Conflict,
+}
+
+/// A host.
+pub trait Machine: Send + Sync + 'static {
+    /// What a file says.
+    ///
+    /// # Errors
+    /// As the kernel says, here and below.
+    fn read(&self, path: &str) -> io::Result<String>;
+    /// The names of what lies in a folder.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn list(&self, path: &str) -> io::Result<Vec<String>>;
+    /// Writes to a file that is there.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn write(&self, path: &str, text: &str) -> io::Result<()>;
+    /// Writes a line to a device, and reads what it answers.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn exchange(&self, path: &str, line: &str) -> io::Result<String>;
+    /// What lies there; none: nothing.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn kind(&self, path: &str) -> io::Result<Option<Kind>>;
+    /// Makes a folder, with those above it; one that is there, is.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn make_folder(&self, path: &str) -> io::Result<()>;
+    /// Makes an empty file; one that is there, is.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn make_file(&self, path: &str) -> io::Result<()>;
+    /// Removes a file or an empty folder; what is not there, is not.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn remove(&self, path: &str) -> io::Result<()>;
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn run(&self, tool: &str, words: &[&str]) -> io::Result<Ran>;
+    /// How full the file system at a path is.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn space(&self, path: &str) -> io::Result<Space>;
+    /// Does something about the reservation of a disk.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn reserve(&self, device: &str, what: Reserve) -> io::Result<Reserved>;
+    /// Waits.
+    fn pause(&self, time: Duration);
+}
+
+/// The machine that the driver runs at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linux;
+
+impl Machine for Linux {
+    fn read(&self, path: &str) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
+        // Paths of mounts may have any bytes; ours are text.
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let mut names = names.collect::<io::Result<Vec<String>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
+    }
+
+    fn exchange(&self, path: &str, line: &str) -> io::Result<String> {
+        let mut device = OpenOptions::new().read(true).write(true).open(path)?;
+        // One write is one line.
+        let written = device.write(line.as_bytes())?;
+        if written != line.len() {
+            return Err(io::Error::new(io::ErrorKind::WriteZero, "it was not taken whole"));
+        }
+        let mut answer = [0; 4096];
+        let length = device.read(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+    }
+
+    fn kind(&self, path: &str) -> io::Result<Option<Kind>> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Ok(Some(Kind::Folder)),
+            Ok(found) if found.file_type().is_block_device() => Ok(Some(Kind::Disk)),
+            Ok(_) => Ok(Some(Kind::File)),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn make_folder(&self, path: &str) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn make_file(&self, path: &str) -> io::Result<()> {
+        OpenOptions::new().create(true).append(true).open(path).map(drop)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let removed = match fs::symlink_metadata(path) {
+            Ok(found) if found.is_dir() => fs::remove_dir(path),
+            Ok(_) => fs::remove_file(path),
+            Err(why) => Err(why),
+        };
+        match removed {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    fn run(&self, tool: &str, words: &[&str]) -> io::Result<Ran> {
+        let ran = Command::new(tool).args(words).env("LC_ALL", "C").output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        Ok(Ran {
+            code: ran.status.code().unwrap_or(-1),
+            out: text(&ran.stdout),
+            err: text(&ran.stderr),
+        })
+    }
+
+    fn space(&self, path: &str) -> io::Result<Space> {
+        let found = rustix::fs::statvfs(path)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Space {
+            bytes: (
+                bytes(found.f_blocks),
+                bytes(found.f_bavail),
+                bytes(found.f_blocks.saturating_sub(found.f_bfree)),
+            ),
+            inodes: (
+                found.f_files,
+                found.f_favail,
+                found.f_files.saturating_sub(found.f_ffree),
+            ),
+        })
+    }
+
+    fn reserve(&self, device: &str, what: Reserve) -> io::Result<Reserved> {
+        super::reservation::carry_out(device, what)
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}

@@ -1,0 +1,335 @@
+//! Disks by NVMe/TCP: paths by `/dev/nvme-fabrics`, and what sysfs says of them. The kernel makes one disk of all paths of a namespace.
+
+use super::machine::{Kind, Machine};
+use crate::controller::context;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tonic::Status;
+use uuid::Uuid;
+
+const FABRICS: &str = "/dev/nvme-fabrics";
+const CONTROLLERS: &str = "/sys/class/nvme";
+const SUBSYSTEMS: &str = "/sys/class/nvme-subsystem";
+const MULTIPATH: &str = "/sys/module/nvme_core/parameters/multipath";
+/// A disk that is connected is looked for so often,
+const LOOKS: u32 = 150;
+/// with so much time between.
+const LOOK: Duration = Duration::from_millis(100);
+/// `EALREADY`: there is such a path.
+const ALREADY: i32 = 114;
+/// Settings of each path: what the volume's context calls them, what the kernel does, and what they are where nothing is said (decision 069).
+const SETTINGS: [(&str, &str, &str); 5] = [
+    ("nvmeNrIoQueues", "nr_io_queues", "2"),
+    ("nvmeKeepAliveTmo", "keep_alive_tmo", "5"),
+    ("nvmeReconnectDelay", "reconnect_delay", "2"),
+    ("nvmeCtrlLossTmo", "ctrl_loss_tmo", "-1"),
+    ("nvmeFastIoFailTmo", "fast_io_fail_tmo", "600"),
+];
+/// Secrets of the request, and what the kernel calls them.
+const SECRETS: [(&str, &str); 2] = [
+    ("nvmeDhchapSecret", "dhchap_secret"),
+    ("nvmeDhchapCtrlSecret", "dhchap_ctrl_secret"),
+];
+
+/// What a node connects to.
+pub(super) struct Target {
+    nqn: String,
+    uuid: String,
+    portals: Vec<SocketAddr>,
+    /// Behind the address, on each line. There may be secrets in it.
+    settings: String,
+}
+
+/// A disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Disk {
+    /// What the kernel calls it.
+    pub name: String,
+}
+
+impl Disk {
+    pub(super) fn device(&self) -> String {
+        format!("/dev/{}", self.name)
+    }
+}
+
+/// A path.
+struct Path {
+    name: String,
+    nqn: String,
+    address: Option<SocketAddr>,
+    state: String,
+}
+
+fn failed(what: &str) -> impl Fn(io::Error) -> Status + '_ {
+    move |why| Status::internal(format!("{what}: {why}"))
+}
+
+/// What may stand between the commas of a line.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && !text.contains([',', '\n', '\0', ' '])
+}
+
+impl Target {
+    /// Of what the controller has told, and the volume's context.
+    pub(super) fn read(
+        host: Uuid,
+        told: &BTreeMap<String, String>,
+        volume: &BTreeMap<String, String>,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Target, Status> {
+        let text = |key: &str| {
+            let found = told
+                .get(key)
+                .filter(|text| !text.contains(['\n', '\0', ' ']) && !text.is_empty());
+            found.ok_or_else(|| Status::invalid_argument(format!("the publish context has no {key}")))
+        };
+        let portals = text(context::PORTALS)?.split(',').map(str::parse::<SocketAddr>);
+        let portals = portals.collect::<Result<Vec<_>, _>>();
+        let portals =
+            portals.map_err(|why| Status::invalid_argument(format!("an address of a gateway is none: {why}")))?;
+        let (nqn, uuid) = (text(context::NQN)?.clone(), text(context::UUID)?.to_ascii_lowercase());
+        if !is_word(&nqn) {
+            return Err(Status::invalid_argument("the subsystem's name has a comma"));
+        }
+        let mut settings = format!("hostnqn={},hostid={host}", crate::id::host_nqn(host));
+        for (key, option, usual) in SETTINGS {
+            let value = volume.get(key).map_or(usual, String::as_str);
+            if value.parse::<i64>().is_err() {
+                return Err(Status::invalid_argument(format!("{key} is {value:?}, and no number")));
+            }
+            // Without it I/O waits until there is a path again.
+            if !(option == "fast_io_fail_tmo" && value.starts_with('-')) {
+                settings += &format!(",{option}={value}");
+            }
+        }
+        for (key, option) in SECRETS {
+            if let Some(secret) = secrets.get(key) {
+                if !is_word(secret) {
+                    return Err(Status::invalid_argument(format!(
+                        "the secret {key} has what no key has"
+                    )));
+                }
+                settings += &format!(",{option}={secret}");
+            }
+        }
+        Ok(Target {
+            nqn,
+            uuid,
+            portals,
+            settings,
+        })
+    }
+
+    /// Connects all paths that there are not, and finds the disk. One path is enough to go on; the kernel tries those again that it has.
+    pub(super) fn connect(&self, machine: &dyn Machine) -> Result<Disk, Status> {
+        ready(machine)?;
+        let there = paths(machine)?;
+        let mut reasons = Vec::new();
+        let mut connected = 0;
+        for portal in &self.portals {
+            let is_it =
+                |path: &&Path| path.nqn == self.nqn && path.address == Some(*portal) && path.state != "deleting";
+            if there.iter().any(|path| is_it(&path)) {
+                connected += 1;
+                continue;
+            }
+            let line = format!(
+                "nqn={},transport=tcp,traddr={},trsvcid={},{}",
+                self.nqn,
+                portal.ip(),
+                portal.port(),
+                self.settings
+            );
+            match machine.exchange(FABRICS, &line) {
+                Ok(_) => connected += 1,
+                Err(why) if why.raw_os_error() == Some(ALREADY) => connected += 1,
+                Err(why) => reasons.push(format!("{portal}: {why}")),
+            }
+        }
+        if connected == 0 {
+            let why = format!("no gateway of {} lets this node in: {}", self.nqn, reasons.join("; "));
+            return Err(Status::unavailable(why));
+        }
+        for reason in reasons {
+            log::warn!("a path of {} is not there: {reason}", self.nqn);
+        }
+        self.await_disk(machine)
+    }
+
+    fn await_disk(&self, machine: &dyn Machine) -> Result<Disk, Status> {
+        for look in 0..LOOKS {
+            if look > 0 {
+                machine.pause(LOOK);
+            }
+            if let Some(disk) = self.disk(machine)?
+                && size(machine, &disk)? > 0
+                && machine.kind(&disk.device()).map_err(failed("the disk"))? == Some(Kind::Disk)
+            {
+                return Ok(disk);
+            }
+        }
+        let seconds = (LOOK * LOOKS).as_secs();
+        Err(Status::unavailable(format!(
+            "{} is connected, and its disk {} has not come within {seconds} s",
+            self.nqn, self.uuid
+        )))
+    }
+
+    /// The disk, if it is there.
+    pub(super) fn disk(&self, machine: &dyn Machine) -> Result<Option<Disk>, Status> {
+        let all = disks(machine, |nqn| nqn == self.nqn)?;
+        for disk in all {
+            let subsystem = format!("/sys/block/{}/uuid", disk.name);
+            let uuid = machine.read(&subsystem).unwrap_or_default();
+            if uuid.trim().eq_ignore_ascii_case(&self.uuid) {
+                return Ok(Some(disk));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Can this machine speak NVMe/TCP, over several paths?
+fn ready(machine: &dyn Machine) -> Result<(), Status> {
+    if machine.kind(FABRICS).map_err(failed(FABRICS))?.is_none() {
+        // Where it is built in, or there is no such program, the look behind it says so.
+        let _ = machine.run("modprobe", &["nvme-tcp"]);
+        if machine.kind(FABRICS).map_err(failed(FABRICS))?.is_none() {
+            return Err(Status::failed_precondition(format!(
+                "there is no {FABRICS}: the kernel has no nvme-tcp, or /dev is not the machine's"
+            )));
+        }
+    }
+    match machine.read(MULTIPATH) {
+        Ok(text) if text.trim() == "N" => Err(Status::failed_precondition(
+            "the kernel was started with nvme_core.multipath=N: each path would be a disk of its own",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `traddr=A,trsvcid=P,...` of a path.
+fn address(text: &str) -> Option<SocketAddr> {
+    let field = |key: &str| text.trim().split(',').find_map(|field| field.strip_prefix(key));
+    let (ip, port) = (field("traddr=")?, field("trsvcid=")?);
+    Some(SocketAddr::new(ip.parse().ok()?, port.parse().ok()?))
+}
+
+/// A folder of sysfs that is not there has nothing in it.
+fn list(machine: &dyn Machine, path: &str) -> Result<Vec<String>, Status> {
+    match machine.list(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(failed(path)),
+    }
+}
+
+fn paths(machine: &dyn Machine) -> Result<Vec<Path>, Status> {
+    let names = list(machine, CONTROLLERS)?;
+    let read = |name: &str, what: &str| {
+        machine
+            .read(&format!("{CONTROLLERS}/{name}/{what}"))
+            .unwrap_or_default()
+    };
+    // What goes away while it is looked at has no names.
+    Ok(names
+        .into_iter()
+        .map(|name| Path {
+            nqn: read(&name, "subsysnqn").trim().to_owned(),
+            address: address(&read(&name, "address")),
+            state: read(&name, "state").trim().to_owned(),
+            name,
+        })
+        .collect())
+}
+
+/// `nvme0n1`, and not `nvme0c0n1`, which is one path of it.
+fn is_disk(name: &str) -> bool {
+    let Some((first, second)) = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) else {
+        return false;
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number(first) && is_number(second)
+}
+
+/// The disks of subsystems with such a name.
+pub(super) fn disks(machine: &dyn Machine, is_meant: impl Fn(&str) -> bool) -> Result<Vec<Disk>, Status> {
+    let mut all = Vec::new();
+    for subsystem in list(machine, SUBSYSTEMS)? {
+        let folder = format!("{SUBSYSTEMS}/{subsystem}");
+        let nqn = machine.read(&format!("{folder}/subsysnqn")).unwrap_or_default();
+        if is_meant(nqn.trim()) {
+            let names = list(machine, &folder)?.into_iter().filter(|name| is_disk(name));
+            all.extend(names.map(|name| Disk { name }));
+        }
+    }
+    Ok(all)
+}
+
+/// Bytes of a disk; 0: it has none yet.
+pub(super) fn size(machine: &dyn Machine, disk: &Disk) -> Result<u64, Status> {
+    let text = machine
+        .read(&format!("/sys/block/{}/size", disk.name))
+        .unwrap_or_default();
+    let sectors: u64 = text.trim().parse().unwrap_or(0);
+    Ok(sectors.saturating_mul(512))
+}
+
+/// Is it written to by nobody?
+pub(super) fn is_read_only(machine: &dyn Machine, disk: &Disk) -> bool {
+    let text = machine
+        .read(&format!("/sys/block/{}/ro", disk.name))
+        .unwrap_or_default();
+    text.trim() == "1"
+}
+
+/// Ends all paths to subsystems with such a name.
+pub(super) fn disconnect(machine: &dyn Machine, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
+    for path in paths(machine)?.into_iter().filter(|path| is_meant(&path.nqn)) {
+        let file = format!("{CONTROLLERS}/{}/delete_controller", path.name);
+        match machine.write(&file, "1") {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            ended => ended.map_err(failed(&file))?,
+        }
+    }
+    Ok(())
+}
+
+/// Has the kernel look how large disks are: their gateway tells it by itself, which may be on its way.
+pub(super) fn look_again(machine: &dyn Machine, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
+    for path in paths(machine)?
+        .into_iter()
+        .filter(|path| is_meant(&path.nqn) && path.state == "live")
+    {
+        // A path that has gone away meanwhile says nothing.
+        let _ = machine.write(&format!("{CONTROLLERS}/{}/rescan_controller", path.name), "1");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_disks_and_addresses_of_paths() {
+        for (name, wanted) in [
+            ("nvme0n1", true),
+            ("nvme12n34", true),
+            ("nvme0c0n1", false),
+            ("nvme0", false),
+            ("nvme0n1p1", false),
+        ] {
+            assert_eq!(is_disk(name), wanted, "{name}");
+        }
+        let one = address("traddr=192.0.2.1,trsvcid=4420,src_addr=192.0.2.9\n");
+        assert_eq!(one, "192.0.2.1:4420".parse().ok());
+        assert_eq!(
+            address("traddr=2001:db8::1,trsvcid=4420"),
+            "[2001:db8::1]:4420".parse().ok()
+        );
+        assert_eq!(address(""), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Persistent reservations of a disk, as Linux has them for disks of all kinds (`linux/pr.h`, kernel 4.4): for NVMe they are its reservations, by host
+//! identifier, so that all paths of a host are one.
+#![allow(unsafe_code)]
+
+use super::machine::{Reserve, Reserved};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd as _;
+
+/// `PR_WRITE_EXCLUSIVE`.
+const WRITE_EXCLUSIVE: u32 = 1;
+/// `PR_FL_IGNORE_KEY`.
+const IGNORE_KEY: u32 = 1;
+/// What the kernel answers for a conflict: `PR_STS_RESERVATION_CONFLICT`; before 6.2 what NVMe has (status code 83h), with its flags above.
+const CONFLICTS: [libc::c_int; 2] = [0x18, 0x83];
+
+/// `struct pr_registration` and `struct pr_preempt`: two keys; flags, or a type and flags.
+#[repr(C)]
+struct Pair {
+    old_key: u64,
+    new_key: u64,
+    first: u32,
+    second: u32,
+}
+
+/// `struct pr_reservation`.
+#[repr(C)]
+struct One {
+    key: u64,
+    kind: u32,
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<Pair>() == 24 && size_of::<One>() == 16);
+
+/// `_IOW('p', number, T)` (asm-generic/ioctl.h).
+const fn write_request<T>(number: u64) -> u64 {
+    (1 << 30) | ((size_of::<T>() as u64) << 16) | ((b'p' as u64) << 8) | number
+}
+
+fn ask<T>(device: &str, number: u64, what: &T) -> io::Result<Reserved> {
+    let disk = OpenOptions::new().read(true).write(true).open(device)?;
+    // SAFETY: the descriptor is open, the request has the size of T, whose layout is the kernel's, and the kernel only reads it.
+    let said = unsafe {
+        libc::ioctl(
+            disk.as_raw_fd(),
+            write_request::<T>(number) as libc::Ioctl,
+            std::ptr::from_ref(what),
+        )
+    };
+    match said {
+        0 => Ok(Reserved::Done),
+        said if said > 0 && CONFLICTS.contains(&(said & 0xff)) => Ok(Reserved::Conflict),
+        said if said > 0 => Err(io::Error::other(format!("the disk answers {said:#x}"))),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Does it.
+///
+/// # Errors
+/// The disk cannot be opened, or knows no reservations.
+pub(super) fn carry_out(device: &str, what: Reserve) -> io::Result<Reserved> {
+    let pair = |old_key, new_key, first, second| Pair {
+        old_key,
+        new_key,
+        first,
+        second,
+    };
+    match what {
+        Reserve::Register(key) => ask(device, 200, &pair(0, key, IGNORE_KEY, 0)),
+        Reserve::Hold(key) => {
+            let one = One {
+                key,
+                kind: WRITE_EXCLUSIVE,
+                flags: 0,
+            };
+            ask(device, 201, &one)
+        }
+        // IOC_PR_PREEMPT_ABORT
+        Reserve::Preempt(key, other) => ask(device, 204, &pair(other, key, WRITE_EXCLUSIVE, 0)),
+        Reserve::Unregister(key) => ask(device, 200, &pair(key, 0, 0, 0)),
+    }
+}

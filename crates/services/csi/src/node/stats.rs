@@ -1,0 +1,127 @@
+//! How full a volume is, how large it became, and giving back what it does not need.
+
+use super::filesystem::{self, run};
+use super::machine::{Kind, Space};
+use super::mounts::Mount;
+use super::nvme::{self, Disk};
+use super::{Node, path, volume};
+use crate::wire::addons::{NodeReclaimSpaceRequest, NodeReclaimSpaceResponse};
+use crate::wire::node::{
+    NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
+    VolumeUsage, VolumeUsageUnit as Unit,
+};
+use std::time::Duration;
+use tonic::Status;
+
+/// A disk that has grown is told of so long, at most,
+const LOOKS: u32 = 50;
+/// with so much time between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn usage(unit: Unit, (total, available, used): (u64, u64, u64)) -> VolumeUsage {
+    VolumeUsage {
+        available: signed(available),
+        total: signed(total),
+        used: signed(used),
+        unit: unit as i32,
+    }
+}
+
+/// The disk that is mounted, or bound as a file.
+fn disk_of(mount: &Mount) -> Disk {
+    let name = match mount.root.as_str() {
+        "/" => mount.source.strip_prefix("/dev/").unwrap_or(&mount.source),
+        bound => bound.trim_start_matches('/'),
+    };
+    Disk { name: name.to_owned() }
+}
+
+impl Node {
+    /// What is mounted at a path of a request.
+    fn there(&self, at: &str) -> Result<Mount, Status> {
+        let mount = self.mounted(at)?;
+        mount.ok_or_else(|| Status::not_found(format!("no volume is at {at}")))
+    }
+
+    fn is_disk(&self, at: &str) -> Result<bool, Status> {
+        let kind = self
+            .machine()
+            .kind(at)
+            .map_err(|why| Status::internal(format!("{at}: {why}")))?;
+        Ok(kind == Some(Kind::Disk))
+    }
+
+    pub(super) fn stats(&self, request: &NodeGetVolumeStatsRequest) -> Result<NodeGetVolumeStatsResponse, Status> {
+        volume(&request.volume_id)?;
+        let at = path(&request.volume_path, "volume path")?;
+        let mount = self.there(at)?;
+        if self.is_disk(at)? {
+            let bytes = nvme::size(self.machine(), &disk_of(&mount))?;
+            return Ok(NodeGetVolumeStatsResponse {
+                usage: vec![usage(Unit::Bytes, (bytes, 0, 0))],
+            });
+        }
+        let space = self.machine().space(at);
+        let Space { bytes, inodes } = space.map_err(|why| Status::internal(format!("{at}: {why}")))?;
+        Ok(NodeGetVolumeStatsResponse {
+            usage: vec![usage(Unit::Bytes, bytes), usage(Unit::Inodes, inodes)],
+        })
+    }
+
+    pub(super) fn expand(&self, request: &NodeExpandVolumeRequest) -> Result<NodeExpandVolumeResponse, Status> {
+        let id = volume(&request.volume_id)?;
+        let at = path(&request.volume_path, "volume path")?;
+        let _hold = self.busy.take(id.to_string())?;
+        let mount = self.there(at)?;
+        let disk = disk_of(&mount);
+        let wanted = request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);
+        let bytes = self.await_size(&disk, u64::try_from(wanted).unwrap_or(0), self.is_of(&id))?;
+        if !self.is_disk(at)? && !nvme::is_read_only(self.machine(), &disk) {
+            filesystem::grow(self.machine(), &disk, &mount.kind, at)?;
+        }
+        Ok(NodeExpandVolumeResponse {
+            capacity_bytes: signed(bytes),
+        })
+    }
+
+    /// A gateway tells hosts that a disk has grown; it may be on its way.
+    fn await_size(&self, disk: &Disk, wanted: u64, is_meant: impl Fn(&str) -> bool) -> Result<u64, Status> {
+        for look in 0..LOOKS {
+            let bytes = nvme::size(self.machine(), disk)?;
+            if bytes >= wanted {
+                return Ok(bytes);
+            }
+            if look == 0 {
+                nvme::look_again(self.machine(), &is_meant)?;
+            }
+            self.machine().pause(LOOK);
+        }
+        Err(Status::unavailable(format!(
+            "{} has less than {wanted} bytes still; ask again",
+            disk.name
+        )))
+    }
+
+    pub(super) fn trim(&self, request: &NodeReclaimSpaceRequest) -> Result<NodeReclaimSpaceResponse, Status> {
+        let id = volume(&request.volume_id)?;
+        let at = match request.staging_target_path.as_str() {
+            "" => path(&request.volume_path, "volume path")?,
+            staging => path(staging, "staging target path")?,
+        };
+        // Of a disk only who writes it knows what it needs.
+        if self.mounted(at)?.is_none() || self.is_disk(at)? {
+            return Err(Status::failed_precondition(format!(
+                "no file system of volume {id} is at {at}"
+            )));
+        }
+        run(self.machine(), "fstrim", &["-v", at])?;
+        Ok(NodeReclaimSpaceResponse {
+            pre_usage: None,
+            post_usage: None,
+        })
+    }
+}

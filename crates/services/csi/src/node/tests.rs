@@ -1,0 +1,382 @@
+//! The node on a machine that is made up: no root, no kernel module, no disk. Each call is cut at each thing that it does, before and after it took place.
+
+mod host;
+
+use super::machine::Kind;
+use super::*;
+use crate::capability::tests::{block, mount};
+use crate::wire::common::{CapacityRange, VolumeCapability, VolumeCapabilityAccessModeMode as Mode};
+use crate::{Driver, USUAL_NAME};
+use host::{Cut, Host};
+use std::collections::BTreeMap;
+use tonic::Code;
+use wire::*;
+
+const STAGING: &str = "/var/lib/kubelet/staging";
+const TARGET: &str = "/var/lib/kubelet/pods/1/volume";
+const VOLUME: &str = "7:pvc-1";
+
+fn own() -> Uuid {
+    Uuid::from_u128(0x0f8f_ad5b_d9cb_469f_a165_7086_7728_950e)
+}
+
+fn node(host: &Host) -> Node {
+    let driver = Driver::new(USUAL_NAME).expect("a name");
+    Node::new(Arc::new(host.clone()), driver, own(), 0)
+}
+
+fn nqn() -> String {
+    let id = VolumeId::parse(VOLUME).expect("an id");
+    format!("nqn.2026-11.io.amita:01234567:{}", id.subsystem(USUAL_NAME))
+}
+
+fn told(more: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let nqn = nqn();
+    let own = [
+        ("nqn", nqn.as_str()),
+        ("uuid", host::DISK_UUID),
+        ("portals", "192.0.2.1:4420,192.0.2.2:4420"),
+    ];
+    let all = own.iter().chain(more);
+    all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn stage_of(capability: VolumeCapability, more: &[(&str, &str)]) -> NodeStageVolumeRequest {
+    NodeStageVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        publish_context: told(more),
+        staging_target_path: STAGING.to_owned(),
+        volume_capability: Some(capability),
+        ..Default::default()
+    }
+}
+
+fn writer(fs_type: &str) -> VolumeCapability {
+    mount(Mode::SingleNodeWriter, fs_type)
+}
+
+const EXCLUSIVE: &[(&str, &str)] = &[("exclusive", "1")];
+
+fn stage(host: &Host, fs_type: &str) -> Result<(), Status> {
+    node(host).stage(&stage_of(writer(fs_type), EXCLUSIVE)).map(drop)
+}
+
+fn unstage(host: &Host) -> Result<(), Status> {
+    let request = NodeUnstageVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        staging_target_path: STAGING.to_owned(),
+    };
+    node(host).unstage(&request).map(drop)
+}
+
+fn publish(host: &Host, capability: VolumeCapability, readonly: bool) -> Result<(), Status> {
+    let request = NodePublishVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        publish_context: told(EXCLUSIVE),
+        staging_target_path: STAGING.to_owned(),
+        target_path: TARGET.to_owned(),
+        volume_capability: Some(capability),
+        readonly,
+        ..Default::default()
+    };
+    node(host).publish(&request).map(drop)
+}
+
+fn unpublish(host: &Host) -> Result<(), Status> {
+    let request = NodeUnpublishVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        target_path: TARGET.to_owned(),
+    };
+    node(host).unpublish(&request).map(drop)
+}
+
+fn code<T: std::fmt::Debug>(done: Result<T, Status>) -> Code {
+    done.expect_err("refused").code()
+}
+
+/// What runs over a machine of its own.
+type Step = fn(&Host) -> Result<(), Status>;
+
+fn everywhere(before: &[Step], call: Step) {
+    let fresh = || {
+        let host = Host::new(&nqn());
+        for step in before {
+            step(&host).expect("what comes before");
+        }
+        host.cut(None);
+        host
+    };
+    let whole = fresh();
+    call(&whole).expect("it works when it is not cut");
+    let done = whole.done();
+    call(&whole).expect("it works again");
+    let end = whole.shape();
+    assert!(done > 0 && done < 40, "{done}");
+    for cut in (1..=done).flat_map(|at| [Cut::Before(at), Cut::After(at)]) {
+        let host = fresh();
+        host.cut(Some(cut));
+        call(&host).expect_err("it was cut");
+        host.cut(None);
+        call(&host).unwrap_or_else(|why| panic!("{cut:?}: {why}"));
+        assert_eq!(host.shape(), end, "{cut:?}");
+    }
+}
+
+#[test]
+fn each_call_may_be_cut_anywhere() {
+    let ext4: Step = |host| stage(host, "ext4");
+    let xfs: Step = |host| stage(host, "xfs");
+    let disk: Step = |host| {
+        node(host)
+            .stage(&stage_of(block(Mode::SingleNodeWriter), EXCLUSIVE))
+            .map(drop)
+    };
+    let shown: Step = |host| publish(host, writer(""), false);
+    let shown_to_be_read: Step = |host| publish(host, writer(""), true);
+    let bound: Step = |host| publish(host, block(Mode::SingleNodeWriter), false);
+    everywhere(&[], ext4);
+    everywhere(&[], xfs);
+    everywhere(&[], disk);
+    everywhere(&[ext4], unstage);
+    everywhere(&[disk], unstage);
+    everywhere(&[ext4], shown);
+    everywhere(&[ext4], shown_to_be_read);
+    everywhere(&[disk], bound);
+    everywhere(&[ext4, shown], unpublish);
+    everywhere(&[disk, bound], unpublish);
+}
+
+#[test]
+fn a_volume_comes_by_all_paths_and_goes_without_a_trace() {
+    let host = Host::new(&nqn());
+    stage(&host, "ext4").expect("staged");
+    {
+        let state = host.state();
+        assert_eq!(state.paths.len(), 2);
+        let line = &state.lines[0];
+        for wanted in [
+            "transport=tcp,traddr=192.0.2.1,trsvcid=4420",
+            "hostid=0f8fad5b-d9cb-469f-a165-70867728950e",
+            "ctrl_loss_tmo=-1",
+            "fast_io_fail_tmo=600",
+            "nr_io_queues=2",
+        ] {
+            assert!(line.contains(wanted), "{line}");
+        }
+        assert_eq!(state.content.as_deref(), Some("ext4"));
+        assert_eq!(state.holder, Some(key(own())));
+    }
+    publish(&host, writer(""), false).expect("shown");
+    assert_eq!(code(unstage(&host)), Code::FailedPrecondition);
+    // It was unmounted at its own place, and is in use at another.
+    unpublish(&host).expect("shown no longer");
+    unstage(&host).expect("gone");
+    let state = host.state();
+    assert!(state.paths.is_empty() && state.mounts.is_empty() && state.holder.is_none());
+}
+
+#[test]
+fn what_holds_something_is_never_formatted() {
+    for (holds, wanted) in [
+        ("xfs", "ext4"),
+        ("ext4", "xfs"),
+        ("crypto_LUKS", "ext4"),
+        ("partitions", "ext4"),
+        ("ambivalent", "xfs"),
+    ] {
+        let host = Host::new(&nqn());
+        host.state().content = Some(holds.to_owned());
+        assert_eq!(code(stage(&host, wanted)), Code::FailedPrecondition, "{holds}");
+        let state = host.state();
+        assert_eq!((state.content.as_deref(), state.formatted), (Some(holds), 0));
+    }
+    let host = Host::new(&nqn());
+    host.state().content = Some("ext4".to_owned());
+    stage(&host, "ext4").expect("it is what is wanted");
+    assert_eq!(host.state().formatted, 0);
+    // A disk that cannot be looked at is not an empty one.
+    let host = Host::new(&nqn());
+    host.state().content = Some("broken".to_owned());
+    assert_eq!(code(stage(&host, "ext4")), Code::Internal);
+    assert_eq!(host.state().formatted, 0);
+}
+
+#[test]
+fn a_reservation_is_taken_only_where_the_controller_says_so() {
+    let host = Host::new(&nqn());
+    host.state().content = Some("ext4".to_owned());
+    host.state().holder = Some(0xaa);
+    assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition);
+    assert!(host.state().mounts.is_empty());
+    let other = stage_of(writer("ext4"), &[("exclusive", "1"), ("preempt", "0x00000000000000bb")]);
+    assert_eq!(code(node(&host).stage(&other)), Code::FailedPrecondition);
+    assert_eq!(host.state().holder, Some(0xaa));
+    let this = stage_of(writer("ext4"), &[("exclusive", "1"), ("preempt", "0x00000000000000aa")]);
+    node(&host).stage(&this).expect("staged");
+    assert_eq!(host.state().holder, Some(key(own())));
+    // A disk of several nodes is reserved by none.
+    let host = Host::new(&nqn());
+    node(&host)
+        .stage(&stage_of(block(Mode::MultiNodeMultiWriter), &[]))
+        .expect("staged");
+    assert_eq!(host.state().holder, None);
+}
+
+#[test]
+fn one_path_is_enough_and_the_other_comes_later() {
+    let host = Host::new(&nqn());
+    host.state().away.insert("192.0.2.1:4420".to_owned());
+    stage(&host, "ext4").expect("staged");
+    assert_eq!(host.state().paths.len(), 1);
+    host.state().away.clear();
+    stage(&host, "ext4").expect("staged already");
+    assert_eq!(host.state().paths.len(), 2);
+    let host = Host::new(&nqn());
+    let all = ["192.0.2.1:4420", "192.0.2.2:4420"].map(str::to_owned);
+    host.state().away.extend(all);
+    let refused = stage(&host, "ext4").expect_err("no path");
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().contains("192.0.2.2:4420"), "{refused}");
+}
+
+#[test]
+fn what_is_only_read_is_mounted_so_and_not_repaired() {
+    let host = Host::new(&nqn());
+    host.state().content = Some("xfs".to_owned());
+    host.state().is_read_only = true;
+    let request = stage_of(mount(Mode::MultiNodeReaderOnly, "xfs"), &[]);
+    node(&host).stage(&request).expect("staged");
+    let state = host.state();
+    assert!(
+        state.ran.iter().any(|line| line.contains("-o ro,norecovery,nouuid")),
+        "{:?}",
+        state.ran
+    );
+    assert!(
+        !state
+            .ran
+            .iter()
+            .any(|line| line.starts_with("xfs_growfs") || line.starts_with("fsck")),
+        "{:?}",
+        state.ran
+    );
+}
+
+#[test]
+fn a_volume_that_has_grown_is_used_whole() {
+    let host = Host::new(&nqn());
+    stage(&host, "ext4").expect("staged");
+    publish(&host, writer(""), false).expect("shown");
+    host.state().will_have = Some(2 << 30);
+    let request = NodeExpandVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        volume_path: TARGET.to_owned(),
+        capacity_range: Some(CapacityRange {
+            required_bytes: 2 << 30,
+            limit_bytes: 0,
+        }),
+        ..Default::default()
+    };
+    let grown = node(&host).expand(&request).expect("grown");
+    assert_eq!(
+        (grown.capacity_bytes, host.state().file_system_bytes),
+        (2 << 30, 2 << 30)
+    );
+    let larger = NodeExpandVolumeRequest {
+        capacity_range: Some(CapacityRange {
+            required_bytes: 3 << 30,
+            limit_bytes: 0,
+        }),
+        ..request
+    };
+    assert_eq!(code(node(&host).expand(&larger)), Code::Unavailable);
+}
+
+#[test]
+fn figures_are_of_what_is_there() {
+    let host = Host::new(&nqn());
+    let ask = |volume_path: &str| {
+        node(&host).stats(&NodeGetVolumeStatsRequest {
+            volume_id: VOLUME.to_owned(),
+            volume_path: volume_path.to_owned(),
+            ..Default::default()
+        })
+    };
+    assert_eq!(code(ask(TARGET)), Code::NotFound);
+    assert_eq!(code(ask("")), Code::InvalidArgument);
+    stage(&host, "ext4").expect("staged");
+    publish(&host, writer(""), false).expect("shown");
+    let usage = ask(TARGET).expect("figures").usage;
+    assert_eq!(usage.len(), 2);
+    assert_eq!(
+        (usage[0].total, usage[0].unit),
+        (1 << 30, VolumeUsageUnit::Bytes as i32)
+    );
+    unpublish(&host).expect("shown no longer");
+    unstage(&host).expect("gone");
+    node(&host)
+        .stage(&stage_of(block(Mode::SingleNodeWriter), EXCLUSIVE))
+        .expect("staged");
+    publish(&host, block(Mode::SingleNodeWriter), false).expect("bound");
+    let usage = ask(TARGET).expect("figures").usage;
+    assert_eq!((usage.len(), usage[0].total), (1, 1 << 30));
+    assert_eq!(host.kind(TARGET).expect("it"), Some(Kind::Disk));
+    assert_eq!(
+        code(publish(&host, block(Mode::SingleNodeWriter), true)),
+        Code::InvalidArgument
+    );
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let host = Host::new(&nqn());
+    let whole = || stage_of(writer(""), EXCLUSIVE);
+    let bad = [
+        NodeStageVolumeRequest {
+            volume_id: String::new(),
+            ..whole()
+        },
+        NodeStageVolumeRequest {
+            staging_target_path: String::new(),
+            ..whole()
+        },
+        NodeStageVolumeRequest {
+            staging_target_path: "/a/../b".to_owned(),
+            ..whole()
+        },
+        NodeStageVolumeRequest {
+            volume_capability: None,
+            ..whole()
+        },
+        NodeStageVolumeRequest {
+            publish_context: BTreeMap::new(),
+            ..whole()
+        },
+        NodeStageVolumeRequest {
+            secrets: BTreeMap::from([("nvmeDhchapSecret".to_owned(), "a,transport=rdma".to_owned())]),
+            ..whole()
+        },
+    ];
+    for request in bad {
+        let said = format!("{:?} {:?}", request.volume_id, request.staging_target_path);
+        assert_eq!(code(node(&host).stage(&request)), Code::InvalidArgument, "{said}");
+    }
+    assert_eq!(host.done(), 0);
+    assert_eq!(code(publish(&host, writer(""), false)), Code::FailedPrecondition);
+    unpublish(&host).expect("nothing is there");
+    unstage(&host).expect("nothing is there");
+}
+
+#[test]
+fn a_host_is_the_same_until_it_is_set_up_anew() {
+    let host = Host::new(&nqn());
+    let first = host_id(&host, "worker-1").expect("an identifier");
+    assert_eq!(host_id(&host, "worker-1"), Ok(first));
+    assert_ne!(host_id(&host, "worker-2"), Ok(first));
+    assert_eq!(crate::id::node(&first.to_string()), Some(first));
+    host.state().machine_id = "fedcba9876543210fedcba9876543210".to_owned();
+    assert_ne!(host_id(&host, "worker-1"), Ok(first));
+    host.state().machine_id.clear();
+    assert!(host_id(&host, "worker-1").is_err());
+}

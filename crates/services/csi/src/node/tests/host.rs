@@ -1,0 +1,436 @@
+//! A machine that is made up: what sysfs says of paths and a disk, mounts, tools, and a place where it is cut.
+
+use crate::node::machine::{Kind, Machine, Ran, Reserve, Reserved, Space};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+pub const DISK_UUID: &str = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff";
+const DISK: &str = "nvme3n1";
+
+/// Where it is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    Before(usize),
+    After(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    pub source: String,
+    pub root: String,
+    pub at: String,
+    pub kind: String,
+    pub is_read_only: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    nqn: String,
+    /// Paths: their number and address.
+    pub paths: Vec<(usize, String)>,
+    last_path: usize,
+    /// Gateways that do not answer.
+    pub away: BTreeSet<String>,
+    /// What was written to `/dev/nvme-fabrics`.
+    pub lines: Vec<String>,
+    /// What is on the disk.
+    pub content: Option<String>,
+    pub formatted: usize,
+    pub is_read_only: bool,
+    bytes: u64,
+    /// What it has when the kernel looks again.
+    pub will_have: Option<u64>,
+    pub file_system_bytes: u64,
+    pub holder: Option<u64>,
+    registered: BTreeSet<u64>,
+    pub mounts: Vec<Mount>,
+    folders: BTreeSet<String>,
+    files: BTreeSet<String>,
+    pub ran: Vec<String>,
+    pub machine_id: String,
+    done: usize,
+    cut: Option<Cut>,
+    /// The driver was ended there: nothing that it does takes place any more.
+    is_ended: bool,
+}
+
+#[derive(Clone)]
+pub struct Host(Arc<Mutex<State>>);
+
+fn gone(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, what.to_owned())
+}
+
+fn ran(code: i32, out: &str) -> Ran {
+    Ran {
+        code,
+        out: out.to_owned(),
+        err: String::new(),
+    }
+}
+
+impl Host {
+    pub fn new(nqn: &str) -> Host {
+        Host(Arc::new(Mutex::new(State {
+            nqn: nqn.to_owned(),
+            bytes: 1 << 30,
+            machine_id: "0123456789abcdef0123456789abcdef\n".to_owned(),
+            ..State::default()
+        })))
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody has panicked")
+    }
+
+    pub fn cut(&self, cut: Option<Cut>) {
+        let mut state = self.state();
+        state.cut = cut;
+        state.done = 0;
+        state.is_ended = false;
+    }
+
+    /// So many things were done to the machine since it was last told where to cut.
+    pub fn done(&self) -> usize {
+        self.state().done
+    }
+
+    /// All that there is, for a comparison; numbers of paths tell only how often they were made.
+    pub fn shape(&self) -> String {
+        let state = self.state();
+        let paths: BTreeSet<&String> = state.paths.iter().map(|(_, address)| address).collect();
+        format!(
+            "{paths:?} {:?} {:?} {:?} {:?} {:?} {:?} {}",
+            state.content,
+            state.holder,
+            state.registered,
+            state.mounts,
+            state.folders,
+            state.files,
+            state.file_system_bytes
+        )
+    }
+
+    /// Does something to the machine, or is cut.
+    fn act<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.state();
+        state.done += 1;
+        let (number, cut) = (state.done, state.cut);
+        let ended = || io::Error::other("the driver was ended");
+        if state.is_ended || cut == Some(Cut::Before(number)) {
+            state.is_ended = true;
+            return Err(ended());
+        }
+        let done = act(&mut state);
+        if cut == Some(Cut::After(number)) {
+            state.is_ended = true;
+            return Err(ended());
+        }
+        done
+    }
+}
+
+impl State {
+    fn has_disk(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    fn mountinfo(&self) -> String {
+        let mut text = String::new();
+        for (number, mount) in self.mounts.iter().enumerate() {
+            let device = if mount.root == "/" { "259:3" } else { "0:6" };
+            let access = if mount.is_read_only { "ro" } else { "rw" };
+            let (root, at, kind, source) = (&mount.root, &mount.at, &mount.kind, &mount.source);
+            // A text takes what is written to it.
+            let _ = writeln!(
+                text,
+                "{number} 1 {device} {root} {at} {access},noatime - {kind} {source} rw"
+            );
+        }
+        text
+    }
+
+    fn mount(&mut self, words: &[&str]) -> Ran {
+        let (Some(source), Some(at)) = (words.iter().rev().nth(1), words.last()) else {
+            return ran(1, "usage");
+        };
+        let mount = |source: &str, root: &str, kind: &str, is_read_only| Mount {
+            source: source.to_owned(),
+            root: root.to_owned(),
+            at: (*at).to_owned(),
+            kind: kind.to_owned(),
+            is_read_only,
+        };
+        let device = format!("/dev/{DISK}");
+        let made = match words {
+            ["-o", "remount,bind,ro", at] => {
+                let there = self.mounts.iter_mut().rfind(|mount| mount.at == *at);
+                return match there {
+                    Some(there) => {
+                        there.is_read_only = true;
+                        ran(0, "")
+                    }
+                    None => ran(32, "not mounted"),
+                };
+            }
+            ["--bind", source, at] if *source == device => {
+                assert!(self.files.contains(*at), "a disk is bound to a file");
+                mount("udev", &format!("/{DISK}"), "devtmpfs", false)
+            }
+            ["--bind", source, _] => match self.mounts.iter().rfind(|mount| mount.at == *source) {
+                Some(there) => Mount {
+                    at: (*at).to_owned(),
+                    ..there.clone()
+                },
+                None => return ran(32, "nothing is there"),
+            },
+            ["-t", kind, ..] => {
+                assert_eq!(Some(*kind), self.content.as_deref(), "what is mounted is on the disk");
+                assert!(self.folders.contains(*at), "a place for a mount");
+                let is_read_only = words.iter().any(|word| word.split(',').any(|option| option == "ro"));
+                assert!(is_read_only || !self.is_read_only);
+                mount(source, "/", kind, is_read_only)
+            }
+            _ => return ran(1, "usage"),
+        };
+        self.mounts.push(made);
+        ran(0, "")
+    }
+
+    fn tool(&mut self, tool: &str, words: &[&str]) -> Ran {
+        self.ran.push(format!("{tool} {}", words.join(" ")));
+        let is_writer = matches!(
+            tool,
+            "mkfs.ext4" | "mkfs.xfs" | "fsck.ext4" | "resize2fs" | "xfs_growfs"
+        );
+        assert!(!is_writer || !self.is_read_only, "{tool} writes to what is only read");
+        match tool {
+            "blkid" => match self.content.as_deref() {
+                None => ran(2, ""),
+                Some("partitions") => ran(0, "DEVNAME=/dev/x\nPTTYPE=gpt"),
+                Some("ambivalent") => ran(8, ""),
+                Some("broken") => ran(4, ""),
+                Some(kind) => ran(0, &format!("DEVNAME=/dev/x\nTYPE={kind}")),
+            },
+            "mkfs.ext4" | "mkfs.xfs" => {
+                assert_eq!(self.content, None, "what holds something is not formatted");
+                self.content = tool.strip_prefix("mkfs.").map(str::to_owned);
+                self.file_system_bytes = self.bytes;
+                self.formatted += 1;
+                ran(0, "")
+            }
+            "fsck.ext4" => ran(1, "repaired"),
+            "mount" => self.mount(words),
+            "umount" => {
+                let Some(at) = self.mounts.iter().rposition(|mount| mount.at == words[0]) else {
+                    return ran(32, "not mounted");
+                };
+                self.mounts.remove(at);
+                ran(0, "")
+            }
+            "resize2fs" | "xfs_growfs" => {
+                assert!(!self.mounts.is_empty(), "it grows where it is mounted");
+                self.file_system_bytes = self.bytes;
+                ran(0, "")
+            }
+            _ => ran(0, ""),
+        }
+    }
+
+    fn connect(&mut self, line: &str) -> io::Result<String> {
+        self.lines.push(line.to_owned());
+        let field = |key: &str| {
+            line.split(',')
+                .find_map(|field| field.strip_prefix(key))
+                .expect("a field")
+        };
+        assert_eq!(field("nqn="), self.nqn);
+        let address = format!("{}:{}", field("traddr="), field("trsvcid="));
+        if self.away.contains(&address) {
+            return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+        }
+        if self.paths.iter().any(|(_, there)| *there == address) {
+            return Err(io::Error::from_raw_os_error(114));
+        }
+        self.last_path += 1;
+        self.paths.push((self.last_path, address));
+        Ok(format!("instance={},cntlid=1", self.last_path))
+    }
+
+    /// What becomes of a reservation (NVM Express Base Specification 2.1, 8.1.22), as far as it is used.
+    fn reserve(&mut self, what: Reserve) -> io::Result<Reserved> {
+        if !self.has_disk() {
+            return Err(gone("no disk"));
+        }
+        match what {
+            Reserve::Register(key) => {
+                self.registered.insert(key);
+            }
+            Reserve::Hold(key) => {
+                assert!(self.registered.contains(&key), "who holds it is registered");
+                if self.holder.is_some_and(|holder| holder != key) {
+                    return Ok(Reserved::Conflict);
+                }
+                self.holder = Some(key);
+            }
+            Reserve::Preempt(key, other) => {
+                assert!(self.registered.contains(&key), "who preempts is registered");
+                if self.holder != Some(other) {
+                    return Ok(Reserved::Conflict);
+                }
+                self.registered.remove(&other);
+                self.holder = Some(key);
+            }
+            Reserve::Unregister(key) => {
+                if !self.registered.remove(&key) {
+                    return Ok(Reserved::Conflict);
+                }
+                self.holder = self.holder.filter(|holder| *holder != key);
+            }
+        }
+        Ok(Reserved::Done)
+    }
+}
+
+impl Machine for Host {
+    fn read(&self, path: &str) -> io::Result<String> {
+        let state = self.state();
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match parts.as_slice() {
+            ["proc", "self", "mountinfo"] => Ok(state.mountinfo()),
+            ["etc", "machine-id"] => Ok(state.machine_id.clone()),
+            ["sys", "module", "nvme_core", "parameters", "multipath"] => Ok("Y\n".to_owned()),
+            ["sys", "class", "nvme", name, what] => {
+                let number = name.strip_prefix("nvme").and_then(|number| number.parse().ok());
+                let found = state.paths.iter().find(|(there, _)| Some(*there) == number);
+                let (_, address) = found.ok_or_else(|| gone(path))?;
+                let (ip, port) = address.split_once(':').expect("an address");
+                Ok(match *what {
+                    "subsysnqn" => format!("{}\n", state.nqn),
+                    "address" => format!("traddr={ip},trsvcid={port},src_addr=192.0.2.9\n"),
+                    "state" => "live\n".to_owned(),
+                    other => panic!("nobody reads {other}"),
+                })
+            }
+            ["sys", "class", "nvme-subsystem", "nvme-subsys3", "subsysnqn"] if state.has_disk() => {
+                Ok(format!("{}\n", state.nqn))
+            }
+            ["sys", "block", disk, what] if *disk == DISK && state.has_disk() => Ok(match *what {
+                "uuid" => format!("{DISK_UUID}\n"),
+                "size" => format!("{}\n", state.bytes / 512),
+                "ro" => format!("{}\n", u8::from(state.is_read_only)),
+                other => panic!("nobody reads {other}"),
+            }),
+            _ => Err(gone(path)),
+        }
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        let state = self.state();
+        let paths = state.paths.iter().map(|(number, _)| format!("nvme{number}"));
+        match path {
+            "/sys/class/nvme" => Ok(paths.collect()),
+            "/sys/class/nvme-subsystem" => Ok(state
+                .has_disk()
+                .then(|| "nvme-subsys3".to_owned())
+                .into_iter()
+                .collect()),
+            "/sys/class/nvme-subsystem/nvme-subsys3" => {
+                let mut all = vec!["subsysnqn".to_owned(), DISK.to_owned(), "nvme3c1n1".to_owned()];
+                all.extend(paths);
+                Ok(all)
+            }
+            _ => Err(gone(path)),
+        }
+    }
+
+    fn write(&self, path: &str, _: &str) -> io::Result<()> {
+        self.act(|state| {
+            let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+            let ["sys", "class", "nvme", name, what] = parts.as_slice() else {
+                panic!("nobody writes to {path}");
+            };
+            let number = name.strip_prefix("nvme").and_then(|number| number.parse().ok());
+            let at = state.paths.iter().position(|(there, _)| Some(*there) == number);
+            let at = at.ok_or_else(|| gone(path))?;
+            match *what {
+                "delete_controller" => {
+                    state.paths.remove(at);
+                    assert!(
+                        state.has_disk() || state.mounts.is_empty(),
+                        "a disk is taken away under a mount"
+                    );
+                }
+                "rescan_controller" => state.bytes = state.will_have.unwrap_or(state.bytes),
+                other => panic!("nobody writes to {other}"),
+            }
+            Ok(())
+        })
+    }
+
+    fn exchange(&self, path: &str, line: &str) -> io::Result<String> {
+        assert_eq!(path, "/dev/nvme-fabrics");
+        self.act(|state| state.connect(line))
+    }
+
+    fn kind(&self, path: &str) -> io::Result<Option<Kind>> {
+        let state = self.state();
+        let is_bound = state.mounts.iter().any(|mount| mount.at == path && mount.root != "/");
+        if is_bound || (path == format!("/dev/{DISK}") && state.has_disk()) {
+            return Ok(Some(Kind::Disk));
+        }
+        Ok(match path {
+            "/dev/nvme-fabrics" => Some(Kind::File),
+            _ if state.folders.contains(path) => Some(Kind::Folder),
+            _ if state.files.contains(path) => Some(Kind::File),
+            _ => None,
+        })
+    }
+
+    fn make_folder(&self, path: &str) -> io::Result<()> {
+        self.act(|state| {
+            state.folders.insert(path.to_owned());
+            Ok(())
+        })
+    }
+
+    fn make_file(&self, path: &str) -> io::Result<()> {
+        self.act(|state| {
+            state.files.insert(path.to_owned());
+            Ok(())
+        })
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.act(|state| {
+            assert!(
+                state.mounts.iter().all(|mount| mount.at != path),
+                "nothing is mounted there any more"
+            );
+            state.folders.remove(path);
+            state.files.remove(path);
+            Ok(())
+        })
+    }
+
+    fn run(&self, tool: &str, words: &[&str]) -> io::Result<Ran> {
+        self.act(|state| Ok(state.tool(tool, words)))
+    }
+
+    fn space(&self, _: &str) -> io::Result<Space> {
+        let bytes = self.state().file_system_bytes;
+        Ok(Space {
+            bytes: (bytes, bytes / 2, bytes / 2),
+            inodes: (100, 90, 10),
+        })
+    }
+
+    fn reserve(&self, _: &str, what: Reserve) -> io::Result<Reserved> {
+        self.act(|state| state.reserve(what))
+    }
+
+    fn pause(&self, _: Duration) {}
+}
