@@ -29,6 +29,7 @@ use crate::wire::controller as wire;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::future::ready;
+use std::time::Duration;
 use tonic::Status;
 use tonic::body::Body;
 
@@ -40,6 +41,9 @@ const MIN_BYTES: u64 = 1 << 20;
 const MAX_BYTES: u64 = 1 << 56;
 /// The size where nothing is said.
 const USUAL_BYTES: u64 = 1 << 30;
+/// A host that was taken off a list has no connection at any gateway that reaches the metadata after one second (docs/operating/nvme.md): twice as long is
+/// waited, so that who comes next finds what it had reserved, and that it reserves nothing any more.
+const CUT_OFF: Duration = Duration::from_secs(2);
 
 /// The controller.
 #[derive(Clone)]
@@ -47,6 +51,7 @@ pub struct Controller {
     api: Api,
     driver: Driver,
     busy: Busy,
+    cut_off: Duration,
 }
 
 /// A volume that was looked up by its id.
@@ -145,6 +150,16 @@ impl Controller {
             api,
             driver,
             busy: Busy::default(),
+            cut_off: CUT_OFF,
+        }
+    }
+
+    /// The same where hosts are cut off at once.
+    #[cfg(test)]
+    pub(crate) fn at_once(self) -> Controller {
+        Controller {
+            cut_off: Duration::ZERO,
+            ..self
         }
     }
 

@@ -95,7 +95,7 @@ impl Fake {
     /// A controller on it; each has nothing of the one before.
     pub fn controller(&self) -> Controller {
         let driver = Driver::new(DRIVER).expect("a name");
-        Controller::new(driver, Api::new(Arc::new(self.clone())))
+        Controller::new(driver, Api::new(Arc::new(self.clone()))).at_once()
     }
 
     pub fn cut(&self, cut: Option<Cut>) {

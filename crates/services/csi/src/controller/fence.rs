@@ -60,12 +60,21 @@ impl Controller {
             self.api.add_host(nqn).await?;
             self.api.allow(FENCED, nqn).await?;
         }
-        let own = self.api.subsystems().await?.into_iter();
-        for subsystem in own.filter(|found| found.name.starts_with(OWN) && found.name != FENCED) {
+        let all = self.api.subsystems().await?.into_iter();
+        let own = all.filter(|found| found.name.starts_with(OWN) && found.name != FENCED);
+        // One that lets nobody in is what a call before this one has left.
+        let mut lost = Vec::new();
+        for subsystem in own.filter(|found| found.hosts.is_empty() || found.hosts.iter().any(|nqn| hosts.contains(nqn)))
+        {
             for nqn in hosts.iter().filter(|nqn| subsystem.hosts.contains(nqn)) {
                 log::info!("{nqn} is fenced: it loses {}", subsystem.name);
-                self.keep_out(&subsystem.name, Some(nqn)).await?;
+                self.api.deny(&subsystem.name, nqn).await?;
             }
+            lost.push(subsystem.name);
+        }
+        self.until_cut_off().await;
+        for name in &lost {
+            self.end_if_empty(name).await?;
         }
         Ok(wire::FenceClusterNetworkResponse {})
     }

@@ -1,7 +1,7 @@
 //! ControllerPublishVolume and ControllerUnpublishVolume: which hosts a volume's subsystem lets in. No host is asked.
 
 use super::{Controller, Found, may_be_used, missing};
-use crate::api::{Attachment, Gateway, Subsystem, Tagged, Trouble};
+use crate::api::{Attachment, Gateway, Subsystem, Trouble};
 use crate::capability::{self, Sharing, Use};
 use crate::id::{self, VolumeId};
 use crate::labels;
@@ -194,20 +194,30 @@ impl Controller {
     }
 
     /// Takes a host, or all, off a list, and the list away when it is empty.
-    pub(crate) async fn keep_out(&self, name: &str, host: Option<&str>) -> Result<(), Status> {
-        let Some(Tagged { thing, .. }) = self.api.subsystem(name).await? else {
+    async fn keep_out(&self, name: &str, host: Option<&str>) -> Result<(), Status> {
+        let Some(there) = self.api.subsystem(name).await? else {
             return Ok(());
         };
         let meant = |known: &&String| host.is_none_or(|host| host == **known);
-        for nqn in thing.hosts.iter().filter(meant) {
+        for nqn in there.thing.hosts.iter().filter(meant) {
             self.api.deny(name, nqn).await?;
         }
-        let Some(left) = self.api.subsystem(name).await? else {
+        // Also where a call before this one has taken it off, and was cut.
+        self.until_cut_off().await;
+        self.end_if_empty(name).await
+    }
+
+    /// Whoever was taken off a list has no connection any more.
+    pub(super) async fn until_cut_off(&self) {
+        tokio::time::sleep(self.cut_off).await;
+    }
+
+    /// A subsystem that lets nobody in goes.
+    pub(super) async fn end_if_empty(&self, name: &str) -> Result<(), Status> {
+        let left = self.api.subsystem(name).await?;
+        let Some(left) = left.filter(|left| left.thing.hosts.is_empty()) else {
             return Ok(());
         };
-        if !left.thing.hosts.is_empty() {
-            return Ok(());
-        }
         match self.api.delete_subsystem(&left).await {
             // Somebody else was let in, or has done it.
             Err(why) if why.is("changed") || why.is_not_found() => Ok(()),
