@@ -49,8 +49,8 @@ pub enum Reserve {
     Hold(u64),
     /// The same in place of the holder of the second key, whose commands are aborted.
     Preempt(u64, u64),
-    /// It is known no more; what it held, it holds no more.
-    Unregister(u64),
+    /// Nobody holds it, and nobody is known any more; only who is known can do that.
+    Clear(u64),
 }
 
 /// What has become of it.

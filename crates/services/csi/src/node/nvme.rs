@@ -130,8 +130,9 @@ impl Target {
         let mut reasons = Vec::new();
         let mut connected = 0;
         for portal in &self.portals {
-            let is_it =
-                |path: &&Path| path.nqn == self.nqn && path.address == Some(*portal) && path.state != "deleting";
+            let is_it = |path: &&Path| {
+                path.nqn == self.nqn && path.address == Some(*portal) && !path.state.starts_with("deleting")
+            };
             if there.iter().any(|path| is_it(&path)) {
                 connected += 1;
                 continue;

@@ -23,7 +23,7 @@ struct Pair {
     second: u32,
 }
 
-/// `struct pr_reservation`.
+/// `struct pr_reservation`, and `struct pr_clear`, which has flags in the first place and nothing in the second.
 #[repr(C)]
 struct One {
     key: u64,
@@ -77,8 +77,12 @@ pub(super) fn carry_out(device: &str, what: Reserve) -> io::Result<Reserved> {
             };
             ask(device, 201, &one)
         }
-        // IOC_PR_PREEMPT_ABORT
-        Reserve::Preempt(key, other) => ask(device, 204, &pair(other, key, WRITE_EXCLUSIVE, 0)),
-        Reserve::Unregister(key) => ask(device, 200, &pair(key, 0, 0, 0)),
+        // IOC_PR_PREEMPT_ABORT: what the kernel calls the old key is the host's own (CRKEY), and the new one that of the other (PRKEY).
+        Reserve::Preempt(key, other) => ask(device, 204, &pair(key, other, WRITE_EXCLUSIVE, 0)),
+        // Kernels have no way to give up a single registration.
+        Reserve::Clear(key) => {
+            let one = One { key, kind: 0, flags: 0 };
+            ask(device, 205, &one)
+        }
     }
 }

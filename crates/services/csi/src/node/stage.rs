@@ -161,16 +161,25 @@ impl Node {
         let is_meant = self.is_of(&id);
         for disk in nvme::disks(self.machine(), &is_meant)? {
             self.not_used(&disk)?;
-            // Who was taken off the list meanwhile, or has no path, cannot: the next one takes it then.
-            if let Err(why) = self
-                .machine()
-                .reserve(&disk.device(), Reserve::Unregister(key(self.host)))
-            {
-                log::debug!("{}: its reservation was not given up: {why}", disk.name);
-            }
+            self.give_up(&disk);
         }
         nvme::disconnect(self.machine(), &is_meant)?;
         Ok(NodeUnstageVolumeResponse {})
+    }
+
+    /// What this host has reserved it reserves no more. Who holds a volume has it alone: whoever else is registered there is gone. Who was taken off
+    /// the list meanwhile, or has no path, cannot: the next one takes it then.
+    fn give_up(&self, disk: &Disk) {
+        let (machine, device, own) = (self.machine(), disk.device(), key(self.host));
+        let cleared = machine
+            .reserve(&device, Reserve::Hold(own))
+            .and_then(|held| match held {
+                Reserved::Done => machine.reserve(&device, Reserve::Clear(own)),
+                Reserved::Conflict => Ok(Reserved::Conflict),
+            });
+        if let Err(why) = cleared {
+            log::debug!("{}: its reservation was not given up: {why}", disk.name);
+        }
     }
 
     /// A disk that is mounted elsewhere is not taken away.

@@ -270,7 +270,9 @@ impl State {
                 self.registered.insert(key);
             }
             Reserve::Hold(key) => {
-                assert!(self.registered.contains(&key), "who holds it is registered");
+                if !self.registered.contains(&key) {
+                    return Ok(Reserved::Conflict);
+                }
                 if self.holder.is_some_and(|holder| holder != key) {
                     return Ok(Reserved::Conflict);
                 }
@@ -284,11 +286,12 @@ impl State {
                 self.registered.remove(&other);
                 self.holder = Some(key);
             }
-            Reserve::Unregister(key) => {
-                if !self.registered.remove(&key) {
+            Reserve::Clear(key) => {
+                if !self.registered.contains(&key) {
                     return Ok(Reserved::Conflict);
                 }
-                self.holder = self.holder.filter(|holder| *holder != key);
+                self.registered.clear();
+                self.holder = None;
             }
         }
         Ok(Reserved::Done)
