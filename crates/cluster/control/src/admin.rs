@@ -139,7 +139,7 @@ pub use resize::{resize_mirrored, resize_volume};
 pub use revert::{FLATTENED_FROM, Revert, may_revert, revert_volume};
 pub use scrub::{cancel_scrub, scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use set::place_set;
-pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
+pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, every_snapshot, set_state, taken_sets};
 pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
 pub(crate) use snapshot::{Held, Left, delete_snapshot_that, place_wish};
 pub use snapshot::{

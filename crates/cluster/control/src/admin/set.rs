@@ -319,6 +319,46 @@ pub fn drop_set(meta: &dyn Transact, set: &SnapshotSet, why: &str) -> Result<()>
 /// # Errors
 /// The metadata is away.
 pub fn taken_sets(meta: &dyn Transact) -> Result<Vec<TakenSet>> {
+    let (names, snapshots) = of_all_volumes(meta)?;
+    let mut sets: BTreeMap<SetId, (TakenSet, BTreeSet<VolumeId>)> = BTreeMap::new();
+    for snapshot in snapshots {
+        let Some(id) = snapshot.set.filter(|_| is_sealed(&snapshot)) else {
+            continue;
+        };
+        let new = || TakenSet {
+            id,
+            name: snapshot.name.clone(),
+            taken_at: snapshot.taken_at,
+            volumes: Vec::new(),
+        };
+        let (_, volumes) = sets.entry(id).or_insert_with(|| (new(), BTreeSet::new()));
+        volumes.insert(snapshot.volume);
+    }
+    let named = sets.into_values().map(|(set, volumes)| TakenSet {
+        volumes: volumes.iter().filter_map(|volume| names.get(volume).cloned()).collect(),
+        ..set
+    });
+    Ok(named.filter(|set| !set.volumes.is_empty()).collect())
+}
+
+/// The snapshots of all volumes, each with its volume's name, in the order of these names and of their numbers. Those that are hidden are not
+/// among them.
+///
+/// # Errors
+/// The metadata is away.
+pub fn every_snapshot(meta: &dyn Transact) -> Result<Vec<(String, Snapshot)>> {
+    let (names, snapshots) = of_all_volumes(meta)?;
+    let shown = snapshots.filter(|snapshot| is_sealed(snapshot) && !snapshot.hidden);
+    let mut named: Vec<(String, Snapshot)> = shown
+        .filter_map(|snapshot| Some((names.get(&snapshot.volume)?.clone(), snapshot)))
+        .collect();
+    named.sort_by(|(one, first), (other, second)| (one, first.number).cmp(&(other, second.number)));
+    Ok(named)
+}
+
+/// What volumes are called, by each number of data that they have or had; and the snapshots of all of them, as of one moment. Records that
+/// nobody can read are passed over.
+fn of_all_volumes(meta: &dyn Transact) -> Result<(BTreeMap<VolumeId, String>, impl Iterator<Item = Snapshot>)> {
     let reply = meta.txn(&Call {
         then: vec![
             Op::Prefix {
@@ -337,24 +377,7 @@ pub fn taken_sets(meta: &dyn Transact) -> Result<Vec<TakenSet>> {
         let chain: Vec<VolumeId> = volume.chain().collect();
         chain.into_iter().map(move |data| (data, volume.name.clone()))
     };
-    let names: BTreeMap<VolumeId, String> = volumes.flat_map(named).collect();
-    let mut sets: BTreeMap<SetId, (TakenSet, BTreeSet<VolumeId>)> = BTreeMap::new();
-    for snapshot in reply.values(1).iter().filter_map(|found| found.json::<Snapshot>().ok()) {
-        let Some(id) = snapshot.set.filter(|_| is_sealed(&snapshot)) else {
-            continue;
-        };
-        let new = || TakenSet {
-            id,
-            name: snapshot.name.clone(),
-            taken_at: snapshot.taken_at,
-            volumes: Vec::new(),
-        };
-        let (_, volumes) = sets.entry(id).or_insert_with(|| (new(), BTreeSet::new()));
-        volumes.insert(snapshot.volume);
-    }
-    let named = sets.into_values().map(|(set, volumes)| TakenSet {
-        volumes: volumes.iter().filter_map(|volume| names.get(volume).cloned()).collect(),
-        ..set
-    });
-    Ok(named.filter(|set| !set.volumes.is_empty()).collect())
+    let names = volumes.flat_map(named).collect();
+    let snapshots: Vec<Snapshot> = reply.values(1).iter().filter_map(|found| found.json().ok()).collect();
+    Ok((names, snapshots.into_iter()))
 }

@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use utoipa::IntoParams;
 
@@ -69,6 +70,36 @@ pub(super) type Pairs = Parameters<Vec<(String, String)>>;
 pub(super) fn all_of(pairs: &[(String, String)], name: &str) -> Vec<String> {
     let own = pairs.iter().filter(|(key, _)| key == name);
     own.map(|(_, value)| value.clone()).collect()
+}
+
+/// The labels that things of a list must have.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "for the specification: handlers read it by `Pairs`")]
+pub(super) struct Labels {
+    /// Only those with this label, as KEY=VALUE; once for each that is wanted.
+    label: Option<Vec<String>>,
+}
+
+/// The same, as they are asked for.
+pub(super) struct WantedLabels(Vec<(String, String)>);
+
+impl WantedLabels {
+    pub(super) fn of(pairs: &[(String, String)]) -> Result<WantedLabels, Problem> {
+        let labels = all_of(pairs, "label").into_iter();
+        let read = |label: String| {
+            let pair = label.split_once('=').filter(|(key, _)| !key.is_empty());
+            let (key, value) =
+                pair.ok_or_else(|| Problem::new(Code::BadRequest, format!("{label:?} is no label: write KEY=VALUE")))?;
+            Ok((key.to_owned(), value.to_owned()))
+        };
+        labels.map(read).collect::<Result<_, _>>().map(WantedLabels)
+    }
+
+    /// Are all of them there?
+    pub(super) fn fit(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
 }
 
 /// The names in the path, percent-decoded.

@@ -1,6 +1,6 @@
 //! Snapshots of a volume, and the volumes that are cloned from them.
 
-use super::input::{Body, Known, KnownWell, Named, Names, Parameters, cut_by_number, now};
+use super::input::{Body, Known, KnownWell, Labels, Named, Names, Pairs, Parameters, WantedLabels, cut_by_number, now};
 use super::volumes::{self, Volume};
 use super::wait;
 use crate::condition::{Identity, IfMatch};
@@ -23,6 +23,7 @@ use utoipa_axum::routes;
 
 pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
+        .routes(routes!(list_all))
         .routes(routes!(list, create))
         .routes(routes!(show, change, remove))
         .routes(routes!(clones, make_clone))
@@ -152,6 +153,34 @@ fn look(meta: &dyn Transact, volume: &str, name: &str) -> Result<(Snapshot, Iden
     let snapshot = Snapshot::of(volume, found);
     let identity = Identity::of(&snapshot, records);
     Ok((snapshot, identity))
+}
+
+/// The snapshots of all volumes, in the order of their volumes' names and of their numbers; those that are hidden are not among them.
+#[utoipa::path(get, path = "/snapshots", operation_id = "listAllSnapshots", tag = "snapshots", params(Cursor, Labels),
+    responses((status = 200, body = Page<Snapshot>),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn list_all(
+    State(api): State<Api>,
+    asker: Asker,
+    Parameters(cursor): Parameters<Cursor>,
+    Parameters(pairs): Pairs,
+) -> Result<Json<Page<Snapshot>>, Problem> {
+    let wanted = WantedLabels::of(&pairs)?;
+    let page = api.run(asker, move |session| {
+        let all = admin::every_snapshot(&session.reader())?.into_iter();
+        let all = all.filter(|(_, found)| wanted.fit(&found.labels));
+        // No name of a volume has a blank, so that none is the beginning of another one's keys.
+        let keyed = all.map(|(volume, found)| {
+            let key = format!("{volume} {:010}", found.number.0);
+            (key, Snapshot::of(&volume, found))
+        });
+        let page = cursor.cut(keyed, |(key, _)| key.as_str())?;
+        Ok(Page {
+            items: page.items.into_iter().map(|(_, snapshot)| snapshot).collect(),
+            next: page.next,
+        })
+    });
+    page.await.map(Json)
 }
 
 /// A volume's snapshots, in the order in which they were taken.

@@ -1,6 +1,6 @@
 //! Volumes.
 
-use super::input::{Body, Known, KnownWell, Named, Names, Pairs, Parameters, all_of, now};
+use super::input::{Body, Known, KnownWell, Labels, Named, Names, Pairs, Parameters, WantedLabels, now};
 use super::wait;
 use crate::condition::{Identity, IfMatch};
 use crate::page::{Cursor, Page, Tagged};
@@ -181,15 +181,6 @@ struct Filter {
     pool: Option<String>,
 }
 
-/// The labels that volumes must have.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "for the specification: the handler reads it by `Pairs`")]
-struct Labels {
-    /// Only those with this label, as KEY=VALUE; once for each that is wanted.
-    label: Option<Vec<String>>,
-}
-
 pub(super) fn find(meta: &dyn Transact, name: &str) -> Result<Volume, AdminError> {
     look(meta, name).map(|(volume, _)| volume)
 }
@@ -232,20 +223,11 @@ async fn list(
     Parameters(filter): Parameters<Filter>,
     Parameters(pairs): Pairs,
 ) -> Result<Json<Page<Volume>>, Problem> {
-    let labels = all_of(&pairs, "label");
-    let mut wanted: Vec<(String, String)> = Vec::new();
-    for label in labels {
-        let (key, value) = label
-            .split_once('=')
-            .filter(|(key, _)| !key.is_empty())
-            .ok_or_else(|| Problem::new(Code::BadRequest, format!("{label:?} is no label: write KEY=VALUE")))?;
-        wanted.push((key.to_owned(), value.to_owned()));
-    }
+    let wanted = WantedLabels::of(&pairs)?;
     let page = api.run(asker, move |session| {
         let all = admin::volume_statuses(&session.reader())?.into_iter().map(Volume::from);
         let all = all.filter(|volume| {
-            let has = |(key, value): &(String, String)| volume.labels.get(key) == Some(value);
-            wanted.iter().all(has) && filter.pool.as_ref().is_none_or(|pool| *pool == volume.pool)
+            wanted.fit(&volume.labels) && filter.pool.as_ref().is_none_or(|pool| *pool == volume.pool)
         });
         cursor.cut(all, |volume| volume.name.as_str())
     });

@@ -391,6 +391,7 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             case("/volumes/db/tenant", json!({ "tenant": "acme" }), 200),
         ),
         ("clearVolumeTenant", get("/volumes/db/tenant")),
+        ("listAllSnapshots", get("/snapshots?limit=1")),
         ("listSnapshots", get("/volumes/db/snapshots")),
         ("showSnapshot", get("/volumes/db/snapshots/monday")),
         (

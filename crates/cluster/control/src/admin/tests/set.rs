@@ -93,7 +93,19 @@ fn a_set_is_wished_taken_and_listed() {
         (sets[0].id, sets[0].volumes.clone()),
         (SetId(1), vec!["log".to_owned(), "db".to_owned()])
     );
+    let all = || {
+        let found = every_snapshot(&meta).unwrap().into_iter();
+        found
+            .map(|(volume, snapshot)| format!("{volume}@{}", snapshot.name))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        all(),
+        ["db@nightly", "log@nightly"],
+        "in the order of their volumes' names"
+    );
     delete_snapshot(&meta, "log", "nightly").unwrap();
+    assert_eq!(all(), ["db@nightly"]);
     assert_eq!(taken_sets(&meta).unwrap()[0].volumes, ["db"]);
     assert_eq!(
         ask(&meta, &["log"], "next").unwrap().id,
