@@ -18,7 +18,7 @@ mod snapshot;
 pub use publish::context;
 
 use crate::Driver;
-use crate::api::{Api, Tagged, Volume};
+use crate::api::{Api, OnDelete, Tagged, Volume};
 use crate::busy::{Busy, Hold};
 use crate::capability::{Sharing, Use};
 use crate::grpc::unary;
@@ -39,6 +39,8 @@ const BLOCK_BYTES: u64 = 4096;
 const MIN_BYTES: u64 = 1 << 20;
 /// The largest (docs/limits.md).
 const MAX_BYTES: u64 = 1 << 56;
+/// How often a volume is looked at for one change.
+const LOOKS: u32 = 5;
 /// The size where nothing is said.
 const USUAL_BYTES: u64 = 1 << 30;
 /// A host that was taken off a list has no connection at any gateway that reaches the metadata after one second (docs/operating/nvme.md): twice as long is
@@ -68,6 +70,14 @@ impl Found {
     pub(crate) fn name(&self) -> &str {
         &self.tagged.thing.name
     }
+}
+
+/// What is changed of a volume.
+#[derive(Clone, Copy, Debug)]
+enum Change<'a> {
+    Delete(OnDelete),
+    Size(u64),
+    Label(&'a str, &'a str),
 }
 
 /// How large a volume is to be.
@@ -208,6 +218,29 @@ impl Controller {
         found
             .filter(|found| !labels::is_deleted(found.volume()))
             .ok_or_else(none)
+    }
+
+    /// Changes a volume as it was looked at. What is shown of it has its owner, too, which comes and goes: then it is looked at anew. None: it is gone.
+    async fn change(&self, found: &Found, change: Change<'_>) -> Result<Option<Volume>, Status> {
+        let mut tagged = found.tagged.clone();
+        for _ in 0..LOOKS {
+            let done = match change {
+                Change::Delete(how) => self.api.delete_volume(&tagged, how).await.map(|()| None),
+                Change::Size(bytes) => self.api.resize(&tagged, bytes).await.map(Some),
+                Change::Label(key, value) => self.api.label(&tagged, key, value).await.map(Some),
+            };
+            match done {
+                Err(why) if why.is("changed") => match self.look_up(&found.id).await? {
+                    Some(now) => tagged = now.tagged,
+                    None => return Ok(None),
+                },
+                done => return Ok(done?),
+            }
+        }
+        Err(Status::aborted(format!(
+            "volume {} changes again and again",
+            found.name()
+        )))
     }
 
     pub(crate) async fn route(self, method: &str, request: Request<Incoming>) -> Option<Response<Body>> {

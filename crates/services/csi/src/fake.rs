@@ -65,6 +65,8 @@ pub struct Cluster {
     pub reservations: BTreeMap<String, (String, String)>,
     /// By snapshot pair: the extents.
     pub diffs: BTreeMap<(String, String), Vec<(u64, u64)>>,
+    /// So often a change of a volume finds another owner than who has looked.
+    pub owner_changes: usize,
     /// How deleted volumes were deleted.
     pub deleted: Vec<String>,
     last_id: u64,

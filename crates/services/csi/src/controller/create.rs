@@ -1,6 +1,6 @@
 //! CreateVolume: empty, from a snapshot, or as a clone of another volume.
 
-use super::{Controller, Found, Sizes, missing, signed};
+use super::{Change, Controller, Found, Sizes, missing, signed};
 use crate::api::{NewVolume, Tagged, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
@@ -288,7 +288,8 @@ impl Controller {
         if found.volume().size_bytes >= wanted {
             return Ok(found);
         }
-        let grown = self.api.resize(&found.tagged, wanted).await?;
+        let grown = self.change(&found, Change::Size(wanted)).await?;
+        let grown = grown.ok_or_else(|| Status::aborted("the volume was made and deleted"))?;
         let tag = found.tagged.tag;
         Ok(Found {
             id: found.id,

@@ -1,6 +1,6 @@
 //! DeleteVolume. One that has snapshots stays under another name, for them, and goes with the last.
 
-use super::{Controller, Found, missing};
+use super::{Change, Controller, Found, missing};
 use crate::api::OnDelete;
 use crate::id::VolumeId;
 use crate::labels;
@@ -49,10 +49,10 @@ impl Controller {
         if !is_needed {
             let how = labels::get(&found.volume().labels, labels::ON_DELETE);
             let how = on_delete(how).unwrap_or(OnDelete::Recycle);
-            return Ok(self.api.delete_volume(&found.tagged, how).await?);
+            return self.change(found, Change::Delete(how)).await.map(drop);
         }
         if !labels::is_deleted(found.volume()) {
-            self.api.label(&found.tagged, labels::DELETED, "1").await?;
+            self.change(found, Change::Label(labels::DELETED, "1")).await?;
         }
         let gone = found.id.gone_name();
         if found.name() != gone {

@@ -1,6 +1,6 @@
 //! ControllerExpandVolume: a volume grows while it is used; its host sees it at once.
 
-use super::{Controller, Sizes, signed};
+use super::{Change, Controller, Sizes, signed};
 use crate::capability::{self, Access};
 use crate::labels;
 use crate::wire::controller::{ControllerExpandVolumeRequest, ControllerExpandVolumeResponse};
@@ -20,7 +20,12 @@ impl Controller {
         }
         let wanted = sizes.choose(found.volume().size_bytes)?;
         let bytes = match found.volume().size_bytes < wanted {
-            true => self.api.resize(&found.tagged, wanted).await?.size_bytes,
+            true => {
+                let grown = self.change(&found, Change::Size(wanted)).await?;
+                grown
+                    .ok_or_else(|| Status::not_found("the volume was deleted"))?
+                    .size_bytes
+            }
             false => found.volume().size_bytes,
         };
         let used = request.volume_capability.as_ref().map(capability::read).transpose();

@@ -306,6 +306,17 @@ async fn capacity_is_what_copies_and_quotas_leave() {
 }
 
 #[tokio::test]
+async fn an_owner_that_comes_and_goes_is_no_obstacle() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    fake.cluster().owner_changes = 2;
+    delete(&fake, &id).await.expect("gone");
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    fake.cluster().owner_changes = usize::MAX;
+    assert_eq!(code(delete(&fake, &id).await), Code::Aborted);
+}
+
+#[tokio::test]
 async fn a_list_comes_in_pieces() {
     let fake = Fake::new();
     for name in ["c", "a", "b"] {

@@ -172,6 +172,10 @@ impl Cluster {
 
     fn delete(&mut self, name: &str, parts: &Parts<'_>) -> Said {
         parts.matches(&self.volume(name)?, true)?;
+        if self.owner_changes > 0 {
+            self.owner_changes -= 1;
+            return refuse(412, "changed", "it has another owner");
+        }
         if self.is_namespace(name) {
             return refuse(409, "in-use", format!("volume {name} is a namespace"));
         }
