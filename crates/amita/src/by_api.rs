@@ -8,6 +8,7 @@
 //! * [`sent`]: keys and secrets of files that are sent with it.
 //! * [`operations`]: what is done by the API's own operations, where it is given: figures, and the data of volumes.
 //! * [`follow`]: what goes on until it is ended.
+//! * [`driver`]: the driver of CSI asks so, until it is ended.
 //! * [`transport`]: one node is asked, by HTTPS; [`body`]: what is sent to it; `wait`: it is waited for.
 //!
 //! What a command says and does is decided by the node, as far as it can: the client shows it (decision 066).
@@ -15,6 +16,7 @@
 pub mod body;
 pub mod carry;
 pub mod client;
+pub mod driver;
 pub mod follow;
 pub mod given;
 pub mod operations;

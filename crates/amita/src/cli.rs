@@ -5,7 +5,7 @@ use crate::by_api::given::Given;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
-    alert, audit, backup, ca, cert, client, cluster, completions, disk, events, explain, history, host, initiator,
+    alert, audit, backup, ca, cert, client, cluster, completions, csi, disk, events, explain, history, host, initiator,
     inspect, job, lun, man, meta, mirror, namespace, nbd, node, notify, operator, pool, recover, recovery, serve,
     snapshot_policy, status, store, subsystem, support_bundle, target, tenant, token, top, trace, volume,
 };
@@ -110,6 +110,9 @@ pub enum Command {
     /// Tokens: let programs use the REST API without a certificate
     #[command(subcommand)]
     Token(token::Command),
+    /// Kubernetes: serve the driver of the Container Storage Interface
+    #[command(subcommand)]
+    Csi(csi::Command),
     /// Pools: make, list and change them
     #[command(subcommand)]
     Pool(pool::Command),
@@ -330,6 +333,7 @@ pub(crate) fn carry_out(command: Command, metadata: &Endpoints, identity: &Folde
         Command::Disk(command) => disk::run(&command, metadata),
         Command::Store(command) => store::run(&command),
         Command::Node(command) => node::run(&command, metadata, identity),
+        Command::Csi(command) => csi::run(&command),
         Command::Pool(command) => pool::run(&command, metadata),
         Command::Tenant(command) => tenant::run(&command, metadata),
         Command::Volume(command) => volume::run(&command, metadata),

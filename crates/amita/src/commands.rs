@@ -10,6 +10,7 @@ pub mod client;
 pub mod cluster;
 pub mod completions;
 pub mod core_dumps;
+pub mod csi;
 pub mod disk;
 pub mod events;
 pub mod explain;

@@ -4,7 +4,7 @@
 use super::rest::Rest;
 use super::who::Nodes;
 use crate::cli::Command;
-use crate::commands::{history, initiator, top, trace, volume};
+use crate::commands::{csi, history, initiator, top, trace, volume};
 use amita_terminal::error::{Failure, Kind, Result};
 
 /// Does it.
@@ -12,6 +12,9 @@ use amita_terminal::error::{Failure, Kind, Result};
 /// # Errors
 /// What the command says; or no node answers.
 pub fn run(command: &Command, nodes: Nodes) -> Result<()> {
+    if let Command::Csi(command) = command {
+        return csi::run_by_api(command, nodes);
+    }
     let rest = Rest::new(nodes)?;
     let ended = match command {
         Command::Top(arguments) => top::run_by_api(arguments, &rest),

@@ -310,7 +310,7 @@ fn judge(place: &Place, said: Said) -> std::result::Result<Said, Missed> {
 }
 
 /// How a node answers that has nothing at a path.
-const NO_PATH: &str = "there is nothing at this path";
+pub(super) const NO_PATH: &str = "there is nothing at this path";
 
 /// A problem of the API, as the command by the metadata tells it.
 fn failure_of(said: &Said) -> Failure {

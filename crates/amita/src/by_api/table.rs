@@ -104,6 +104,8 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("client join", Way::Here(IDENTITIES)),
     ("operator create", Way::Here(IDENTITIES)),
     ("operator join", Way::Here(IDENTITIES)),
+    ("csi controller", Way::Operations(&[])),
+    ("csi node", Way::Here(SERVES)),
     ("token create", Way::Node(Secret, &[])),
     ("token list", Way::Node(Look, &[])),
     ("token revoke", Way::Node(Change, &[])),
