@@ -105,6 +105,10 @@ impl Target {
                 settings += &format!(",{option}={value}");
             }
         }
+        // Its key is in the kernel's keyring already (`amita volume attach` says how).
+        if volume.get("tlsRequired").is_some_and(|value| value == "true") {
+            settings += ",tls";
+        }
         for (key, option) in SECRETS {
             if let Some(secret) = secrets.get(key) {
                 if !is_word(secret) {
