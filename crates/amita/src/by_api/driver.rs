@@ -8,10 +8,18 @@ use super::who::Nodes;
 use amita_csi::api::{Answer, Ask, Boxed, Way};
 use http::Method;
 use http::header::IF_MATCH;
+use tokio::sync::Semaphore;
+
+/// What is asked at one time: a node has 64 connections for one address, and 24 requests that wait for its metadata. Kubernetes makes hundreds of calls at
+/// once, which wait here.
+const AT_ONCE: usize = 24;
 
 /// Nodes, for the driver.
 #[derive(Debug)]
-pub struct Driver(pub Nodes);
+pub struct Driver {
+    nodes: Nodes,
+    places: Semaphore,
+}
 
 fn question(ask: Ask) -> Question {
     let Ask {
@@ -44,18 +52,29 @@ fn is_for_another(said: &Said, changes: bool) -> bool {
 }
 
 impl Driver {
+    /// That asks these.
+    #[must_use]
+    pub fn new(nodes: Nodes) -> Driver {
+        Driver {
+            nodes,
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+
     async fn ask_in_turn(&self, ask: Ask) -> Result<Answer, String> {
         let changes = ask.method != Method::GET;
         let question = question(ask);
+        // It is never closed.
+        let _place = self.places.acquire().await;
         let mut reasons = Vec::new();
-        for (index, place) in self.0.in_turn() {
-            match transport::send(place, &self.0.proof, &question).await {
+        for (index, place) in self.nodes.in_turn() {
+            match transport::send(place, &self.nodes.proof, &question).await {
                 Ok(said) if is_for_another(&said, changes) => {
                     reasons.push(format!("{place} answers {}: {}", said.status, problem(&said).1));
                 }
                 // Whoever is not known to one node is known to none: it is told what that says.
                 Ok(said) => {
-                    self.0.answered(index);
+                    self.nodes.answered(index);
                     return Ok(Answer {
                         status: said.status,
                         tag: said.tag,
@@ -64,7 +83,7 @@ impl Driver {
                 }
                 Err(NoAnswer::Before(why)) => reasons.push(format!("{place}: {why}")),
                 Err(NoAnswer::Perhaps(why)) => {
-                    self.0.lost(index);
+                    self.nodes.lost(index);
                     reasons.push(format!("{place}: {why}"));
                     if changes {
                         break;

@@ -88,7 +88,7 @@ pub fn run_by_api(command: &Command, nodes: Nodes) -> Result<()> {
         return run(command);
     };
     let driver = driver(socket)?;
-    let api = Api::new(Arc::new(Way(nodes)));
+    let api = Api::new(Arc::new(Way::new(nodes)));
     let services = Services {
         identity: Identity::new(driver.clone(), Part::Controller(api.clone())),
         controller: Some(Controller::new(driver, api)),
