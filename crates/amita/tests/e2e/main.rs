@@ -13,6 +13,7 @@ mod client;
 mod clones;
 mod commands;
 mod copies;
+mod csi;
 mod data;
 mod day2;
 mod demo;
