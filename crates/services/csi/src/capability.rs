@@ -44,6 +44,8 @@ pub struct Use {
     pub sharing: Sharing,
     /// It is only read, though one node has it.
     pub reads_only: bool,
+    /// One pod of that node uses it: it is shown at one place.
+    pub at_one_place: bool,
 }
 
 /// Why it cannot be had, in words.
@@ -82,6 +84,7 @@ pub fn read(capability: &VolumeCapability) -> Result<Use, Refused> {
         access,
         sharing,
         reads_only,
+        at_one_place: mode == Some(Mode::SingleNodeSingleWriter),
     })
 }
 
@@ -152,6 +155,9 @@ pub(crate) mod tests {
         assert!(sharing(block(Mode::Unknown)).is_err());
         assert!(sharing(mount(Mode::SingleNodeWriter, "ntfs")).is_err_and(|why| why.contains("ext4 or xfs")));
         assert!(sharing(VolumeCapability::default()).is_err());
+        let alone = |mode: Mode| read(&block(mode)).expect("a use").at_one_place;
+        assert!(alone(Mode::SingleNodeSingleWriter));
+        assert!(!alone(Mode::SingleNodeMultiWriter) && !alone(Mode::SingleNodeWriter));
     }
 
     #[test]

@@ -172,17 +172,21 @@ fn capabilities() -> wire::NodeGetCapabilitiesResponse {
 
 /// The volume of an id.
 fn volume(text: &str) -> Result<VolumeId, Status> {
-    if text.is_empty() {
-        return Err(Status::invalid_argument("there is no volume id"));
-    }
+    present(&[(text, "volume id")])?;
     VolumeId::parse(text).ok_or_else(|| Status::not_found(format!("there is no volume {text:?}")))
+}
+
+/// What a request has to say is there: that is looked at before anything else, so that one that is incomplete is told so, whatever it names.
+fn present(fields: &[(&str, &str)]) -> Result<(), Status> {
+    match fields.iter().find(|(text, _)| text.is_empty()) {
+        None => Ok(()),
+        Some((_, what)) => Err(Status::invalid_argument(format!("there is no {what}"))),
+    }
 }
 
 /// A path of a request: whole, and without a way back.
 fn path<'a>(text: &'a str, what: &str) -> Result<&'a str, Status> {
-    if text.is_empty() {
-        return Err(Status::invalid_argument(format!("there is no {what}")));
-    }
+    present(&[(text, what)])?;
     let is_whole = text.starts_with('/') && !text.contains(['\n', '\0']) && !text.split('/').any(|part| part == "..");
     match is_whole {
         true => Ok(text.trim_end_matches('/')),

@@ -1,9 +1,10 @@
 //! NodePublishVolume and NodeUnpublishVolume: what was staged is shown to a pod, and no longer.
 
 use super::filesystem::run;
+use super::mounts::{self, Mount};
 use super::nvme::{self, Target};
-use super::{Node, path, volume};
-use crate::capability::{self, Access};
+use super::{Node, path, present, volume};
+use crate::capability::{self, Access, Use};
 use crate::wire::node::{
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
 };
@@ -17,22 +18,43 @@ fn failed(at: &str) -> impl Fn(io::Error) -> Status + '_ {
 
 impl Node {
     pub(super) fn publish(&self, request: &NodePublishVolumeRequest) -> Result<NodePublishVolumeResponse, Status> {
-        let id = volume(&request.volume_id)?;
         let at = path(&request.target_path, "target path")?;
-        let staging = path(&request.staging_target_path, "staging target path")?;
         let wanted = capability::one(request.volume_capability.as_ref())?;
+        present(&[(&request.volume_id, "volume id")])?;
+        let staging = path(&request.staging_target_path, "staging target path")?;
+        let id = volume(&request.volume_id)?;
         let _hold = self.busy.take(id.to_string())?;
         match wanted.access {
-            Access::Mount { .. } => self.publish_folder(staging, at, request.readonly)?,
-            Access::Block => self.publish_disk(request, at)?,
+            Access::Mount { .. } => self.publish_folder(staging, at, &wanted, request.readonly)?,
+            Access::Block => self.publish_disk(request, &wanted, at)?,
         }
         Ok(NodePublishVolumeResponse {})
     }
 
-    fn publish_folder(&self, staging: &str, at: &str, is_read_only: bool) -> Result<(), Status> {
+    /// What one pod alone uses is shown at no other place.
+    fn shown_nowhere_else(&self, wanted: &Use, is_one: impl Fn(&Mount) -> bool) -> Result<(), Status> {
+        if !wanted.at_one_place {
+            return Ok(());
+        }
+        let all =
+            mounts::all(self.machine()).map_err(|why| Status::internal(format!("the mounts of this node: {why}")))?;
+        match all.into_iter().find(is_one) {
+            None => Ok(()),
+            Some(other) => Err(Status::failed_precondition(format!(
+                "it is shown at {} already, and is for one pod alone",
+                other.at
+            ))),
+        }
+    }
+
+    fn publish_folder(&self, staging: &str, at: &str, wanted: &Use, is_read_only: bool) -> Result<(), Status> {
         let machine = self.machine();
         let staged = self.mounted(staging)?;
         let staged = staged.ok_or_else(|| Status::failed_precondition(format!("nothing is staged at {staging}")))?;
+        // Folders of it, which kubelet mounts one by one (`subPath`), have another root.
+        self.shown_nowhere_else(wanted, |other| {
+            other.device == staged.device && other.root == staged.root && other.at != staging && other.at != at
+        })?;
         machine.make_folder(at).map_err(failed(at))?;
         let there = match self.mounted(at)? {
             Some(there) => there,
@@ -53,7 +75,7 @@ impl Node {
         Ok(())
     }
 
-    fn publish_disk(&self, request: &NodePublishVolumeRequest, at: &str) -> Result<(), Status> {
+    fn publish_disk(&self, request: &NodePublishVolumeRequest, wanted: &Use, at: &str) -> Result<(), Status> {
         let machine = self.machine();
         let none = BTreeMap::new();
         let target = Target::read(self.host, &request.publish_context, &none, &none)?;
@@ -65,6 +87,11 @@ impl Node {
             ));
         }
         let parent = at.rsplit_once('/').map_or("/", |(parent, _)| parent);
+        // Places of one volume lie side by side (`volumeDevices/publish/VOLUME/POD`); elsewhere kubelet binds it for itself.
+        self.shown_nowhere_else(wanted, |other| {
+            let is_beside = other.at.rsplit_once('/').is_some_and(|(folder, _)| folder == parent);
+            other.root == format!("/{}", disk.name) && is_beside && other.at != at
+        })?;
         machine.make_folder(parent).map_err(failed(parent))?;
         machine.make_file(at).map_err(failed(at))?;
         match self.mounted(at)? {
@@ -81,8 +108,8 @@ impl Node {
         &self,
         request: &NodeUnpublishVolumeRequest,
     ) -> Result<NodeUnpublishVolumeResponse, Status> {
-        let id = volume(&request.volume_id)?;
         let at = path(&request.target_path, "target path")?;
+        let id = volume(&request.volume_id)?;
         let _hold = self.busy.take(id.to_string())?;
         self.unmount(at)?;
         // What is not empty is no place of a mount of ours, and stays.

@@ -18,9 +18,9 @@ const MOST_MOUNTS: usize = 8;
 
 impl Node {
     pub(super) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<NodeStageVolumeResponse, Status> {
-        let id = volume(&request.volume_id)?;
         let staging = path(&request.staging_target_path, "staging target path")?;
         let wanted = capability::one(request.volume_capability.as_ref())?;
+        let id = volume(&request.volume_id)?;
         let _hold = self.busy.take(id.to_string())?;
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self.host, told, context, &request.secrets)?;
@@ -154,8 +154,8 @@ impl Node {
     }
 
     pub(super) fn unstage(&self, request: &NodeUnstageVolumeRequest) -> Result<NodeUnstageVolumeResponse, Status> {
-        let id = volume(&request.volume_id)?;
         let staging = path(&request.staging_target_path, "staging target path")?;
+        let id = volume(&request.volume_id)?;
         let _hold = self.busy.take(id.to_string())?;
         self.unmount(staging)?;
         let is_meant = self.is_of(&id);

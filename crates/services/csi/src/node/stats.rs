@@ -4,7 +4,7 @@ use super::filesystem::{self, run};
 use super::machine::{Kind, Space};
 use super::mounts::Mount;
 use super::nvme::{self, Disk};
-use super::{Node, path, volume};
+use super::{Node, path, present, volume};
 use crate::wire::addons::{NodeReclaimSpaceRequest, NodeReclaimSpaceResponse};
 use crate::wire::node::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
@@ -56,8 +56,11 @@ impl Node {
     }
 
     pub(super) fn stats(&self, request: &NodeGetVolumeStatsRequest) -> Result<NodeGetVolumeStatsResponse, Status> {
+        present(&[(&request.volume_path, "volume path")])?;
         volume(&request.volume_id)?;
-        let at = path(&request.volume_path, "volume path")?;
+        // A path that is none has no volume.
+        let none = |_| Status::not_found(format!("no volume is at {:?}", request.volume_path));
+        let at = path(&request.volume_path, "volume path").map_err(none)?;
         let mount = self.there(at)?;
         if self.is_disk(at)? {
             let bytes = nvme::size(self.machine(), &disk_of(&mount))?;
@@ -73,6 +76,7 @@ impl Node {
     }
 
     pub(super) fn expand(&self, request: &NodeExpandVolumeRequest) -> Result<NodeExpandVolumeResponse, Status> {
+        present(&[(&request.volume_path, "volume path")])?;
         let id = volume(&request.volume_id)?;
         let at = path(&request.volume_path, "volume path")?;
         let _hold = self.busy.take(id.to_string())?;

@@ -305,6 +305,7 @@ fn figures_are_of_what_is_there() {
     };
     assert_eq!(code(ask(TARGET)), Code::NotFound);
     assert_eq!(code(ask("")), Code::InvalidArgument);
+    assert_eq!(code(ask("no/path")), Code::NotFound);
     stage(&host, "ext4").expect("staged");
     publish(&host, writer(""), false).expect("shown");
     let usage = ask(TARGET).expect("figures").usage;
@@ -366,6 +367,75 @@ fn what_is_missing_is_said() {
     assert_eq!(code(publish(&host, writer(""), false)), Code::FailedPrecondition);
     unpublish(&host).expect("nothing is there");
     unstage(&host).expect("nothing is there");
+}
+
+/// What is incomplete is told so, also where it names a volume that nobody has.
+#[test]
+fn what_is_missing_is_said_before_who_is_not_there() {
+    let host = Host::new(&nqn());
+    let nobodys = || "fake-vol-id".to_owned();
+    let shown = NodePublishVolumeRequest {
+        volume_id: nobodys(),
+        target_path: TARGET.to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(code(node(&host).publish(&shown)), Code::InvalidArgument);
+    let named = NodeUnpublishVolumeRequest {
+        volume_id: nobodys(),
+        ..Default::default()
+    };
+    assert_eq!(code(node(&host).unpublish(&named)), Code::InvalidArgument);
+    let named = NodeUnstageVolumeRequest {
+        volume_id: nobodys(),
+        ..Default::default()
+    };
+    assert_eq!(code(node(&host).unstage(&named)), Code::InvalidArgument);
+    let named = NodeExpandVolumeRequest {
+        volume_id: nobodys(),
+        volume_path: "no/path".to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(code(node(&host).expand(&named)), Code::NotFound);
+}
+
+#[test]
+fn what_is_for_one_pod_is_shown_at_one_place() {
+    let other = |capability: VolumeCapability, target_path: &str| NodePublishVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        publish_context: told(EXCLUSIVE),
+        staging_target_path: STAGING.to_owned(),
+        target_path: target_path.to_owned(),
+        volume_capability: Some(capability),
+        ..Default::default()
+    };
+    let host = Host::new(&nqn());
+    stage(&host, "ext4").expect("staged");
+    let alone = || mount(Mode::SingleNodeSingleWriter, "");
+    let second = "/var/lib/kubelet/pods/2/volume";
+    publish(&host, alone(), false).expect("shown");
+    publish(&host, alone(), false).expect("shown there already");
+    let refused = node(&host).publish(&other(alone(), second));
+    assert_eq!(code(refused), Code::FailedPrecondition);
+    assert_eq!(host.state().mounts.len(), 2);
+    let several = mount(Mode::SingleNodeMultiWriter, "");
+    node(&host).publish(&other(several, second)).expect("shown to two");
+    // A disk: beside its place, and not where kubelet binds it for itself.
+    let host = Host::new(&nqn());
+    let alone = || block(Mode::SingleNodeSingleWriter);
+    node(&host).stage(&stage_of(alone(), EXCLUSIVE)).expect("staged");
+    let place = |pod: &str| format!("/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/{pod}");
+    node(&host).publish(&other(alone(), &place("1"))).expect("bound");
+    let kubelets = "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pvc-1/dev/1";
+    let own = host.state().mounts[0].clone();
+    host.state().mounts.push(host::Mount {
+        at: kubelets.to_owned(),
+        ..own
+    });
+    node(&host)
+        .publish(&other(alone(), &place("1")))
+        .expect("bound already");
+    let refused = node(&host).publish(&other(alone(), &place("2")));
+    assert_eq!(code(refused), Code::FailedPrecondition);
 }
 
 #[test]
