@@ -7,6 +7,7 @@
 pub mod affinity;
 pub mod cluster;
 pub mod cpu;
+pub mod csi_sanity;
 pub mod etcd;
 pub mod faulty_disk;
 pub mod fio;
