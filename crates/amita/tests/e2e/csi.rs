@@ -1,5 +1,7 @@
 //! The driver of CSI at real nodes: what Kubernetes asks its controller, said on its socket as curl speaks gRPC.
 
+mod sanity;
+
 use crate::world::{World, binary, eventually};
 use amita_csi::wire::common::{
     CapacityRange, VolumeCapability, VolumeCapabilityAccessMode, VolumeCapabilityAccessModeMode as Mode,

@@ -5,6 +5,7 @@
 //! goes through many of them. Each prints what it saw; one that fails does not keep the next ones from being tried.
 
 mod cluster;
+mod csi;
 mod gateways;
 mod given;
 mod host;
