@@ -1,5 +1,6 @@
 //! The driver of CSI at real nodes: what Kubernetes asks its controller, said on its socket as curl speaks gRPC.
 
+mod chart;
 mod sanity;
 
 use crate::world::{World, binary, eventually};
