@@ -3,6 +3,7 @@
 mod cut;
 mod fence;
 mod group;
+mod model;
 mod publish;
 mod snapshot;
 

@@ -16,6 +16,14 @@ pub(super) async fn fence(fake: &Fake, nodes: &[&str]) -> Result<(), Status> {
     fake.controller().fence(request).await.map(drop)
 }
 
+pub(super) async fn unfence(fake: &Fake, nodes: &[&str]) -> Result<(), Status> {
+    let request = UnfenceClusterNetworkRequest {
+        cidrs: cidrs(nodes),
+        ..Default::default()
+    };
+    fake.controller().unfence(request).await.map(drop)
+}
+
 #[tokio::test]
 async fn a_fenced_host_loses_all_volumes_and_gets_none() {
     let fake = Fake::new();
