@@ -1,6 +1,8 @@
 //! The driver of CSI where a node is a real one: csi-sanity whole, and disks that come and go by NVMe/TCP, in a guest with a stock kernel. The controller
 //! and the node run in the guest, by the binary that is tested; they reach the nodes of the cluster beside it as pods would.
 
+mod lost;
+
 use crate::cluster::{Gateways, binary};
 use crate::host::PATIENCE;
 use crate::steps::Steps;
@@ -27,6 +29,33 @@ drivers() {
     done
     fail 'the driver does not serve'
 }
+by_port() { # The node's socket is port 9000 of this machine.
+    python3 -S -E -c '
+import socket, threading
+def pump(one, other):
+    try:
+        while data := one.recv(65536):
+            other.sendall(data)
+    except OSError:
+        pass
+    for end in (one, other):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+port = socket.socket()
+port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+port.bind(("", 9000))
+port.listen()
+while True:
+    client, _ = port.accept()
+    driver = socket.socket(socket.AF_UNIX)
+    driver.connect("/tmp/csi/node.sock")
+    for pair in ((client, driver), (driver, client)):
+        threading.Thread(target=pump, args=pair, daemon=True).start()
+' >/tmp/csi/port.log 2>&1 &
+    sleep 1
+}
 suite() { # REPORT [OPTION...]: what it said goes to a file, and is shown where it failed
     local report=$1
     shift
@@ -50,6 +79,8 @@ clean() {
 struct Pod {
     guest: Guest,
     settings: String,
+    /// Where the node's socket is reached from here, after `by_port`.
+    port: u16,
     _scratch: Scratch,
 }
 
@@ -68,6 +99,8 @@ impl Pod {
         let apis: Vec<String> = apis.map(|api| api.replace("127.0.0.1", &US.to_string())).collect();
         let mut config = Config::new(name, scratch.folder());
         config.memory_mib = 2048;
+        let port = amita_harness::ports::free();
+        config.forwards = vec![(port, 9000)];
         let folder = |path: &Path| path.parent().expect("a folder").to_owned();
         config.shares = vec![folder(&program), folder(&sanity), operator.clone()];
         let settings = format!(
@@ -81,6 +114,7 @@ impl Pod {
         Pod {
             guest,
             settings,
+            port,
             _scratch: scratch,
         }
     }

@@ -1,0 +1,302 @@
+//! A node is lost with a volume mounted: the volume comes to another node, and what the lost one writes later is not taken. Two guests are two nodes, the
+//! controller runs beside them; what Kubernetes asks is said as curl speaks gRPC.
+
+use super::{MIB, Pod};
+use crate::cluster::{Gateways, binary};
+use crate::steps::Steps;
+use amita_csi::wire::common::{
+    CapacityRange, VolumeCapability, VolumeCapabilityAccessMode, VolumeCapabilityAccessModeMode as Mode,
+    VolumeCapabilityAccessTypeOneOf as AccessType, VolumeCapabilityMountVolume,
+};
+use amita_csi::wire::controller::*;
+use amita_csi::wire::node::*;
+use amita_harness::process::Process;
+use amita_harness::tool;
+use amita_terminal::error::{Failure, Result};
+use prost::Message;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where kubelet would have it staged.
+const STAGING: &str = "/tmp/csi/staging";
+/// What a volume may take to be used at another node.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A part of the driver, as it is reached from here.
+enum At {
+    Socket(PathBuf),
+    Port(u16),
+}
+
+/// What a method answers.
+fn ask<A: Message + Default>(gateways: &Gateways, at: &At, method: &str, message: &impl Message) -> Result<A> {
+    let file = |name: &str| {
+        gateways
+            .cluster
+            .folder()
+            .join(format!("csi-{name}"))
+            .display()
+            .to_string()
+    };
+    let (sent, head, said) = (file("sent"), file("head"), file("said"));
+    let mut framed = vec![0];
+    framed.extend((message.encoded_len() as u32).to_be_bytes());
+    framed.extend(message.encode_to_vec());
+    std::fs::write(&sent, framed).expect("written");
+    let _ = std::fs::remove_file(&said);
+    let (url, data) = match at {
+        At::Socket(_) => (format!("http://csi/{method}"), format!("@{sent}")),
+        At::Port(port) => (format!("http://127.0.0.1:{port}/{method}"), format!("@{sent}")),
+    };
+    let mut words = vec![
+        "--silent",
+        "--show-error",
+        "--max-time",
+        "120",
+        "--http2-prior-knowledge",
+        "--header",
+        "Content-Type: application/grpc",
+        "--header",
+        "TE: trailers",
+        "--data-binary",
+        &data,
+        "--dump-header",
+        &head,
+        "--output",
+        &said,
+    ];
+    let path = match at {
+        At::Socket(path) => path.display().to_string(),
+        At::Port(_) => String::new(),
+    };
+    if !path.is_empty() {
+        words.extend(["--unix-socket", &path]);
+    }
+    words.push(&url);
+    tool::run(gateways.cluster.folder(), "curl", &words, Duration::from_secs(150))?.success()?;
+    let head = std::fs::read_to_string(&head).expect("a head");
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    match field("grpc-status:") {
+        Some("0") => {
+            let bytes = std::fs::read(&said).expect("an answer");
+            Ok(A::decode(bytes.get(5..).expect("a frame")).expect("a message"))
+        }
+        status => Err(Failure::new(format!(
+            "{method}: {status:?} {}",
+            field("grpc-message:").unwrap_or_default()
+        ))),
+    }
+}
+
+fn ext4() -> Option<VolumeCapability> {
+    Some(VolumeCapability {
+        access_mode: Some(VolumeCapabilityAccessMode {
+            mode: Mode::SingleNodeWriter as i32,
+        }),
+        access_type: Some(AccessType::Mount(VolumeCapabilityMountVolume {
+            fs_type: "ext4".to_owned(),
+            ..Default::default()
+        })),
+    })
+}
+
+fn controller(gateways: &Gateways) -> (At, Process) {
+    let socket = gateways.cluster.folder().join("csi.sock");
+    let apis: Vec<String> = gateways.cluster.apis().expect("APIs").into_values().collect();
+    let identity = gateways.cluster.operator().expect("an identity").expect("one");
+    let words = [
+        "csi".to_owned(),
+        "controller".to_owned(),
+        format!("--endpoint=unix://{}", socket.display()),
+        format!("--by-api={}", apis.join(",")),
+        format!("--identity={}", identity.display()),
+    ];
+    let process = tool::start(gateways.cluster.folder(), binary(), &words).expect("it starts");
+    let until = Instant::now() + Duration::from_secs(60);
+    while !socket.exists() {
+        assert!(Instant::now() < until, "{}", process.last_words());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (At::Socket(socket), process)
+}
+
+struct Volume {
+    id: String,
+    context: BTreeMap<String, String>,
+}
+
+/// Publishes a volume to a node and stages it there; what the node was told.
+fn bring(
+    gateways: &Gateways,
+    controller: &At,
+    node: &At,
+    host: &str,
+    volume: &Volume,
+) -> Result<BTreeMap<String, String>> {
+    let publish = ControllerPublishVolumeRequest {
+        volume_id: volume.id.clone(),
+        node_id: host.to_owned(),
+        volume_capability: ext4(),
+        volume_context: volume.context.clone(),
+        ..Default::default()
+    };
+    let method = "csi.v1.Controller/ControllerPublishVolume";
+    let told: ControllerPublishVolumeResponse = ask(gateways, controller, method, &publish)?;
+    let stage = NodeStageVolumeRequest {
+        volume_id: volume.id.clone(),
+        publish_context: told.publish_context.clone(),
+        staging_target_path: STAGING.to_owned(),
+        volume_capability: ext4(),
+        volume_context: volume.context.clone(),
+        ..Default::default()
+    };
+    let _: NodeStageVolumeResponse = ask(gateways, node, "csi.v1.Node/NodeStageVolume", &stage)?;
+    Ok(told.publish_context)
+}
+
+fn take_off(gateways: &Gateways, controller: &At, host: &str, volume: &Volume) -> Result<()> {
+    let request = ControllerUnpublishVolumeRequest {
+        volume_id: volume.id.clone(),
+        node_id: host.to_owned(),
+        ..Default::default()
+    };
+    let method = "csi.v1.Controller/ControllerUnpublishVolume";
+    ask::<ControllerUnpublishVolumeResponse>(gateways, controller, method, &request).map(drop)
+}
+
+fn unstage(gateways: &Gateways, node: &At, volume: &Volume) -> Result<()> {
+    let request = NodeUnstageVolumeRequest {
+        volume_id: volume.id.clone(),
+        staging_target_path: STAGING.to_owned(),
+    };
+    ask::<NodeUnstageVolumeResponse>(gateways, node, "csi.v1.Node/NodeUnstageVolume", &request).map(drop)
+}
+
+#[test]
+fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
+    let gateways = Gateways::start(64 * MIB).expect("a cluster");
+    let (controller, mut process) = controller(&gateways);
+    let (alpha, beta) = (Pod::boot("worker-1", &gateways), Pod::boot("worker-2", &gateways));
+    let (first, second) = (At::Port(alpha.port), At::Port(beta.port));
+    let mut steps = Steps::of("a lost node", &[]);
+    for pod in [&alpha, &beta] {
+        steps.step("a node starts", || pod.sh("drivers; by_port; echo serves"));
+    }
+    let host = |node: &At| -> String {
+        let info: NodeGetInfoResponse =
+            ask(&gateways, node, "csi.v1.Node/NodeGetInfo", &NodeGetInfoRequest {}).expect("who it is");
+        info.node_id
+    };
+    let (one, two) = (host(&first), host(&second));
+    assert_ne!(one, two);
+    let text = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        let owned = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        owned.collect()
+    };
+    let wanted = CreateVolumeRequest {
+        name: "pvc-1".to_owned(),
+        capacity_range: Some(CapacityRange {
+            required_bytes: 64 << 20,
+            limit_bytes: 0,
+        }),
+        volume_capabilities: ext4().into_iter().collect(),
+        // What waits for a path fails soon, so that the end of a late write is seen.
+        parameters: text(&[
+            ("pool", "demo"),
+            ("onDelete", "now"),
+            ("nvmeFastIoFailTmo", "5"),
+            ("nvmeKeepAliveTmo", "30"),
+        ]),
+        ..Default::default()
+    };
+    let made: CreateVolumeResponse =
+        ask(&gateways, &controller, "csi.v1.Controller/CreateVolume", &wanted).expect("made");
+    let made = made.volume.expect("a volume");
+    let volume = Volume {
+        id: made.volume_id,
+        context: made.volume_context,
+    };
+    steps.step("the first node writes", || {
+        let told = bring(&gateways, &controller, &first, &one, &volume)?;
+        assert!(!told.contains_key("preempt"), "{told:?}");
+        // Beside it one that has the disk open, and will write to it when it is another's.
+        alpha.sh(&format!(
+            "seq 100000 >{STAGING}/before && sync -f {STAGING} && sha256sum <{STAGING}/before
+             device=$(awk '$5 == \"{STAGING}\" {{ print $(NF-1) }}' /proc/self/mountinfo)
+             [ -b \"$device\" ] || fail \"no disk: $device\"
+             (
+                 exec 3<>\"$device\"
+                 while [ ! -e /tmp/csi/go ]; do sleep 0.1; done
+                 dd if=/dev/urandom bs=1M count=32 oflag=direct >&3 2>/tmp/csi/dd
+                 echo $? >/tmp/csi/ended
+             ) >/dev/null 2>&1 &"
+        ))
+    });
+    let sum = alpha.sh(&format!("sha256sum <{STAGING}/before")).expect("a sum");
+    steps.step("it is lost, and the volume is used at the second", || {
+        let started = Instant::now();
+        // Nobody asks the first one: its mount, its paths and its reservation are there still.
+        take_off(&gateways, &controller, &one, &volume)?;
+        let told = bring(&gateways, &controller, &second, &two, &volume)?;
+        let there = beta.sh(&format!(
+            "echo mine >{STAGING}/after && sync -f {STAGING} && sha256sum <{STAGING}/before"
+        ))?;
+        let took = started.elapsed();
+        match there == sum && took < LIMIT && told.contains_key("preempt") {
+            true => Ok(format!(
+                "after {:.1} s; it was told to preempt {}",
+                took.as_secs_f64(),
+                told["preempt"]
+            )),
+            false => Err(Failure::new(format!(
+                "{there} and not {sum}, after {took:?}, told {told:?}"
+            ))),
+        }
+    });
+    steps.step("the first one's late write fails", || {
+        // By who had the disk open, over all of it: had one block been taken, the second one's would be gone. And by its file system. The kernel has taken
+        // the disk away, for every gateway told it that this host may not connect.
+        alpha.sh(&format!(
+            "touch /tmp/csi/go
+             for wait in $(seq 600); do [ -s /tmp/csi/ended ] && break; sleep 0.1; done
+             cat /tmp/csi/dd
+             sync -f {STAGING}; echo late 2>&1 >{STAGING}/late && sync -f {STAGING} 2>&1; late=$?
+             echo \"dd ended with $(cat /tmp/csi/ended), the file system with $late\"
+             [ \"$(cat /tmp/csi/ended)\" = 1 ] && [ $late -ne 0 ] && grep -q 'error writing' /tmp/csi/dd"
+        ))
+    });
+    steps.step("the second one's disk is as it was", || {
+        let there = beta.sh(&format!(
+            "echo 3 >/proc/sys/vm/drop_caches; sha256sum <{STAGING}/before; [ \"$(cat {STAGING}/after)\" = mine ] || fail 'it is gone'"
+        ))?;
+        match there == sum {
+            true => Ok(there),
+            false => Err(Failure::new(format!("{there} and not {sum}"))),
+        }
+    });
+    steps.step("both let go of it", || {
+        unstage(&gateways, &second, &volume)?;
+        take_off(&gateways, &controller, &two, &volume)?;
+        // The first one comes back, and cleans up what it had.
+        unstage(&gateways, &first, &volume)?;
+        alpha.sh("clean")?;
+        beta.sh("clean")?;
+        let request = DeleteVolumeRequest {
+            volume_id: volume.id.clone(),
+            ..Default::default()
+        };
+        ask::<DeleteVolumeResponse>(&gateways, &controller, "csi.v1.Controller/DeleteVolume", &request)?;
+        Ok("nothing is left".to_owned())
+    });
+    steps.finish();
+    assert!(
+        process.stop().is_some_and(|status| status.success()),
+        "{}",
+        process.last_words()
+    );
+    drop((alpha, beta));
+    gateways.end();
+}
