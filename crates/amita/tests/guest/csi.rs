@@ -178,6 +178,7 @@ const NOT_OURS: [&str; 5] = [
 ];
 
 #[test]
+#[ignore = "a minute and a half, beside which nothing runs: scripts/soak runs it"]
 fn the_suite_of_kubernetes() {
     let gateways = Gateways::start(64 * MIB).expect("a cluster");
     let pod = Pod::boot("worker-1", &gateways);

@@ -102,6 +102,7 @@ fn validate(folder: &TempDir, documents: &[Value]) -> Output {
 }
 
 #[test]
+#[ignore = "Helm and a validator are built for minutes: scripts/soak runs it"]
 fn each_set_of_values_is_taken_and_is_what_kubernetes_knows() {
     let folder = tempfile::tempdir().expect("a folder");
     for values in value_sets() {
@@ -257,6 +258,7 @@ fn images_and_words(documents: &[Value]) {
 
 /// What is misspelt, or cannot be, is told before anything is made.
 #[test]
+#[ignore = "Helm and a validator are built for minutes: scripts/soak runs it"]
 fn values_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let least = root().join("deploy/helm/amita-csi/ci/least.yaml");
@@ -328,6 +330,7 @@ fn the_schema_names_what_the_driver_reads() {
 
 /// `deploy/kubernetes/amita-csi.yaml` is the chart with the values beside it.
 #[test]
+#[ignore = "Helm and a validator are built for minutes: scripts/soak runs it"]
 fn the_plain_manifests_are_the_charts() {
     let folder = tempfile::tempdir().expect("a folder");
     let made = render(&folder, &root().join("deploy/kubernetes/values.yaml"), &[]);
