@@ -3,7 +3,7 @@
 //! All of it is done by one [`Machine`], on threads that may wait. A call may be cut at each thing that it does, and is sent again, perhaps after
 //! a reboot: it looks what is there, and goes on.
 
-mod filesystem;
+pub(crate) mod filesystem;
 pub mod machine;
 mod mounts;
 mod nvme;
@@ -184,12 +184,18 @@ fn present(fields: &[(&str, &str)]) -> Result<(), Status> {
     }
 }
 
-/// A path of a request: whole, and without a way back.
+/// A path of a request: whole, without a way back or another way to write it.
 fn path<'a>(text: &'a str, what: &str) -> Result<&'a str, Status> {
     present(&[(text, what)])?;
-    let is_whole = text.starts_with('/') && !text.contains(['\n', '\0']) && !text.split('/').any(|part| part == "..");
+    // Mounts are known by their paths, so each has one.
+    let plain = text.trim_end_matches('/');
+    let mut parts = plain.split('/');
+    let is_whole = parts.next() == Some("")
+        && parts.all(|part| !["", ".", ".."].contains(&part))
+        && plain.len() > 1
+        && !text.contains(['\n', '\0']);
     match is_whole {
-        true => Ok(text.trim_end_matches('/')),
+        true => Ok(plain),
         false => Err(Status::invalid_argument(format!("the {what} is no absolute path"))),
     }
 }

@@ -46,7 +46,12 @@ pub(super) fn content(machine: &dyn Machine, disk: &Disk) -> Result<Content, Sta
             .map(str::to_owned)
     };
     match ran.code {
-        2 => Ok(Content::Empty),
+        // It says so, too, where the disk could not be read, and knows no data that have no mark: a volume that is new has zeros.
+        2 => match machine.is_blank(&device) {
+            Ok(true) => Ok(Content::Empty),
+            Ok(false) => Ok(Content::Other("data that no tool knows".to_owned())),
+            Err(why) => Err(Status::internal(format!("{device} cannot be read: {why}"))),
+        },
         0 => Ok(match (field("TYPE="), field("PTTYPE=")) {
             (_, Some(table)) => Content::Other(format!("partitions ({table})")),
             (Some(kind), None) => Content::FileSystem(kind),
@@ -57,6 +62,14 @@ pub(super) fn content(machine: &dyn Machine, disk: &Disk) -> Result<Content, Sta
     }
 }
 
+/// The words of further options. None names a file or another disk.
+pub(crate) fn format_options(text: &str) -> Result<Vec<&str>, String> {
+    match text.split_whitespace().find(|word| word.contains('/')) {
+        None => Ok(text.split_whitespace().collect()),
+        Some(word) => Err(format!("mkfsOptions has {word:?}: no word of it may have a /")),
+    }
+}
+
 /// Makes a file system on an empty disk. What is thin and new has nothing to discard.
 pub(super) fn make(machine: &dyn Machine, disk: &Disk, kind: &str, options: &str) -> Result<(), Status> {
     let device = disk.device();
@@ -64,7 +77,7 @@ pub(super) fn make(machine: &dyn Machine, disk: &Disk, kind: &str, options: &str
         "xfs" => vec!["-K"],
         _ => vec!["-F", "-m", "0", "-E", "nodiscard"],
     };
-    words.extend(options.split_whitespace());
+    words.extend(format_options(options).map_err(Status::invalid_argument)?);
     words.push(&device);
     log::info!("{device} is empty, and gets {kind}");
     run(machine, &format!("mkfs.{kind}"), &words).map(drop)

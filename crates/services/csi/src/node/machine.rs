@@ -1,13 +1,18 @@
 //! What a host is asked: its files, its tools, its disks. [`Linux`] is a real one; units have one that is made up.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Seek, SeekFrom, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileTypeExt as _;
 use std::process::Command;
 use std::time::Duration;
 
 /// The longest file that is read: those of sysfs have a page, `mountinfo` a line for each mount.
 const MAX_FILE: u64 = 16 << 20;
+/// Bytes at each end of a disk that are looked at.
+const ENDS: u64 = 1 << 20;
+/// So long an address may take to answer.
+const ANSWER: Duration = Duration::from_secs(3);
 
 /// What lies at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +114,16 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// It cannot be started.
     fn run(&self, tool: &str, words: &[&str]) -> io::Result<Ran>;
+    /// Is nothing but zeros where file systems, tables of partitions and the like have their marks: in the first and in the last MiB of a disk?
+    ///
+    /// # Errors
+    /// See [`Machine::read`]: also one byte of them cannot be read.
+    fn is_blank(&self, device: &str) -> io::Result<bool>;
+    /// Does anybody answer at this address?
+    ///
+    /// # Errors
+    /// Nobody does, in a while.
+    fn reach(&self, address: SocketAddr) -> io::Result<()>;
     /// How full the file system at a path is.
     ///
     /// # Errors
@@ -198,6 +213,14 @@ impl Machine for Linux {
         })
     }
 
+    fn is_blank(&self, device: &str) -> io::Result<bool> {
+        is_blank(File::open(device)?)
+    }
+
+    fn reach(&self, address: SocketAddr) -> io::Result<()> {
+        TcpStream::connect_timeout(&address, ANSWER).map(drop)
+    }
+
     fn space(&self, path: &str) -> io::Result<Space> {
         let found = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -221,5 +244,51 @@ impl Machine for Linux {
 
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+}
+
+fn is_blank(mut disk: impl Read + Seek) -> io::Result<bool> {
+    let size = disk.seek(SeekFrom::End(0))?;
+    let mut piece = vec![0; usize::try_from(ENDS.min(size)).unwrap_or(0)];
+    for at in [0, size - piece.len() as u64] {
+        disk.seek(SeekFrom::Start(at))?;
+        disk.read_exact(&mut piece)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn a_byte_at_either_end_is_something() {
+        let size = 3 * ENDS as usize + 512;
+        for (at, wanted) in [
+            (0, false),
+            (ENDS as usize - 1, false),
+            (size - 1, false),
+            (size / 2, true),
+        ] {
+            let mut disk = vec![0; size];
+            disk[at] = 1;
+            assert_eq!(is_blank(Cursor::new(disk)).ok(), Some(wanted), "{at}");
+        }
+        assert_eq!(is_blank(Cursor::new(vec![0; 512])).ok(), Some(true));
+        assert_eq!(is_blank(Cursor::new(vec![7; 512])).ok(), Some(false));
+        assert!(is_blank(File::open("/dev/null").expect("a device")).is_ok());
+    }
+
+    #[test]
+    fn who_listens_is_reached() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        Linux.reach(address).expect("it listens");
+        drop(listener);
+        Linux.reach(address).expect_err("nobody listens");
     }
 }

@@ -148,7 +148,9 @@ impl Target {
                 portal.port(),
                 self.settings
             );
-            match machine.exchange(FABRICS, &line) {
+            // The kernel makes one connection at a time, of all volumes, and waits two minutes for an address that says nothing.
+            let made = machine.reach(*portal).and_then(|()| machine.exchange(FABRICS, &line));
+            match made {
                 Ok(_) => connected += 1,
                 Err(why) if why.raw_os_error() == Some(ALREADY) => connected += 1,
                 Err(why) => reasons.push(format!("{portal}: {why}")),

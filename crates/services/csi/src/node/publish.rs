@@ -69,6 +69,11 @@ impl Node {
                 there.source
             )));
         }
+        if there.is_read_only && !is_read_only && !staged.is_read_only {
+            return Err(Status::already_exists(format!(
+                "it is shown at {at}, and only read there"
+            )));
+        }
         if is_read_only && !there.is_read_only {
             run(machine, "mount", &["-o", "remount,bind,ro", at])?;
         }

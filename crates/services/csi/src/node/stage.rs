@@ -7,6 +7,7 @@ use super::nvme::{self, Disk, Target};
 use super::{Node, key, path, volume};
 use crate::capability::{self, Access};
 use crate::controller::context;
+use crate::id::VolumeId;
 use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
 };
@@ -24,13 +25,32 @@ impl Node {
         let _hold = self.busy.take(id.to_string())?;
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self.host, told, context, &request.secrets)?;
-        let disk = target.connect(self.machine())?;
-        self.reserve(&disk, told)?;
-        if let Access::Mount { file_system, options } = &wanted.access {
-            let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
-            self.mount(&disk, (file_system, is_read_only), options, context, staging)?;
+        let staged = target.connect(self.machine()).and_then(|disk| {
+            self.reserve(&disk, told)?;
+            if let Access::Mount { file_system, options } = &wanted.access {
+                let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
+                self.mount(&disk, (file_system, is_read_only), options, context, staging)?;
+            }
+            Ok(NodeStageVolumeResponse {})
+        });
+        // Whoever is told that it has failed may never have it unstaged: paths would stay, and be tried for ever.
+        if staged.is_err()
+            && let Err(why) = self.leave(&id)
+        {
+            log::warn!("volume {id} was not staged, and its paths stay: {why}");
         }
-        Ok(NodeStageVolumeResponse {})
+        staged
+    }
+
+    /// Gives up a volume that nobody uses here, and ends its paths.
+    fn leave(&self, id: &VolumeId) -> Result<(), Status> {
+        let is_meant = self.is_of(id);
+        let disks = nvme::disks(self.machine(), &is_meant)?;
+        disks.iter().try_for_each(|disk| self.not_used(disk))?;
+        for disk in &disks {
+            self.give_up(disk);
+        }
+        nvme::disconnect(self.machine(), &is_meant)
     }
 
     /// A volume of one node is reserved by it; from who had it before only where the controller says that it is not to have it any more.
@@ -96,6 +116,8 @@ impl Node {
                 .map_err(|why| Status::internal(format!("{staging}: {why}")))?;
             filesystem::mount(machine, disk, (kind, is_read_only), options, staging)?;
         }
+        // Also where its options say so.
+        let is_read_only = is_read_only || self.mounted(staging)?.is_none_or(|there| there.is_read_only);
         match is_read_only {
             true => Ok(()),
             false => filesystem::grow(machine, disk, kind, staging),
@@ -158,12 +180,7 @@ impl Node {
         let id = volume(&request.volume_id)?;
         let _hold = self.busy.take(id.to_string())?;
         self.unmount(staging)?;
-        let is_meant = self.is_of(&id);
-        for disk in nvme::disks(self.machine(), &is_meant)? {
-            self.not_used(&disk)?;
-            self.give_up(&disk);
-        }
-        nvme::disconnect(self.machine(), &is_meant)?;
+        self.leave(&id)?;
         Ok(NodeUnstageVolumeResponse {})
     }
 

@@ -2,7 +2,7 @@
 
 use super::filesystem::{self, run};
 use super::machine::{Kind, Space};
-use super::mounts::Mount;
+use super::mounts::{self, Mount};
 use super::nvme::{self, Disk};
 use super::{Node, path, present, volume};
 use crate::wire::addons::{NodeReclaimSpaceRequest, NodeReclaimSpaceResponse};
@@ -85,7 +85,14 @@ impl Node {
         let wanted = request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);
         let bytes = self.await_size(&disk, u64::try_from(wanted).unwrap_or(0), self.is_of(&id))?;
         if !self.is_disk(at)? && !nvme::is_read_only(self.machine(), &disk) {
-            filesystem::grow(self.machine(), &disk, &mount.kind, at)?;
+            // A pod that only reads sees it by a mount through which it cannot grow.
+            let all = mounts::all(self.machine());
+            let all = all.map_err(|why| Status::internal(format!("the mounts of this node: {why}")))?;
+            let is_written =
+                |other: &&Mount| other.device == mount.device && other.kind == mount.kind && !other.is_read_only;
+            if let Some(written) = all.iter().find(is_written) {
+                filesystem::grow(self.machine(), &disk, &mount.kind, &written.at)?;
+            }
         }
         Ok(NodeExpandVolumeResponse {
             capacity_bytes: signed(bytes),

@@ -5,7 +5,10 @@ mod host;
 use super::machine::Kind;
 use super::*;
 use crate::capability::tests::{block, mount};
-use crate::wire::common::{CapacityRange, VolumeCapability, VolumeCapabilityAccessModeMode as Mode};
+use crate::wire::common::{
+    CapacityRange, VolumeCapability, VolumeCapabilityAccessModeMode as Mode,
+    VolumeCapabilityAccessTypeOneOf as AccessType,
+};
 use crate::{Driver, USUAL_NAME};
 use host::{Cut, Host};
 use std::collections::BTreeMap;
@@ -200,6 +203,103 @@ fn what_holds_something_is_never_formatted() {
     host.state().content = Some("broken".to_owned());
     assert_eq!(code(stage(&host, "ext4")), Code::Internal);
     assert_eq!(host.state().formatted, 0);
+    // Nor is one of which blkid says so: it says it of one that cannot be read, and of data without a mark.
+    let host = Host::new(&nqn());
+    host.state().is_unreadable = true;
+    assert_eq!(code(stage(&host, "ext4")), Code::Internal);
+    host.state().is_unreadable = false;
+    host.state().has_data = true;
+    assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition);
+    assert_eq!(host.state().formatted, 0);
+    host.state().has_data = false;
+    stage(&host, "ext4").expect("it is empty");
+    assert_eq!(host.state().formatted, 1);
+}
+
+#[test]
+fn what_cannot_be_staged_leaves_no_path() {
+    let host = Host::new(&nqn());
+    host.state().content = Some("xfs".to_owned());
+    assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition);
+    {
+        let state = host.state();
+        assert_eq!(state.lines.len(), 2);
+        assert!(state.paths.is_empty() && state.holder.is_none(), "{:?}", state.paths);
+    }
+    // What is in use stays, whatever has failed.
+    let host = Host::new(&nqn());
+    stage(&host, "ext4").expect("staged");
+    host.state().holder = Some(0xaa);
+    assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition);
+    let state = host.state();
+    assert_eq!((state.paths.len(), state.mounts.len()), (2, 1));
+}
+
+#[test]
+fn no_refusal_has_a_secret() {
+    let host = Host::new(&nqn());
+    let all = ["192.0.2.1:4420", "192.0.2.2:4420"].map(str::to_owned);
+    host.state().away.extend(all);
+    for secret in ["DHHC-1:00:c2VjcmV0:", "DHHC-1:00:c2Vj cmV0:"] {
+        let request = NodeStageVolumeRequest {
+            secrets: BTreeMap::from([("nvmeDhchapSecret".to_owned(), secret.to_owned())]),
+            ..stage_of(writer("ext4"), EXCLUSIVE)
+        };
+        let refused = node(&host).stage(&request).expect_err("refused");
+        assert!(!refused.message().contains("DHHC"), "{refused}");
+    }
+    host.state().away.clear();
+    let request = NodeStageVolumeRequest {
+        secrets: BTreeMap::from([("nvmeDhchapSecret".to_owned(), "DHHC-1:00:c2VjcmV0:".to_owned())]),
+        ..stage_of(writer("ext4"), EXCLUSIVE)
+    };
+    node(&host).stage(&request).expect("staged");
+    let state = host.state();
+    assert!(state.lines[0].ends_with(",dhchap_secret=DHHC-1:00:c2VjcmV0:"));
+    assert!(!state.ran.iter().any(|line| line.contains("DHHC")), "{:?}", state.ran);
+}
+
+#[test]
+fn a_mount_has_one_path() {
+    for bad in ["/", "//", "/a//b", "/a/./b", "/a/../b", "a/b", "/a\n", ""] {
+        let said = path(bad, "target path");
+        assert_eq!(code(said), Code::InvalidArgument, "{bad:?}");
+    }
+    assert_eq!(path("/a/b/", "target path").expect("a path"), "/a/b");
+    assert_eq!(path("/a/..b/c.", "target path").expect("a path"), "/a/..b/c.");
+}
+
+#[test]
+fn it_grows_where_it_is_written() {
+    let host = Host::new(&nqn());
+    stage(&host, "xfs").expect("staged");
+    publish(&host, writer("xfs"), true).expect("shown");
+    assert_eq!(code(publish(&host, writer("xfs"), false)), Code::AlreadyExists);
+    host.state().will_have = Some(2 << 30);
+    let request = NodeExpandVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        volume_path: TARGET.to_owned(),
+        capacity_range: Some(CapacityRange {
+            required_bytes: 2 << 30,
+            limit_bytes: 0,
+        }),
+        ..Default::default()
+    };
+    node(&host).expand(&request).expect("grown");
+    assert_eq!(host.state().file_system_bytes, 2 << 30);
+    // What its options say to be only read is not grown.
+    let host = Host::new(&nqn());
+    let mut capability = writer("ext4");
+    if let Some(AccessType::Mount(mount)) = &mut capability.access_type {
+        mount.mount_flags = vec!["ro".to_owned()];
+    }
+    node(&host).stage(&stage_of(capability, EXCLUSIVE)).expect("staged");
+    let state = host.state();
+    assert!(
+        !state.ran.iter().any(|line| line.starts_with("resize2fs")),
+        "{:?}",
+        state.ran
+    );
 }
 
 #[test]

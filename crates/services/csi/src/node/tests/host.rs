@@ -4,6 +4,7 @@ use crate::node::machine::{Kind, Machine, Ran, Reserve, Reserved, Space};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ pub struct State {
     pub lines: Vec<String>,
     /// What is on the disk.
     pub content: Option<String>,
+    /// On a disk of which tools say that there is nothing: bytes that are not zero, or none that can be read.
+    pub has_data: bool,
+    pub is_unreadable: bool,
     pub formatted: usize,
     pub is_read_only: bool,
     bytes: u64,
@@ -233,6 +237,13 @@ impl State {
             }
             "resize2fs" | "xfs_growfs" => {
                 assert!(!self.mounts.is_empty(), "it grows where it is mounted");
+                if tool == "xfs_growfs" {
+                    let is_there = |mount: &&Mount| Some(&mount.at.as_str()) == words.last();
+                    let there = self.mounts.iter().rfind(is_there).expect("a mount");
+                    if there.is_read_only {
+                        return ran(1, "Read-only file system");
+                    }
+                }
                 self.file_system_bytes = self.bytes;
                 ran(0, "")
             }
@@ -249,9 +260,10 @@ impl State {
         };
         assert_eq!(field("nqn="), self.nqn);
         let address = format!("{}:{}", field("traddr="), field("trsvcid="));
-        if self.away.contains(&address) {
-            return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
-        }
+        assert!(
+            !self.away.contains(&address),
+            "the kernel would wait for an address that says nothing"
+        );
         if self.paths.iter().any(|(_, there)| *there == address) {
             return Err(io::Error::from_raw_os_error(114));
         }
@@ -421,6 +433,22 @@ impl Machine for Host {
 
     fn run(&self, tool: &str, words: &[&str]) -> io::Result<Ran> {
         self.act(|state| Ok(state.tool(tool, words)))
+    }
+
+    fn is_blank(&self, device: &str) -> io::Result<bool> {
+        assert_eq!(device, format!("/dev/{DISK}"));
+        let state = self.state();
+        match state.is_unreadable {
+            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            false => Ok(state.content.is_none() && !state.has_data),
+        }
+    }
+
+    fn reach(&self, address: SocketAddr) -> io::Result<()> {
+        match self.state().away.contains(&address.to_string()) {
+            true => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            false => Ok(()),
+        }
     }
 
     fn space(&self, _: &str) -> io::Result<Space> {
