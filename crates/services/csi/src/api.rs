@@ -216,14 +216,15 @@ impl Api {
         read(&self.send(Method::POST, path, Some(json!({"name": name})), None).await?)
     }
 
-    /// Deletes a volume as it was looked at.
+    /// Deletes a volume as it was looked at; for good with its snapshots where it was seen to have some: what is taken since keeps it.
     ///
     /// # Errors
     /// See [`Api::myself`].
-    pub async fn delete_volume(&self, volume: &Tagged<Volume>, how: OnDelete) -> Done<()> {
+    pub async fn delete_volume(&self, volume: &Tagged<Volume>, how: OnDelete, has_snapshots: bool) -> Done<()> {
         let how = match how {
             OnDelete::Recycle => String::new(),
-            OnDelete::Now => "?now=true&snapshots=true".to_owned(),
+            OnDelete::Now if has_snapshots => "?now=true&snapshots=true".to_owned(),
+            OnDelete::Now => "?now=true".to_owned(),
             OnDelete::Keep(seconds) => format!("?keep_seconds={seconds}"),
         };
         let path = format!("/volumes/{}{how}", encode(&volume.thing.name));
@@ -245,6 +246,24 @@ impl Api {
     pub async fn set_limits(&self, volume: &str, limits: &Limits) -> Done<()> {
         let path = format!("/volumes/{}/limits", encode(volume));
         let body = serde_json::to_value(limits).map_err(|why| Trouble::Unreadable(why.to_string()))?;
+        self.send(Method::PUT, path, Some(body), None).await.map(drop)
+    }
+
+    /// How a volume stands among others.
+    ///
+    /// # Errors
+    /// See [`Api::myself`].
+    pub async fn priority(&self, volume: &str) -> Done<Priority> {
+        self.get(format!("/volumes/{}/priority", encode(volume))).await
+    }
+
+    /// Says how a volume stands among others.
+    ///
+    /// # Errors
+    /// See [`Api::myself`].
+    pub async fn set_priority(&self, volume: &str, priority: &Priority) -> Done<()> {
+        let path = format!("/volumes/{}/priority", encode(volume));
+        let body = serde_json::to_value(priority).map_err(|why| Trouble::Unreadable(why.to_string()))?;
         self.send(Method::PUT, path, Some(body), None).await.map(drop)
     }
 
@@ -303,11 +322,16 @@ impl Api {
     /// # Errors
     /// See [`Api::myself`].
     pub async fn snapshots(&self, volume: &str) -> Done<Vec<Snapshot>> {
-        let all = self.all(&format!("/volumes/{}/snapshots", encode(volume))).await?;
-        Ok(all
-            .into_iter()
-            .filter(|found: &Snapshot| !found.mark && !found.hidden)
-            .collect())
+        let all = self.every_snapshot(volume).await?.into_iter();
+        Ok(all.filter(|found| !found.mark && !found.hidden).collect())
+    }
+
+    /// The same with those that were deleted and are needed still, and those of which the mark alone is kept.
+    ///
+    /// # Errors
+    /// See [`Api::myself`].
+    pub async fn every_snapshot(&self, volume: &str) -> Done<Vec<Snapshot>> {
+        self.all(&format!("/volumes/{}/snapshots", encode(volume))).await
     }
 
     /// The snapshots of all volumes with a label.

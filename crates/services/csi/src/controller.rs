@@ -75,7 +75,8 @@ impl Found {
 /// What is changed of a volume.
 #[derive(Clone, Copy, Debug)]
 enum Change<'a> {
-    Delete(OnDelete),
+    /// How, and whether it has snapshots that go with it.
+    Delete(OnDelete, bool),
     Size(u64),
     Label(&'a str, &'a str),
 }
@@ -181,6 +182,21 @@ impl Controller {
         self.busy.take(what)
     }
 
+    /// One call changes a volume at a time, whatever name stands in its id.
+    pub(crate) fn hold_volume(&self, id: &VolumeId) -> Result<Hold, Status> {
+        self.hold(format!("volume number {}", id.number))
+    }
+
+    /// The same of an id as a request has it; none: it is one that no volume has.
+    pub(crate) fn hold_named(&self, id: &str) -> Result<Option<Hold>, Status> {
+        VolumeId::parse(id).map(|id| self.hold_volume(&id)).transpose()
+    }
+
+    /// No snapshot is taken of a volume while it is deleted: what is looked at before would not be all.
+    pub(crate) fn hold_snapshots(&self, id: &VolumeId) -> Result<Hold, Status> {
+        self.hold(format!("the snapshots of volume number {}", id.number))
+    }
+
     /// Whether it is the volume of an id, and not another one of its name.
     fn is_it(&self, volume: &Volume, id: &VolumeId) -> bool {
         volume.id == id.number && labels::get(&volume.labels, labels::DRIVER) == self.driver()
@@ -225,7 +241,10 @@ impl Controller {
         let mut tagged = found.tagged.clone();
         for _ in 0..LOOKS {
             let done = match change {
-                Change::Delete(how) => self.api.delete_volume(&tagged, how).await.map(|()| None),
+                Change::Delete(how, snapshots) => {
+                    let gone = self.api.delete_volume(&tagged, how, snapshots).await;
+                    gone.map(|()| None)
+                }
                 Change::Size(bytes) => self.api.resize(&tagged, bytes).await.map(Some),
                 Change::Label(key, value) => self.api.label(&tagged, key, value).await.map(Some),
             };

@@ -65,8 +65,14 @@ pub struct Cluster {
     pub reservations: BTreeMap<String, (String, String)>,
     /// By snapshot pair: the extents.
     pub diffs: BTreeMap<(String, String), Vec<(u64, u64)>>,
+    /// By volume: how it stands among others.
+    pub priorities: BTreeMap<String, Value>,
     /// So often a change of a volume finds another owner than who has looked.
     pub owner_changes: usize,
+    /// A volume is deleted just when a snapshot of it was taken, with these labels.
+    pub late_snapshot: Option<Value>,
+    /// Deleted volumes are gone at once where nothing else is said.
+    pub keeps_nothing: bool,
     /// How deleted volumes were deleted.
     pub deleted: Vec<String>,
     last_id: u64,

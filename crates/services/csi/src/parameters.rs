@@ -1,8 +1,10 @@
 //! The parameters of a StorageClass and of a VolumeAttributesClass (decision 086, "Parameters"). One that is not known is refused: a misspelt limit would be
 //! none.
 
-use crate::api::{Limit, Limits, Measures, OnDelete};
+use crate::api::{Limit, Limits, Measures, OnDelete, Priority};
+use crate::node::filesystem::format_options;
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 /// Before those that the sidecars add.
 const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
@@ -114,7 +116,11 @@ impl Class {
                 "nvme" => {}
                 _ => return Err(format!("protocol is {value:?}; nodes speak nvme alone")),
             },
-            "gateways" | "blockSize" | "tlsRequired" | "reservations" | "mkfsOptions" => {
+            "mkfsOptions" => {
+                format_options(value)?;
+                self.context.insert(key.to_owned(), value.to_owned());
+            }
+            "gateways" | "blockSize" | "tlsRequired" | "reservations" => {
                 self.context.insert(key.to_owned(), value.to_owned());
             }
             _ if OF_PATHS.iter().any(|(known, ..)| *known == key) => {
@@ -176,6 +182,10 @@ impl Serving {
 pub struct Mutable {
     /// The limits that are said; what is not stays. `Some(None)`: no limit.
     limits: Vec<(Measure, Kind, Option<u64>)>,
+    /// How it is to stand among others; what is not said stays. `Some(None)`: as every volume does.
+    reservation: Option<Option<u64>>,
+    weight: Option<Option<u16>>,
+    latency_target_us: Option<Option<u32>>,
     /// The pool.
     pub pool: Option<String>,
     /// The pool that has so many copies.
@@ -195,6 +205,12 @@ enum Kind {
     Both,
 }
 
+/// A number; 0: none.
+fn number<T: FromStr + Default + PartialEq>(key: &str, value: &str, what: &str) -> Result<Option<T>, String> {
+    let number: T = value.parse().map_err(|_| format!("{key} is {value:?}; say {what}"))?;
+    Ok(Some(number).filter(|number| *number != T::default()))
+}
+
 impl Mutable {
     /// Of the mutable parameters of a request.
     ///
@@ -210,6 +226,18 @@ impl Mutable {
                 "bandwidth" => Some((Measure::Bandwidth, Kind::Both)),
                 "bandwidthRead" => Some((Measure::Bandwidth, Kind::Read)),
                 "bandwidthWrite" => Some((Measure::Bandwidth, Kind::Write)),
+                "reserve" => {
+                    found.reservation = Some(number(key, value, "how many bytes a second")?);
+                    None
+                }
+                "weight" => {
+                    found.weight = Some(number(key, value, "1 to 1000")?);
+                    None
+                }
+                "latencyTargetUs" => {
+                    found.latency_target_us = Some(number(key, value, "how many microseconds")?);
+                    None
+                }
                 "pool" => {
                     found.pool = Some(value.clone());
                     None
@@ -225,10 +253,9 @@ impl Mutable {
                 _ => return Err(format!("{key:?} is no mutable parameter")),
             };
             if let Some((measure, kind)) = limit {
-                let rate: u64 = value
-                    .parse()
-                    .map_err(|_| format!("{key} is {value:?}; say how many a second"))?;
-                found.limits.push((measure, kind, Some(rate).filter(|rate| *rate > 0)));
+                found
+                    .limits
+                    .push((measure, kind, number(key, value, "how many a second")?));
             }
         }
         Ok(found)
@@ -238,6 +265,22 @@ impl Mutable {
     #[must_use]
     pub fn limits_something(&self) -> bool {
         !self.limits.is_empty()
+    }
+
+    /// Does it say anything of how the volume stands among others?
+    #[must_use]
+    pub fn orders_something(&self) -> bool {
+        self.reservation.is_some() || self.weight.is_some() || self.latency_target_us.is_some()
+    }
+
+    /// How it is to stand, where it stands so.
+    #[must_use]
+    pub fn ordered(&self, there: Priority) -> Priority {
+        Priority {
+            reservation: self.reservation.unwrap_or(there.reservation),
+            weight: self.weight.unwrap_or(there.weight),
+            latency_target_us: self.latency_target_us.unwrap_or(there.latency_target_us),
+        }
     }
 
     /// The limits that are to be, where these are. What has its rate already keeps its burst.
@@ -307,6 +350,7 @@ mod tests {
             ("blockSize", "8192"),
             ("nvmeKeepAliveTmo", "1"),
             ("reservations", "no"),
+            ("mkfsOptions", "-N 7 /dev/sda"),
         ] {
             assert!(
                 Class::read(&of(&[(key, value)])).is_err_and(|why| why.contains(key)),
@@ -332,7 +376,27 @@ mod tests {
         assert_eq!(limits.iops.read, there.iops.read);
         assert_eq!(limits.bandwidth.write, None);
         assert_eq!(Mutable::default().over(there.clone()), there);
-        for (key, value) in [("iops", "many"), ("iop", "1"), ("copies", "x")] {
+        let there = Priority {
+            weight: Some(300),
+            latency_target_us: Some(500),
+            ..Priority::default()
+        };
+        let wish = Mutable::read(&of(&[("reserve", "1000000"), ("latencyTargetUs", "0")])).expect("a wish");
+        assert!(wish.orders_something() && !wish.limits_something());
+        let wanted = Priority {
+            reservation: Some(1_000_000),
+            weight: Some(300),
+            latency_target_us: None,
+        };
+        assert_eq!(wish.ordered(there.clone()), wanted);
+        assert_eq!(Mutable::default().ordered(there.clone()), there);
+        for (key, value) in [
+            ("iops", "many"),
+            ("iop", "1"),
+            ("copies", "x"),
+            ("weight", "70000"),
+            ("reserve", "-1"),
+        ] {
             assert!(Mutable::read(&of(&[(key, value)])).is_err(), "{key}");
         }
     }

@@ -58,7 +58,7 @@ pub struct NewVolume<'a> {
 pub enum OnDelete {
     /// As its pool says.
     Recycle,
-    /// It is gone.
+    /// It is gone, and so are its snapshots.
     Now,
     /// It is kept for so many seconds.
     Keep(u64),
@@ -142,6 +142,9 @@ pub struct PoolDetails {
     pub quota: Quota,
     /// How much is.
     pub asked: Asked,
+    /// For how long deleted volumes are kept.
+    #[serde(default)]
+    pub recycle_seconds: Option<u64>,
 }
 
 /// How much of a pool may be asked for.
@@ -197,6 +200,17 @@ pub struct Limits {
     pub iops: Measures,
     /// Bytes a second.
     pub bandwidth: Measures,
+}
+
+/// How a volume stands among others at stores that have more to do than they do at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Priority {
+    /// What each store does for it first, in bytes a second; none: nothing.
+    pub reservation: Option<u64>,
+    /// Its part of the rest; none: the usual one.
+    pub weight: Option<u16>,
+    /// What others may cost its requests there, in microseconds; none: no target.
+    pub latency_target_us: Option<u32>,
 }
 
 /// A subsystem.

@@ -155,9 +155,7 @@ impl Controller {
         if wish.read_only {
             self.seal(&found).await?;
         }
-        if wish.mutable.limits_something() {
-            self.limit(found.name(), &wish.mutable).await?;
-        }
+        self.limit(found.name(), &wish.mutable).await?;
         Ok(CreateVolumeResponse {
             volume: Some(common::Volume {
                 capacity_bytes: signed(found.volume().size_bytes),
@@ -210,6 +208,7 @@ impl Controller {
                     .await?;
             }
             Some(Source::Volume(source)) => {
+                let _hold = self.hold_snapshots(source)?;
                 let of = self.find(&source.to_string()).await?;
                 self.fits_source(wish, &of, pool)?;
                 let name = wish.clone_snapshot();

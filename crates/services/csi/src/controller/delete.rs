@@ -16,7 +16,7 @@ impl Controller {
         let Some(id) = VolumeId::parse(&request.volume_id) else {
             return Ok(DeleteVolumeResponse {});
         };
-        let _hold = self.hold(id.to_string())?;
+        let _hold = (self.hold_volume(&id)?, self.hold_snapshots(&id)?);
         if let Some(found) = self.look_up(&id).await? {
             self.end_of_service(&found).await?;
             self.end(&found).await?;
@@ -41,15 +41,26 @@ impl Controller {
 
     /// Deletes a volume, or has it wait for its snapshots.
     pub(super) async fn end(&self, found: &Found) -> Result<(), Status> {
-        let snapshots = self.api.snapshots(found.name()).await?;
+        let snapshots = self.api.every_snapshot(found.name()).await?;
         let driver = self.driver();
         let is_needed = snapshots
             .iter()
+            .filter(|taken| !taken.mark && !taken.hidden)
             .any(|taken| labels::snapshot_id(driver, &found.id, taken).is_some());
         if !is_needed {
             let how = labels::get(&found.volume().labels, labels::ON_DELETE);
-            let how = on_delete(how).unwrap_or(OnDelete::Recycle);
-            return self.change(found, Change::Delete(how)).await.map(drop);
+            let how = match on_delete(how).unwrap_or(OnDelete::Recycle) {
+                OnDelete::Keep(0) => OnDelete::Now,
+                // What is kept for no time goes for good, which what has snapshots does with them only.
+                OnDelete::Recycle if !snapshots.is_empty() && self.keeps_nothing(&found.volume().pool).await? => {
+                    OnDelete::Now
+                }
+                how => how,
+            };
+            return self
+                .change(found, Change::Delete(how, !snapshots.is_empty()))
+                .await
+                .map(drop);
         }
         if !labels::is_deleted(found.volume()) {
             self.change(found, Change::Label(labels::DELETED, "1")).await?;
@@ -59,5 +70,11 @@ impl Controller {
             self.api.rename(found.name(), &gone).await?;
         }
         Ok(())
+    }
+
+    /// Are deleted volumes of a pool kept for no time?
+    async fn keeps_nothing(&self, pool: &str) -> Result<bool, Status> {
+        let found = self.api.pool(pool).await?;
+        Ok(found.is_some_and(|pool| pool.recycle_seconds == Some(0)))
     }
 }

@@ -11,10 +11,10 @@ impl Controller {
         self,
         request: ControllerExpandVolumeRequest,
     ) -> Result<ControllerExpandVolumeResponse, Status> {
+        let _hold = self.hold_named(&request.volume_id)?;
         let found = self.find(&request.volume_id).await?;
         let range = request.capacity_range.as_ref();
         let sizes = Sizes::read(Some(range.ok_or_else(|| super::missing("capacity range"))?))?;
-        let _hold = self.hold(found.id.to_string())?;
         if labels::is_read_only(found.volume()) {
             return Err(Status::failed_precondition("it is only read, and stays what it is"));
         }

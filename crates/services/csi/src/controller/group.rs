@@ -60,11 +60,16 @@ impl Controller {
             );
             return Err(Status::invalid_argument(why));
         }
+        let known = ids.iter().filter_map(|id| VolumeId::parse(id)).collect::<BTreeSet<_>>();
+        let holds = known.iter().map(|id| self.hold_snapshots(id));
+        let _hold = (
+            self.hold(format!("group {wanted}"))?,
+            holds.collect::<Result<Vec<_>, _>>()?,
+        );
         let mut sources = Vec::new();
         for id in &ids {
             sources.push(self.find(id).await?);
         }
-        let _hold = self.hold(format!("group {wanted}"))?;
         let names: Vec<String> = sources.iter().map(|of| of.name().to_owned()).collect();
         let set = match self.taken_together(&wanted).await? {
             None => {

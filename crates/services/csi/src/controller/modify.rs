@@ -1,4 +1,4 @@
-//! ControllerModifyVolume: limits, and the pool that holds a volume.
+//! ControllerModifyVolume: limits, how a volume stands among others, and the pool that holds a volume.
 
 use super::{Controller, missing};
 use crate::parameters::Mutable;
@@ -14,22 +14,30 @@ impl Controller {
             return Err(missing("volume id"));
         }
         let wish = Mutable::read(&request.mutable_parameters).map_err(Status::invalid_argument)?;
+        let _hold = self.hold_named(&request.volume_id)?;
         let found = self.find(&request.volume_id).await?;
-        let _hold = self.hold(found.id.to_string())?;
-        if wish.limits_something() {
-            self.limit(found.name(), &wish).await?;
-        }
+        self.limit(found.name(), &wish).await?;
         if let Some(pool) = self.pool_of(&wish).await?.filter(|pool| *pool != found.volume().pool) {
             self.move_to(found.name(), &pool).await?;
         }
         Ok(ControllerModifyVolumeResponse {})
     }
 
+    /// Its limits, and how it stands among others.
     pub(super) async fn limit(&self, volume: &str, wish: &Mutable) -> Result<(), Status> {
-        let there = self.api.limits(volume).await?;
-        let wanted = wish.over(there.clone());
-        if wanted != there {
-            self.api.set_limits(volume, &wanted).await?;
+        if wish.limits_something() {
+            let there = self.api.limits(volume).await?;
+            let wanted = wish.over(there.clone());
+            if wanted != there {
+                self.api.set_limits(volume, &wanted).await?;
+            }
+        }
+        if wish.orders_something() {
+            let there = self.api.priority(volume).await?;
+            let wanted = wish.ordered(there.clone());
+            if wanted != there {
+                self.api.set_priority(volume, &wanted).await?;
+            }
         }
         Ok(())
     }

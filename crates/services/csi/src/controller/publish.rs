@@ -20,7 +20,7 @@ pub mod context {
     pub const NQN: &str = "nqn";
     /// The namespace's UUID.
     pub const UUID: &str = "uuid";
-    /// Where, as ADDRESS:PORT separated by commas: the owner first.
+    /// Where, as ADDRESS:PORT separated by commas: the owner first, and last those that were away.
     pub const PORTALS: &str = "portals";
     /// Present: the node reserves the volume for itself.
     pub const EXCLUSIVE: &str = "exclusive";
@@ -57,11 +57,11 @@ impl Controller {
             ));
         }
         let serving = Serving::read(&request.volume_context).map_err(Status::invalid_argument)?;
+        let _hold = self.hold_named(&request.volume_id)?;
         let found = self.find(&request.volume_id).await?;
         let none = || Status::not_found(format!("there is no node {:?}", request.node_id));
         let host = id::node(&request.node_id).ok_or_else(none)?;
         may_be_used(found.volume(), &wanted).map_err(Status::failed_precondition)?;
-        let _hold = self.hold(found.id.to_string())?;
         self.let_in(&found, host, &wanted, &serving).await?;
         let publish_context = self.told(&found, host, &wanted, &serving).await?;
         Ok(ControllerPublishVolumeResponse { publish_context })
@@ -115,7 +115,13 @@ impl Controller {
     /// The volume's subsystem, with the volume in it.
     async fn served_by(&self, found: &Found, name: &str, serving: &Serving) -> Result<Subsystem, Status> {
         let subsystem = match self.api.subsystem(name).await? {
-            Some(there) => there.thing,
+            Some(there) => {
+                if there.thing.hosts.is_empty() {
+                    // Somebody was taken off it, by a call that was cut before it had waited.
+                    self.until_cut_off().await;
+                }
+                there.thing
+            }
             None => {
                 let made = self.api.create_subsystem(name, &serving.gateways, serving.tls_required);
                 made.await.map_err(crossed)?
@@ -148,7 +154,8 @@ impl Controller {
         if gateways.is_empty() {
             return Err(Status::unavailable("no node serves NVMe/TCP (`amita serve --nvme`)"));
         }
-        let portals: Vec<String> = gateways.iter().map(portal).collect();
+        let (alive, away): (Vec<&Gateway>, Vec<&Gateway>) = gateways.iter().partition(|gateway| gateway.alive);
+        let portals: Vec<String> = alive.into_iter().chain(away).map(portal).collect();
         let mut told = BTreeMap::from([
             (context::NQN.to_owned(), nqn),
             (context::UUID.to_owned(), uuid),
@@ -188,7 +195,7 @@ impl Controller {
                 None => return Ok(done),
             },
         };
-        let _hold = self.hold(volume.to_string())?;
+        let _hold = self.hold_volume(&volume)?;
         self.keep_out(&volume.subsystem(self.driver()), host.as_deref()).await?;
         Ok(done)
     }

@@ -57,8 +57,12 @@ impl Controller {
                 "{unknown:?} is no parameter of a snapshot"
             )));
         }
+        let of = VolumeId::parse(&request.source_volume_id);
+        let _hold = (
+            self.hold(format!("snapshot {wanted}"))?,
+            of.map(|of| self.hold_snapshots(&of)).transpose()?,
+        );
         let of = self.find(&request.source_volume_id).await?;
-        let _hold = self.hold(format!("snapshot {wanted}"))?;
         let snapshot = match self.taken_before(&of, &wanted).await? {
             Some(taken) => taken,
             None => {

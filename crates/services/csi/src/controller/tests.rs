@@ -8,12 +8,14 @@ mod publish;
 mod snapshot;
 
 use crate::capability::tests::{block, mount};
-use crate::fake::Fake;
+use crate::fake::{DRIVER, Fake};
+use crate::id::VolumeId;
 use crate::wire::common::{
     CapacityRange, VolumeCapabilityAccessModeMode as Mode, VolumeContentSource, VolumeContentSourceSnapshotSource,
     VolumeContentSourceTypeOneOf as Source, VolumeContentSourceVolumeSource,
 };
 use crate::wire::controller::*;
+use crate::wire::group::CreateVolumeGroupSnapshotRequest;
 use std::collections::BTreeMap;
 use tonic::{Code, Status};
 
@@ -245,11 +247,7 @@ async fn a_renamed_volume_is_found_by_its_number() {
 #[tokio::test]
 async fn deletion_goes_by_what_was_said_when_it_was_made() {
     let fake = Fake::new();
-    for (how, query) in [
-        ("recycle", ""),
-        ("now", "now=true&snapshots=true"),
-        ("60", "keep_seconds=60"),
-    ] {
+    for (how, query) in [("recycle", ""), ("now", "now=true"), ("60", "keep_seconds=60")] {
         let request = CreateVolumeRequest {
             parameters: of(&[("onDelete", how)]),
             ..wanted("v", GIB)
@@ -372,6 +370,14 @@ async fn limits_are_changed_and_a_move_is_asked_for_until_it_is_there() {
         fake.cluster().volumes["v"].limits["bandwidth"]["both"]["rate"],
         1_000_000
     );
+    modify(&[("weight", "300"), ("reserve", "5000000")])
+        .await
+        .expect("ordered");
+    modify(&[("weight", "0")]).await.expect("ordered");
+    assert_eq!(
+        fake.cluster().priorities["v"],
+        serde_json::json!({"reservation": 5_000_000, "weight": null, "latency_target_us": null})
+    );
     assert_eq!(code(modify(&[("copies", "2")]).await), Code::Aborted);
     assert_eq!(code(modify(&[("pool", "slow")]).await), Code::Aborted);
     assert_eq!(fake.cluster().jobs.len(), 1);
@@ -379,4 +385,98 @@ async fn limits_are_changed_and_a_move_is_asked_for_until_it_is_there() {
     modify(&[("copies", "2")]).await.expect("there");
     assert_eq!(code(modify(&[("copies", "7")]).await), Code::InvalidArgument);
     assert_eq!(code(modify(&[("iop", "7")]).await), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_comes_between_is_not_lost() {
+    let fake = Fake::new();
+    let request = CreateVolumeRequest {
+        parameters: of(&[("onDelete", "now")]),
+        ..wanted("v", GIB)
+    };
+    let (id, _) = make(&fake, request).await.expect("made");
+    let labels = of(&[("csi.amita.io/driver", DRIVER), ("csi.amita.io/name", "late")]);
+    fake.cluster().late_snapshot = Some(serde_json::json!({ "labels": labels }));
+    assert_eq!(code(delete(&fake, &id).await), Code::FailedPrecondition);
+    assert_eq!(fake.cluster().snapshots.len(), 1);
+    // Asked again, it waits for its snapshot.
+    delete(&fake, &id).await.expect("deleted");
+    assert!(fake.cluster().volumes.contains_key("csi-gone-1"));
+    assert_eq!(fake.cluster().snapshots.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_only_read_goes_from_a_pool_that_keeps_nothing() {
+    let fake = Fake::new();
+    fake.cluster().keeps_nothing = true;
+    let (source, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    for (name, kept) in [("by-its-pool", "recycle"), ("by-its-class", "0")] {
+        let request = CreateVolumeRequest {
+            volume_capabilities: vec![mount(Mode::MultiNodeReaderOnly, "")],
+            volume_content_source: from_volume(&source),
+            parameters: of(&[("onDelete", kept)]),
+            ..wanted(name, GIB)
+        };
+        let (id, _) = make(&fake, request).await.expect("made");
+        delete(&fake, &id).await.expect("deleted");
+        assert!(!fake.cluster().volumes.contains_key(name), "{name}");
+    }
+    delete(&fake, &source).await.expect("deleted");
+}
+
+#[tokio::test]
+async fn one_call_changes_a_volume_at_a_time() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    let controller = fake.controller();
+    let number = VolumeId::parse(&id).expect("an id");
+    fake.cut(None);
+    {
+        let _hold = controller.hold_volume(&number).expect("free");
+        // Whatever name stands in the id.
+        for id in [id.as_str(), "01:v", "1:w"] {
+            let request = DeleteVolumeRequest {
+                volume_id: id.to_owned(),
+                ..Default::default()
+            };
+            assert_eq!(code(controller.clone().delete(request).await), Code::Aborted);
+            let request = ControllerPublishVolumeRequest {
+                volume_id: id.to_owned(),
+                node_id: publish::ONE.to_owned(),
+                volume_capability: Some(block(Mode::SingleNodeWriter)),
+                ..Default::default()
+            };
+            assert_eq!(code(controller.clone().publish(request).await), Code::Aborted);
+            let request = ControllerExpandVolumeRequest {
+                volume_id: id.to_owned(),
+                capacity_range: wanted("v", 2 * GIB).capacity_range,
+                ..Default::default()
+            };
+            assert_eq!(code(controller.clone().expand(request).await), Code::Aborted);
+            let request = ControllerModifyVolumeRequest {
+                volume_id: id.to_owned(),
+                ..Default::default()
+            };
+            assert_eq!(code(controller.clone().modify(request).await), Code::Aborted);
+        }
+    }
+    let _hold = controller.hold_snapshots(&number).expect("free");
+    let request = DeleteVolumeRequest {
+        volume_id: id.clone(),
+        ..Default::default()
+    };
+    assert_eq!(code(controller.clone().delete(request).await), Code::Aborted);
+    let request = CreateSnapshotRequest {
+        source_volume_id: id.clone(),
+        name: "s".to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(code(controller.clone().create_snapshot(request).await), Code::Aborted);
+    let request = CreateVolumeGroupSnapshotRequest {
+        source_volume_ids: vec![id.clone()],
+        name: "g".to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(code(controller.clone().create_group(request).await), Code::Aborted);
+    assert_eq!(fake.asked(), [""; 0], "nothing is looked at that may change");
 }

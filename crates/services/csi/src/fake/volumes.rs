@@ -60,6 +60,16 @@ impl Cluster {
                 self.volumes.get_mut(*name).expect("it").limits = parts.body();
                 Ok((200, parts.body()))
             }
+            (&Method::GET, ["volumes", name, "priority"]) => {
+                self.volume(name)?;
+                let there = self.priorities.get(*name).cloned();
+                Ok((200, there.unwrap_or_else(|| json!({}))))
+            }
+            (&Method::PUT, ["volumes", name, "priority"]) => {
+                self.volume(name)?;
+                self.priorities.insert((*name).to_owned(), parts.body());
+                Ok((200, parts.body()))
+            }
             (&Method::POST, ["volumes", name, "migrate"]) => {
                 let pool = text(&parts.body(), "pool");
                 if !self.pools.contains_key(&pool) {
@@ -106,7 +116,7 @@ impl Cluster {
             .map(|found| found.size_bytes)
             .sum();
         json!({"name": name, "copies": copies, "free_bytes": free, "quota": {"provisioned_bytes": quota},
-            "asked": {"provisioned_bytes": asked}})
+            "asked": {"provisioned_bytes": asked}, "recycle_seconds": if self.keeps_nothing { 0 } else { 86_400 }})
     }
 
     fn put(&mut self, name: &str, made: Volume) -> Said {
@@ -178,6 +188,15 @@ impl Cluster {
         }
         if self.is_namespace(name) {
             return refuse(409, "in-use", format!("volume {name} is a namespace"));
+        }
+        if let Some(late) = self.late_snapshot.take() {
+            self.take(name, "late", &late, None)?;
+        }
+        let has_snapshots = self.snapshots.iter().any(|found| found.of == self.volumes[name].id);
+        let how = parts.ask.path.split_once('?').map_or("", |(_, how)| how);
+        let is_for_good = how == "now=true" || how == "keep_seconds=0" || (how.is_empty() && self.keeps_nothing);
+        if has_snapshots && is_for_good {
+            return refuse(409, "in-use", format!("volume {name} has snapshots"));
         }
         let gone = self.volumes.remove(name).expect("it");
         self.snapshots.retain(|found| found.of != gone.id);

@@ -169,3 +169,29 @@ async fn what_is_only_read_is_published_as_a_snapshot_of_it() {
     delete(&fake, &id).await.expect("gone");
     assert!(!fake.cluster().volumes.contains_key("ro"));
 }
+
+#[tokio::test]
+async fn who_was_taken_off_by_a_call_that_was_cut_is_cut_off_before_the_next_one_comes() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    publish(&fake, &id, ONE, Mode::SingleNodeWriter)
+        .await
+        .expect("published");
+    // The controller is ended between the two: the list is empty, and nobody has waited.
+    fake.cluster()
+        .subsystems
+        .values_mut()
+        .for_each(|found| found.hosts.clear());
+    let wait = std::time::Duration::from_millis(200);
+    let mut controller = fake.controller();
+    controller.cut_off = wait;
+    let request = ControllerPublishVolumeRequest {
+        volume_id: id.clone(),
+        node_id: TWO.to_owned(),
+        volume_capability: Some(block(Mode::SingleNodeWriter)),
+        ..Default::default()
+    };
+    let begun = std::time::Instant::now();
+    controller.publish(request).await.expect("published");
+    assert!(begun.elapsed() >= wait);
+}
