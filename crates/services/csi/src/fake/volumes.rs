@@ -138,7 +138,7 @@ impl Cluster {
 
     fn make(&mut self, body: &Value) -> Said {
         let size_bytes = body["size_bytes"].as_u64().expect("a size");
-        if size_bytes % 4096 != 0 {
+        if !size_bytes.is_multiple_of(4096) {
             return refuse(422, "bad-setting", "the size is no multiple of 4096");
         }
         let pool = text(body, "pool");
