@@ -426,8 +426,14 @@ impl Api {
     ///
     /// # Errors
     /// See [`Api::myself`].
-    pub async fn create_subsystem(&self, name: &str, gateways: &[String], tls_required: bool) -> Done<Subsystem> {
-        let body = json!({"name": name, "gateways": gateways, "tls_required": tls_required});
+    pub async fn create_subsystem(&self, wanted: &NewSubsystem<'_>) -> Done<Subsystem> {
+        let NewSubsystem {
+            name,
+            nqn,
+            gateways,
+            tls_required,
+        } = wanted;
+        let body = json!({"name": name, "nqn": nqn, "gateways": gateways, "tls_required": tls_required});
         read(
             &self
                 .send(Method::POST, "/subsystems".to_owned(), Some(body), None)

@@ -15,6 +15,8 @@ mod modify;
 mod publish;
 mod snapshot;
 
+#[cfg(test)]
+pub(crate) use publish::FENCED;
 pub use publish::context;
 
 use crate::Driver;

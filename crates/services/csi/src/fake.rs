@@ -9,7 +9,7 @@ use crate::controller::Controller;
 use crate::id;
 use http::Method;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The driver's name.
@@ -75,6 +75,12 @@ pub struct Cluster {
     pub keeps_nothing: bool,
     /// How deleted volumes were deleted.
     pub deleted: Vec<String>,
+    /// By subsystem: its qualified name.
+    pub nqns: BTreeMap<String, String>,
+    /// Just when the next host is let in somewhere, the others there have gone.
+    pub others_go: bool,
+    /// Qualified names of subsystems by which a host was let in while no other was.
+    pub used_nqns: BTreeSet<String>,
     last_id: u64,
     last_set: u64,
     asked: Vec<String>,

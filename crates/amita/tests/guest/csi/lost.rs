@@ -300,3 +300,122 @@ fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
     drop((alpha, beta));
     gateways.end();
 }
+
+/// The volume goes from the first node to the second and back, and the first one's network is away all the while: what it had queued by the attachment that it lost
+/// is never sent, whatever its kernel makes of a refusal (run it with a kernel that goes on for ever, too: `AMITA_GUEST_KERNEL=6.1`).
+#[test]
+fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
+    let gateways = Gateways::start(64 * MIB).expect("a cluster");
+    let (controller, mut process) = controller(&gateways);
+    let (alpha, beta) = (Pod::boot("worker-1", &gateways), Pod::boot("worker-2", &gateways));
+    let (first, second) = (At::Port(alpha.port), At::Port(beta.port));
+    let mut steps = Steps::of("a node that comes back", &[]);
+    for pod in [&alpha, &beta] {
+        steps.step("a node starts", || pod.sh("drivers; by_port; uname -r"));
+    }
+    let host = |node: &At| -> String {
+        let info: NodeGetInfoResponse =
+            ask(&gateways, node, "csi.v1.Node/NodeGetInfo", &NodeGetInfoRequest {}).expect("who it is");
+        info.node_id
+    };
+    let (one, two) = (host(&first), host(&second));
+    let parameters = [("pool", "demo"), ("onDelete", "now"), ("nvmeKeepAliveTmo", "5")];
+    let wanted = CreateVolumeRequest {
+        name: "pvc-1".to_owned(),
+        capacity_range: Some(CapacityRange {
+            required_bytes: 64 << 20,
+            limit_bytes: 0,
+        }),
+        volume_capabilities: ext4().into_iter().collect(),
+        parameters: parameters
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        ..Default::default()
+    };
+    let made: CreateVolumeResponse =
+        ask(&gateways, &controller, "csi.v1.Controller/CreateVolume", &wanted).expect("made");
+    let made = made.volume.expect("a volume");
+    let volume = Volume {
+        id: made.volume_id,
+        context: made.volume_context,
+    };
+    let before = steps_of_loss(&mut steps, &gateways, &controller, &alpha, &first, (&one, &volume));
+    steps.step("the second node writes, and lets go of it", || {
+        take_off(&gateways, &controller, &one, &volume)?;
+        let told = bring(&gateways, &controller, &second, &two, &volume)?;
+        assert_ne!(told["nqn"], before["nqn"]);
+        beta.sh(&format!(
+            "seq 200000 >{STAGING}/before && sync -f {STAGING} && sha256sum <{STAGING}/before"
+        ))?;
+        unstage(&gateways, &second, &volume)?;
+        take_off(&gateways, &controller, &two, &volume)?;
+        Ok("it is nobody's".to_owned())
+    });
+    steps.step("the first node has it again, and nothing of before is sent", || {
+        let publish = ControllerPublishVolumeRequest {
+            volume_id: volume.id.clone(),
+            node_id: one.clone(),
+            volume_capability: ext4(),
+            volume_context: volume.context.clone(),
+            ..Default::default()
+        };
+        let method = "csi.v1.Controller/ControllerPublishVolume";
+        let told: ControllerPublishVolumeResponse = ask(&gateways, &controller, method, &publish)?;
+        assert_ne!(told.publish_context["nqn"], before["nqn"]);
+        // Its kernel tries every two seconds: it has been refused several times before the volume is staged.
+        alpha.sh("ip link set eth0 up && ip route replace default via 10.0.2.2 && sleep 15")?;
+        let told = bring(&gateways, &controller, &first, &one, &volume)?;
+        alpha.sh(&format!(
+            "for wait in $(seq 600); do [ -s /tmp/csi/ended ] && break; sleep 0.1; done
+             [ \"$(cat /tmp/csi/ended)\" = 1 ] || fail 'what was queued was taken'
+             for folder in /sys/class/nvme/nvme*; do
+                 [ ! -e \"$folder/subsysnqn\" ] || [ \"$(cat \"$folder/subsysnqn\")\" = '{}' ] || fail 'the lost attachment is there'
+             done
+             [ \"$(tail -n 1 {STAGING}/before)\" = 200000 ] && sha256sum <{STAGING}/before",
+            told["nqn"]
+        ))
+    });
+    steps.step("it is let go of", || {
+        unstage(&gateways, &first, &volume)?;
+        take_off(&gateways, &controller, &one, &volume)?;
+        alpha.sh("clean")?;
+        beta.sh("clean")
+    });
+    steps.finish();
+    assert!(
+        process.stop().is_some_and(|status| status.success()),
+        "{}",
+        process.last_words()
+    );
+    drop((alpha, beta));
+    gateways.end();
+}
+
+/// The first node has it, loses its network, and writes all over the disk; what it was told.
+fn steps_of_loss(
+    steps: &mut Steps<'_>,
+    gateways: &Gateways,
+    controller: &At,
+    alpha: &Pod,
+    first: &At,
+    (one, volume): (&str, &Volume),
+) -> BTreeMap<String, String> {
+    let mut told = BTreeMap::new();
+    steps.step("the first node loses its network, and goes on writing", || {
+        told = bring(gateways, controller, first, one, volume)?;
+        alpha.sh(&format!(
+            "seq 100000 >{STAGING}/before && sync -f {STAGING}
+             device=$(awk '$5 == \"{STAGING}\" {{ print $(NF-1) }}' /proc/self/mountinfo)
+             [ -b \"$device\" ] || fail \"no disk: $device\"
+             ip link set eth0 down
+             (
+                 dd if=/dev/urandom bs=1M count=32 oflag=direct of=\"$device\" conv=notrunc 2>/tmp/csi/dd
+                 echo $? >/tmp/csi/ended
+             ) >/dev/null 2>&1 &
+             sleep 10
+             [ ! -e /tmp/csi/ended ] || fail 'nothing is queued'
+             echo 'it is queued'"
+        ))
+    });
+    told
+}

@@ -226,6 +226,19 @@ pub struct Subsystem {
     pub namespaces: u64,
 }
 
+/// A subsystem that is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewSubsystem<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its qualified name; none: one that follows from its name.
+    pub nqn: Option<&'a str>,
+    /// The nodes that serve it; none: all.
+    pub gateways: &'a [String],
+    /// Connections without TLS are refused.
+    pub tls_required: bool,
+}
+
 /// By what hosts have a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Attachment {

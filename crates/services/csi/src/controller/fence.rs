@@ -5,6 +5,7 @@
 
 use super::Controller;
 use super::publish::FENCED;
+use crate::api::NewSubsystem;
 use crate::grpc::unary;
 use crate::id;
 use crate::wire::addons as wire;
@@ -51,7 +52,11 @@ impl Controller {
         let hosts = hosts(&request.cidrs)?;
         let _hold = self.hold("the list of fenced hosts")?;
         if self.api.subsystem(FENCED).await?.is_none() {
-            match self.api.create_subsystem(FENCED, &[], false).await {
+            let list = NewSubsystem {
+                name: FENCED,
+                ..NewSubsystem::default()
+            };
+            match self.api.create_subsystem(&list).await {
                 Err(why) if !why.is("exists") => return Err(why.into()),
                 _ => {}
             }
@@ -63,19 +68,13 @@ impl Controller {
         let all = self.api.subsystems().await?.into_iter();
         let own = all.filter(|found| found.name.starts_with(OWN) && found.name != FENCED);
         // One that lets nobody in is what a call before this one has left.
-        let mut lost = Vec::new();
         for subsystem in own.filter(|found| found.hosts.is_empty() || found.hosts.iter().any(|nqn| hosts.contains(nqn)))
         {
-            for nqn in hosts.iter().filter(|nqn| subsystem.hosts.contains(nqn)) {
-                log::info!("{nqn} is fenced: it loses {}", subsystem.name);
-                self.api.deny(&subsystem.name, nqn).await?;
-            }
-            lost.push(subsystem.name);
+            log::info!("{} is taken from who is fenced", subsystem.name);
+            self.take_off(&subsystem.name, |known| hosts.iter().any(|nqn| nqn == known))
+                .await?;
         }
         self.until_cut_off().await;
-        for name in &lost {
-            self.end_if_empty(name).await?;
-        }
         Ok(wire::FenceClusterNetworkResponse {})
     }
 

@@ -1,7 +1,7 @@
 //! ControllerPublishVolume and ControllerUnpublishVolume: which hosts a volume's subsystem lets in. No host is asked.
 
-use super::{Controller, Found, may_be_used, missing};
-use crate::api::{Attachment, Gateway, Subsystem, Trouble};
+use super::{Controller, Found, LOOKS, may_be_used, missing};
+use crate::api::{Attachment, Gateway, NewSubsystem, Subsystem, Tagged, Trouble};
 use crate::capability::{self, Sharing, Use};
 use crate::id::{self, VolumeId};
 use crate::labels;
@@ -26,10 +26,19 @@ pub mod context {
     pub const EXCLUSIVE: &str = "exclusive";
     /// The key of a host that has it reserved and is not to have it any more.
     pub const PREEMPT: &str = "preempt";
+    /// Present: the node ends the reservation that it finds: of the host of `preempt`, or its own.
+    pub const RELEASE: &str = "release";
 }
 
 /// Hosts that nothing is published to: a subsystem without namespaces.
 pub(crate) const FENCED: &str = "csi-fenced";
+
+/// The qualified name of an attachment: no other one of any volume has it, before or after. What a host had queued by an attachment that was ended without it is
+/// sent by that one's name, for as long as the host's kernel tries (not all take a refusal for an end); so that nobody is let in by it any more, also when
+/// the host has the volume again. It ends with the subsystem's name, by which nodes know whose it is.
+fn fresh_nqn(name: &str) -> String {
+    format!("nqn.2026-11.io.amita:{}:{name}", Uuid::new_v4().simple())
+}
 
 fn portal(gateway: &Gateway) -> String {
     let Gateway { traddr, trsvcid, .. } = gateway;
@@ -100,13 +109,15 @@ impl Controller {
         self.api.add_host(&nqn).await?;
         let now = self.api.allow(&name, &nqn).await.map_err(crossed)?;
         // Of two that came at one time each may have found nobody; and it may have been fenced since.
-        let alone = only(wanted, &now, &nqn).map_err(Status::aborted);
+        let alone = only(wanted, &now, &nqn)
+            .and_then(|()| others_stayed(&subsystem, &now))
+            .map_err(Status::aborted);
         let stays = match alone {
             Ok(()) => self.not_fenced(host).await,
             not => not,
         };
         if let Err(why) = stays {
-            self.api.deny(&name, &nqn).await?;
+            self.take_off(&name, |known| known == nqn).await?;
             return Err(why);
         }
         Ok(())
@@ -114,17 +125,25 @@ impl Controller {
 
     /// The volume's subsystem, with the volume in it.
     async fn served_by(&self, found: &Found, name: &str, serving: &Serving) -> Result<Subsystem, Status> {
-        let subsystem = match self.api.subsystem(name).await? {
-            Some(there) => {
-                if there.thing.hosts.is_empty() {
-                    // Somebody was taken off it, by a call that was cut before it had waited.
-                    self.until_cut_off().await;
-                }
-                there.thing
+        let there = match self.api.subsystem(name).await? {
+            Some(unused) if unused.thing.hosts.is_empty() => {
+                self.end_of_unused(&unused).await?;
+                None
             }
+            there => there.map(|there| there.thing),
+        };
+        let subsystem = match there {
+            Some(there) => there,
             None => {
-                let made = self.api.create_subsystem(name, &serving.gateways, serving.tls_required);
-                made.await.map_err(crossed)?
+                // The key of a connection by TLS is in the host's keyring beforehand, for this name.
+                let nqn = (!serving.tls_required).then(|| fresh_nqn(name));
+                let wanted = NewSubsystem {
+                    name,
+                    nqn: nqn.as_deref(),
+                    gateways: &serving.gateways,
+                    tls_required: serving.tls_required,
+                };
+                self.api.create_subsystem(&wanted).await.map_err(crossed)?
             }
         };
         if subsystem.namespaces == 0 {
@@ -135,6 +154,15 @@ impl Controller {
                 .map_err(crossed)?;
         }
         Ok(subsystem)
+    }
+
+    /// One that lets nobody in was made by a call that was cut; or somebody was taken off it, and whether its name was used is not known.
+    async fn end_of_unused(&self, unused: &Tagged<Subsystem>) -> Result<(), Status> {
+        self.until_cut_off().await;
+        match self.api.delete_subsystem(unused).await {
+            Err(why) if why.is_not_found() => Ok(()),
+            done => Ok(done?),
+        }
     }
 
     async fn told(
@@ -161,18 +189,20 @@ impl Controller {
             (context::UUID.to_owned(), uuid),
             (context::PORTALS.to_owned(), portals.join(",")),
         ]);
-        if wanted.sharing == Sharing::Single && serving.reserved && !labels::is_read_only(found.volume()) {
+        if labels::is_read_only(found.volume()) {
+            return Ok(told);
+        }
+        let mut registrants = self.api.reservation(found.name()).await?.registrants.into_iter();
+        let holder = registrants.find(|known| known.holder);
+        // It stays the last node's, until the next one takes it: who was let in before has not heard of all by then. Whoever uses it with others ends it.
+        if wanted.sharing == Sharing::Single && serving.reserved {
             told.insert(context::EXCLUSIVE.to_owned(), "1".to_owned());
-            let reservation = self.api.reservation(found.name()).await?;
-            let own = host.to_string();
-            // Nobody else is let in: who holds it is one that was, and goes on with what it has not heard of.
-            let other = reservation
-                .registrants
-                .into_iter()
-                .find(|other| other.holder && other.host_id != own);
-            if let Some(other) = other {
-                told.insert(context::PREEMPT.to_owned(), other.key);
-            }
+        } else if holder.is_some() {
+            told.insert(context::RELEASE.to_owned(), "1".to_owned());
+        }
+        let own = host.to_string();
+        if let Some(other) = holder.filter(|holder| holder.host_id != own) {
+            told.insert(context::PREEMPT.to_owned(), other.key);
         }
         Ok(told)
     }
@@ -196,40 +226,42 @@ impl Controller {
             },
         };
         let _hold = self.hold_volume(&volume)?;
-        self.keep_out(&volume.subsystem(self.driver()), host.as_deref()).await?;
+        let name = volume.subsystem(self.driver());
+        self.take_off(&name, |known| host.as_deref().is_none_or(|host| host == known))
+            .await?;
+        // Also where a call before this one has taken it off, and was cut.
+        self.until_cut_off().await;
         Ok(done)
     }
 
-    /// Takes a host, or all, off a list, and the list away when it is empty.
-    async fn keep_out(&self, name: &str, host: Option<&str>) -> Result<(), Status> {
-        let Some(there) = self.api.subsystem(name).await? else {
-            return Ok(());
-        };
-        let meant = |known: &&String| host.is_none_or(|host| host == **known);
-        for nqn in there.thing.hosts.iter().filter(meant) {
-            self.api.deny(name, nqn).await?;
+    /// Takes hosts off a list. With the last of them the subsystem goes, in one step: a name by which a host was let in is not used for the next one.
+    pub(super) async fn take_off(&self, name: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
+        for _ in 0..LOOKS {
+            let Some(there) = self.api.subsystem(name).await? else {
+                return Ok(());
+            };
+            let (off, stay): (Vec<&String>, Vec<&String>) = there.thing.hosts.iter().partition(|known| is_meant(known));
+            if stay.is_empty() {
+                match self.api.delete_subsystem(&there).await {
+                    // Somebody else was let in.
+                    Err(why) if why.is("changed") => continue,
+                    Err(why) if why.is_not_found() => return Ok(()),
+                    done => return Ok(done?),
+                }
+            }
+            if off.is_empty() {
+                return Ok(());
+            }
+            for nqn in off {
+                self.api.deny(name, nqn).await?;
+            }
         }
-        // Also where a call before this one has taken it off, and was cut.
-        self.until_cut_off().await;
-        self.end_if_empty(name).await
+        Err(Status::aborted(format!("who has {name} changes again and again")))
     }
 
     /// Whoever was taken off a list has no connection any more.
     pub(super) async fn until_cut_off(&self) {
         tokio::time::sleep(self.cut_off).await;
-    }
-
-    /// A subsystem that lets nobody in goes.
-    pub(super) async fn end_if_empty(&self, name: &str) -> Result<(), Status> {
-        let left = self.api.subsystem(name).await?;
-        let Some(left) = left.filter(|left| left.thing.hosts.is_empty()) else {
-            return Ok(());
-        };
-        match self.api.delete_subsystem(&left).await {
-            // Somebody else was let in, or has done it.
-            Err(why) if why.is("changed") || why.is_not_found() => Ok(()),
-            done => Ok(done?),
-        }
     }
 }
 
@@ -238,6 +270,14 @@ fn crossed(why: Trouble) -> Status {
     match why.is("exists") || why.is_not_found() {
         true => Status::aborted(why.to_string()),
         false => why.into(),
+    }
+}
+
+/// Where others had it, and have gone since: the list may have been empty in between, and its name would be one that was used.
+fn others_stayed(before: &Subsystem, now: &Subsystem) -> Result<(), String> {
+    match !before.hosts.is_empty() && now.hosts.len() < 2 {
+        false => Ok(()),
+        true => Err(format!("who has {} changes at present", now.name)),
     }
 }
 

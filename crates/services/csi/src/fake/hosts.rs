@@ -1,8 +1,13 @@
 //! Subsystems and hosts.
 
 use super::{Cluster, Parts, Said, Subsystem, is, list, no_such, refuse, text};
+use crate::controller::FENCED;
 use http::Method;
 use serde_json::{Value, json};
+
+fn usual_nqn(name: &str) -> String {
+    format!("nqn.2026-11.io.amita:01234567:{name}")
+}
 
 impl Cluster {
     fn subsystem(&self, name: &str) -> Result<Value, (u16, &'static str, String)> {
@@ -10,7 +15,7 @@ impl Cluster {
             return no_such(&format!("subsystem {name}"));
         };
         Ok(
-            json!({"name": name, "nqn": format!("nqn.2026-11.io.amita:01234567:{name}"), "hosts": found.hosts,
+            json!({"name": name, "nqn": self.nqns.get(name).cloned().unwrap_or_else(|| usual_nqn(name)), "hosts": found.hosts,
             "namespaces": found.namespaces.len(), "gateways": found.gateways, "tls_required": found.tls_required}),
         )
     }
@@ -58,6 +63,15 @@ impl Cluster {
                     tls_required: body["tls_required"] == json!(true),
                     ..Subsystem::default()
                 };
+                let nqn = body["nqn"].as_str().map_or_else(|| usual_nqn(&name), str::to_owned);
+                if self
+                    .nqns
+                    .iter()
+                    .any(|(other, there)| *there == nqn && self.subsystems.contains_key(other))
+                {
+                    return refuse(422, "bad-setting", "the qualified name is another's");
+                }
+                self.nqns.insert(name.clone(), nqn);
                 self.subsystems.insert(name.clone(), made);
                 Ok((201, self.subsystem(&name)?))
             }
@@ -92,7 +106,16 @@ impl Cluster {
         self.subsystem(name)?;
         let is_known = self.hosts.iter().any(|known| known == nqn);
         let found = self.subsystems.get_mut(name).expect("it");
+        let others_go = is_let_in && std::mem::take(&mut self.others_go);
         let at = found.hosts.iter().position(|known| known == nqn);
+        // What a host had queued while it was let in by this name would be sent when it is let in again.
+        if is_let_in && is_known && found.hosts.is_empty() && name != FENCED && !found.tls_required {
+            let own = self.nqns.get(name).cloned().unwrap_or_default();
+            assert!(self.used_nqns.insert(own), "the name of {name} was used before");
+        }
+        if others_go {
+            found.hosts.clear();
+        }
         match (is_let_in, at) {
             (true, _) if !is_known => return no_such("host"),
             (true, None) => found.hosts.push(nqn.to_owned()),

@@ -127,8 +127,14 @@ impl Target {
         })
     }
 
-    /// Connects all paths that there are not, and finds the disk. One path is enough to go on; the kernel tries those again that it has.
-    pub(super) fn connect(&self, machine: &dyn Machine) -> Result<Disk, Status> {
+    /// Is it this subsystem?
+    pub(super) fn is(&self, nqn: &str) -> bool {
+        self.nqn == nqn
+    }
+
+    /// Connects all paths that there are not, and finds the disk. One path is enough to go on; the kernel tries those again that it has. `is_of`: which
+    /// subsystems have this volume.
+    pub(super) fn connect(&self, machine: &dyn Machine, is_of: impl Fn(&str) -> bool) -> Result<Disk, Status> {
         ready(machine)?;
         let there = paths(machine)?;
         let mut reasons = Vec::new();
@@ -163,7 +169,26 @@ impl Target {
         for reason in reasons {
             log::warn!("a path of {} is not there: {reason}", self.nqn);
         }
+        self.end_others(machine, is_of)?;
         self.await_disk(machine)
+    }
+
+    /// Ends what this machine has of the volume by another name: an attachment that was ended without it. Gateways let nobody in by that name, and what is queued
+    /// there is to fail. The kernel ignores a disk for as long as another subsystem has one of its UUID. Only whoever is let in by the new name knows
+    /// that the other one is the older one.
+    fn end_others(&self, machine: &dyn Machine, is_of: impl Fn(&str) -> bool) -> Result<(), Status> {
+        let is_other = |nqn: &str| nqn != self.nqn && is_of(nqn);
+        let all = paths(machine)?;
+        let is_let_in = all.iter().any(|path| path.nqn == self.nqn && path.state == "live");
+        let Some(other) = all.iter().find(|path| is_other(&path.nqn)).filter(|_| is_let_in) else {
+            return Ok(());
+        };
+        log::warn!(
+            "{} was lost to this node, and is ended: what it had queued there fails",
+            other.nqn
+        );
+        disconnect(machine, is_other)?;
+        look_again(machine, |nqn| nqn == self.nqn)
     }
 
     fn await_disk(&self, machine: &dyn Machine) -> Result<Disk, Status> {

@@ -7,7 +7,6 @@ use super::nvme::{self, Disk, Target};
 use super::{Node, key, path, volume};
 use crate::capability::{self, Access};
 use crate::controller::context;
-use crate::id::VolumeId;
 use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
 };
@@ -25,7 +24,7 @@ impl Node {
         let _hold = self.busy.take(id.to_string())?;
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self.host, told, context, &request.secrets)?;
-        let staged = target.connect(self.machine()).and_then(|disk| {
+        let staged = target.connect(self.machine(), self.is_of(&id)).and_then(|disk| {
             self.reserve(&disk, told)?;
             if let Access::Mount { file_system, options } = &wanted.access {
                 let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
@@ -35,55 +34,46 @@ impl Node {
         });
         // Whoever is told that it has failed may never have it unstaged: paths would stay, and be tried for ever.
         if staged.is_err()
-            && let Err(why) = self.leave(&id)
+            && let Err(why) = self.leave(|nqn| target.is(nqn))
         {
             log::warn!("volume {id} was not staged, and its paths stay: {why}");
         }
         staged
     }
 
-    /// Gives up a volume that nobody uses here, and ends its paths.
-    fn leave(&self, id: &VolumeId) -> Result<(), Status> {
-        let is_meant = self.is_of(id);
+    /// Ends the paths of these subsystems, of which nobody uses anything here.
+    fn leave(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
         let disks = nvme::disks(self.machine(), &is_meant)?;
         disks.iter().try_for_each(|disk| self.not_used(disk))?;
-        for disk in &disks {
-            self.give_up(disk);
-        }
         nvme::disconnect(self.machine(), &is_meant)
     }
 
-    /// A volume of one node is reserved by it; from who had it before only where the controller says that it is not to have it any more.
+    /// A volume of one node is reserved by it; from who had it before only where the controller says that it is not to have it any more. It stays so when it
+    /// is unstaged: whoever was lost with it, and has not heard of that, finds it another's until it is its own again.
     fn reserve(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<(), Status> {
-        if !told.contains_key(context::EXCLUSIVE) {
-            return Ok(());
-        }
-        let own = key(self.host);
-        let ask = |what: Reserve| {
-            let done = self.machine().reserve(&disk.device(), what);
-            done.map_err(|why| {
-                Status::internal(format!(
-                    "{} cannot be reserved ({what:?}): {why}; reservations: \"off\" does without",
-                    disk.name
-                ))
-            })
-        };
-        ask(Reserve::Register(own))?;
-        if ask(Reserve::Hold(own))? == Reserved::Done {
-            return Ok(());
-        }
         let other = told.get(context::PREEMPT).and_then(|text| {
             let digits = text.strip_prefix("0x").unwrap_or(text);
             u64::from_str_radix(digits, 16).ok()
         });
+        if told.contains_key(context::RELEASE) {
+            return self.release(disk, other);
+        }
+        if !told.contains_key(context::EXCLUSIVE) {
+            return Ok(());
+        }
+        let own = key(self.host);
+        self.ask(disk, Reserve::Register(own))?;
+        if self.ask(disk, Reserve::Hold(own))? == Reserved::Done {
+            return Ok(());
+        }
         if let Some(other) = other.filter(|other| *other != own) {
             log::info!(
                 "{}: what host {other:#018x} has reserved is taken from it: it is published here alone",
                 disk.name
             );
             // Where it has gone by itself, there is nothing to take.
-            ask(Reserve::Preempt(own, other))?;
-            if ask(Reserve::Hold(own))? == Reserved::Done {
+            self.ask(disk, Reserve::Preempt(own, other))?;
+            if self.ask(disk, Reserve::Hold(own))? == Reserved::Done {
                 return Ok(());
             }
         }
@@ -91,6 +81,30 @@ impl Node {
             "{} is reserved by another host, which nobody has said to be gone",
             disk.name
         )))
+    }
+
+    /// Ends the reservation of before. One that another host has made since is that one's business.
+    fn release(&self, disk: &Disk, other: Option<u64>) -> Result<(), Status> {
+        let own = key(self.host);
+        self.ask(disk, Reserve::Register(own))?;
+        let taken = match other {
+            Some(other) => self.ask(disk, Reserve::Preempt(own, other))?,
+            None => self.ask(disk, Reserve::Hold(own))?,
+        };
+        match taken {
+            Reserved::Done => self.ask(disk, Reserve::Clear(own)).map(drop),
+            Reserved::Conflict => Ok(()),
+        }
+    }
+
+    fn ask(&self, disk: &Disk, what: Reserve) -> Result<Reserved, Status> {
+        let done = self.machine().reserve(&disk.device(), what);
+        done.map_err(|why| {
+            Status::internal(format!(
+                "{} cannot be reserved ({what:?}): {why}; reservations: \"off\" does without",
+                disk.name
+            ))
+        })
     }
 
     fn mount(
@@ -180,23 +194,8 @@ impl Node {
         let id = volume(&request.volume_id)?;
         let _hold = self.busy.take(id.to_string())?;
         self.unmount(staging)?;
-        self.leave(&id)?;
+        self.leave(self.is_of(&id))?;
         Ok(NodeUnstageVolumeResponse {})
-    }
-
-    /// What this host has reserved it reserves no more. Who holds a volume has it alone: whoever else is registered there is gone. Who was taken off
-    /// the list meanwhile, or has no path, cannot: the next one takes it then.
-    fn give_up(&self, disk: &Disk) {
-        let (machine, device, own) = (self.machine(), disk.device(), key(self.host));
-        let cleared = machine
-            .reserve(&device, Reserve::Hold(own))
-            .and_then(|held| match held {
-                Reserved::Done => machine.reserve(&device, Reserve::Clear(own)),
-                Reserved::Conflict => Ok(Reserved::Conflict),
-            });
-        if let Err(why) = cleared {
-            log::debug!("{}: its reservation was not given up: {why}", disk.name);
-        }
     }
 
     /// A disk that is mounted elsewhere is not taken away.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::publish::FENCED;
+use crate::controller::FENCED;
 use crate::fake;
 use crate::id::host_nqn;
 use uuid::Uuid;
@@ -42,7 +42,7 @@ async fn a_node_is_let_in_told_where_and_taken_off_again() {
     let told = publish(&fake, &id, ONE, Mode::SingleNodeWriter)
         .await
         .expect("published");
-    assert_eq!(told["nqn"], "nqn.2026-11.io.amita:01234567:csi-9335b10e-1");
+    assert!(told["nqn"].ends_with(":csi-9335b10e-1"), "{told:?}");
     assert_eq!(told["portals"], "192.0.2.1:4420,192.0.2.2:4420");
     assert_eq!(
         (told.get("exclusive").map(String::as_str), told.get("preempt")),
@@ -109,13 +109,23 @@ async fn a_disk_of_several_nodes_is_not_reserved() {
         let told = publish(&fake, &id, node, Mode::MultiNodeMultiWriter)
             .await
             .expect("published");
-        assert_eq!(told.get("exclusive"), None);
+        assert_eq!((told.get("exclusive"), told.get("release")), (None, None));
     }
     assert_eq!(fake.cluster().subsystems["csi-9335b10e-1"].hosts.len(), 2);
     unpublish(&fake, &id, ONE).await.expect("taken off");
     assert_eq!(fake.cluster().subsystems["csi-9335b10e-1"].hosts, [nqn(TWO)]);
     unpublish(&fake, &id, "").await.expect("all of them");
     assert!(fake.cluster().subsystems.is_empty());
+    // What it was reserved by while it was one node's would keep all others from writing.
+    for (holder, preempt) in [(ONE, None), (TWO, Some("0x00000000000000aa"))] {
+        let reservation = (holder.to_owned(), "0x00000000000000aa".to_owned());
+        fake.cluster().reservations.insert("v".to_owned(), reservation);
+        let told = publish(&fake, &id, ONE, Mode::MultiNodeMultiWriter)
+            .await
+            .expect("published");
+        assert_eq!(told["release"], "1");
+        assert_eq!(told.get("preempt").map(String::as_str), preempt);
+    }
 }
 
 #[tokio::test]
@@ -194,4 +204,64 @@ async fn who_was_taken_off_by_a_call_that_was_cut_is_cut_off_before_the_next_one
     let begun = std::time::Instant::now();
     controller.publish(request).await.expect("published");
     assert!(begun.elapsed() >= wait);
+}
+
+/// What a lost host has queued it sends when it is let in again by the name that it was lost by.
+#[tokio::test]
+async fn a_name_by_which_a_host_was_let_in_is_not_used_for_the_next_one() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    let mut seen = std::collections::BTreeSet::new();
+    for node in [ONE, TWO, ONE, ONE] {
+        let told = publish(&fake, &id, node, Mode::SingleNodeWriter)
+            .await
+            .expect("published");
+        let again = publish(&fake, &id, node, Mode::SingleNodeWriter).await;
+        assert_eq!(again.expect("published already")["nqn"], told["nqn"]);
+        assert!(seen.insert(told["nqn"].clone()), "{told:?}");
+        unpublish(&fake, &id, node).await.expect("taken off");
+    }
+    // Of several nodes the name is that of all, until nobody has it.
+    let shared = Mode::MultiNodeMultiWriter;
+    let first = publish(&fake, &id, ONE, shared).await.expect("published");
+    let second = publish(&fake, &id, TWO, shared).await.expect("published");
+    assert_eq!(first["nqn"], second["nqn"]);
+    unpublish(&fake, &id, ONE).await.expect("taken off");
+    fence::fence(&fake, &[TWO]).await.expect("fenced");
+    let third = publish(&fake, &id, ONE, shared).await.expect("published");
+    assert_ne!(first["nqn"], third["nqn"]);
+}
+
+#[tokio::test]
+async fn whose_others_have_gone_meanwhile_comes_again() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    let shared = Mode::MultiNodeMultiWriter;
+    let first = publish(&fake, &id, ONE, shared).await.expect("published");
+    fake.cluster().others_go = true;
+    assert_eq!(code(publish(&fake, &id, TWO, shared).await), Code::Aborted);
+    let second = publish(&fake, &id, TWO, shared).await.expect("published");
+    assert_ne!(first["nqn"], second["nqn"]);
+}
+
+/// A key for TLS lies in the keyring of each host for the pair of host and subsystem, before anybody connects.
+#[tokio::test]
+async fn by_tls_a_volume_keeps_its_name() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    for node in [ONE, TWO] {
+        let request = ControllerPublishVolumeRequest {
+            volume_id: id.clone(),
+            node_id: node.to_owned(),
+            volume_capability: Some(block(Mode::SingleNodeWriter)),
+            volume_context: of(&[("tlsRequired", "true")]),
+            ..Default::default()
+        };
+        let told = fake.controller().publish(request).await.expect("published");
+        assert_eq!(
+            told.publish_context["nqn"],
+            "nqn.2026-11.io.amita:01234567:csi-9335b10e-1"
+        );
+        unpublish(&fake, &id, node).await.expect("taken off");
+    }
 }

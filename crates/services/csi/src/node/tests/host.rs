@@ -10,6 +10,8 @@ use std::time::Duration;
 
 pub const DISK_UUID: &str = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff";
 const DISK: &str = "nvme3n1";
+/// The path of an attachment that was lost.
+const LOST: &str = "nvme90";
 
 /// Where it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub struct State {
     /// Paths: their number and address.
     pub paths: Vec<(usize, String)>,
     last_path: usize,
+    /// An attachment that was lost: its subsystem, of which there is a path still.
+    pub lost: Option<String>,
+    /// The kernel ignores the disk: when it looked, the lost one had its UUID.
+    is_ignored: bool,
     /// Gateways that do not answer.
     pub away: BTreeSet<String>,
     /// What was written to `/dev/nvme-fabrics`.
@@ -107,7 +113,8 @@ impl Host {
         let state = self.state();
         let paths: BTreeSet<&String> = state.paths.iter().map(|(_, address)| address).collect();
         format!(
-            "{paths:?} {:?} {:?} {:?} {:?} {:?} {:?} {}",
+            "{paths:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {}",
+            state.lost,
             state.content,
             state.holder,
             state.registered,
@@ -139,7 +146,7 @@ impl Host {
 
 impl State {
     fn has_disk(&self) -> bool {
-        !self.paths.is_empty()
+        !self.paths.is_empty() && !self.is_ignored
     }
 
     fn mountinfo(&self) -> String {
@@ -267,6 +274,7 @@ impl State {
         if self.paths.iter().any(|(_, there)| *there == address) {
             return Err(io::Error::from_raw_os_error(114));
         }
+        self.is_ignored |= self.paths.is_empty() && self.lost.is_some();
         self.last_path += 1;
         self.paths.push((self.last_path, address));
         Ok(format!("instance={},cntlid=1", self.last_path))
@@ -318,6 +326,15 @@ impl Machine for Host {
             ["proc", "self", "mountinfo"] => Ok(state.mountinfo()),
             ["etc", "machine-id"] => Ok(state.machine_id.clone()),
             ["sys", "module", "nvme_core", "parameters", "multipath"] => Ok("Y\n".to_owned()),
+            ["sys", "class", "nvme", LOST, what] => {
+                let lost = state.lost.as_ref().ok_or_else(|| gone(path))?;
+                Ok(match *what {
+                    "subsysnqn" => format!("{lost}\n"),
+                    "address" => "traddr=192.0.2.1,trsvcid=4420\n".to_owned(),
+                    "state" => "connecting\n".to_owned(),
+                    other => panic!("nobody reads {other}"),
+                })
+            }
             ["sys", "class", "nvme", name, what] => {
                 let number = name.strip_prefix("nvme").and_then(|number| number.parse().ok());
                 let found = state.paths.iter().find(|(there, _)| Some(*there) == number);
@@ -347,7 +364,7 @@ impl Machine for Host {
         let state = self.state();
         let paths = state.paths.iter().map(|(number, _)| format!("nvme{number}"));
         match path {
-            "/sys/class/nvme" => Ok(paths.collect()),
+            "/sys/class/nvme" => Ok(paths.chain(state.lost.iter().map(|_| LOST.to_owned())).collect()),
             "/sys/class/nvme-subsystem" => Ok(state
                 .has_disk()
                 .then(|| "nvme-subsys3".to_owned())
@@ -368,6 +385,10 @@ impl Machine for Host {
             let ["sys", "class", "nvme", name, what] = parts.as_slice() else {
                 panic!("nobody writes to {path}");
             };
+            if *name == LOST {
+                assert_eq!(*what, "delete_controller");
+                return state.lost.take().map(drop).ok_or_else(|| gone(path));
+            }
             let number = name.strip_prefix("nvme").and_then(|number| number.parse().ok());
             let at = state.paths.iter().position(|(there, _)| Some(*there) == number);
             let at = at.ok_or_else(|| gone(path))?;
@@ -379,7 +400,10 @@ impl Machine for Host {
                         "a disk is taken away under a mount"
                     );
                 }
-                "rescan_controller" => state.bytes = state.will_have.unwrap_or(state.bytes),
+                "rescan_controller" => {
+                    state.is_ignored &= state.lost.is_some();
+                    state.bytes = state.will_have.unwrap_or(state.bytes);
+                }
                 other => panic!("nobody writes to {other}"),
             }
             Ok(())
