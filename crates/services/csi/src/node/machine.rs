@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::process::Command;
 use std::time::Duration;
 
@@ -67,6 +67,9 @@ pub enum Reserved {
     Conflict,
 }
 
+/// A disk that is taken, until it is dropped.
+pub type Claim = Box<dyn Send>;
+
 /// A host.
 pub trait Machine: Send + Sync + 'static {
     /// What a file says.
@@ -124,6 +127,16 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// Nobody does, in a while.
     fn reach(&self, address: SocketAddr) -> io::Result<()>;
+    /// Has the kernel write what it keeps of the file system at a path.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn sync(&self, path: &str) -> io::Result<()>;
+    /// Takes a disk, so that nobody mounts it or builds another disk on it meanwhile; none: somebody has, in whatever name space of mounts.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn claim(&self, device: &str) -> io::Result<Option<Claim>>;
     /// How full the file system at a path is.
     ///
     /// # Errors
@@ -221,6 +234,20 @@ impl Machine for Linux {
         TcpStream::connect_timeout(&address, ANSWER).map(drop)
     }
 
+    fn sync(&self, path: &str) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(path)?)?)
+    }
+
+    fn claim(&self, device: &str) -> io::Result<Option<Claim>> {
+        // "If the block device is in use by the system (e.g., mounted), open() fails with the error EBUSY" (open(2)).
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(device);
+        match opened {
+            Ok(disk) => Ok(Some(Box::new(disk))),
+            Err(why) if why.raw_os_error() == Some(libc::EBUSY) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
     fn space(&self, path: &str) -> io::Result<Space> {
         let found = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -281,6 +308,16 @@ mod tests {
         assert_eq!(is_blank(Cursor::new(vec![0; 512])).ok(), Some(true));
         assert_eq!(is_blank(Cursor::new(vec![7; 512])).ok(), Some(false));
         assert!(is_blank(File::open("/dev/null").expect("a device")).is_ok());
+    }
+
+    #[test]
+    fn what_is_written_is_synced_and_what_is_no_disk_is_nobodys() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().display().to_string();
+        Linux.sync(&path).expect("synced");
+        Linux.sync(&format!("{path}/none")).expect_err("nothing is there");
+        assert!(Linux.claim("/dev/null").expect("it opens").is_some());
+        Linux.claim(&format!("{path}/none")).map(|_| ()).expect_err("nothing is there");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! NodeStageVolume and NodeUnstageVolume: a volume comes to this node, once for all pods that use it here, and goes.
 
 use super::filesystem::{self, Content};
-use super::machine::{Reserve, Reserved};
+use super::machine::{Claim, Reserve, Reserved};
 use super::mounts;
 use super::nvme::{self, Disk, Target};
 use super::{Node, key, path, volume};
@@ -11,10 +11,15 @@ use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tonic::Status;
 
 /// Mounts that lie one over another at one place, at most.
 const MOST_MOUNTS: usize = 8;
+/// A disk that is to go is looked at so often,
+const LOOKS: u32 = 10;
+/// with so much time between.
+const LOOK: Duration = Duration::from_millis(200);
 
 impl Node {
     pub(super) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<NodeStageVolumeResponse, Status> {
@@ -45,6 +50,11 @@ impl Node {
     fn leave(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
         let disks = nvme::disks(self.machine(), &is_meant)?;
         disks.iter().try_for_each(|disk| self.not_used(disk))?;
+        // Until the paths are gone.
+        let _claims = disks
+            .iter()
+            .map(|disk| self.claimed(disk))
+            .collect::<Result<Vec<_>, _>>()?;
         nvme::disconnect(self.machine(), &is_meant)
     }
 
@@ -193,9 +203,43 @@ impl Node {
         let staging = path(&request.staging_target_path, "staging target path")?;
         let id = volume(&request.volume_id)?;
         let _hold = self.busy.take(id.to_string())?;
+        if self.mounted(staging)?.is_some()
+            && let Err(why) = self.machine().sync(staging)
+        {
+            // Of a disk that is lost nothing can be written any more, and it is to go all the same.
+            log::error!("volume {id}: not all that was written came to its disk: {why}");
+        }
         self.unmount(staging)?;
         self.leave(self.is_of(&id))?;
         Ok(NodeUnstageVolumeResponse {})
+    }
+
+    /// A disk that is in use where this process cannot see it is not taken away either: what is mounted in another name space of mounts has data that are
+    /// not written yet.
+    fn claimed(&self, disk: &Disk) -> Result<Claim, Status> {
+        let device = disk.device();
+        for look in 0..LOOKS {
+            if look > 0 {
+                // A mount that has just ended lets go of its disk a little later.
+                self.machine().pause(LOOK);
+            }
+            match self.machine().claim(&device) {
+                Ok(Some(claim)) => return Ok(claim),
+                Ok(None) => {}
+                // It is gone already.
+                Err(why) if matches!(why.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)) => {
+                    return Ok(Box::new(()));
+                }
+                Err(why) => return Err(Status::internal(format!("{device}: {why}"))),
+            }
+        }
+        let holders = self.machine().list(&format!("/sys/block/{}/holders", disk.name));
+        let holders = holders.unwrap_or_default();
+        let by = match holders.is_empty() {
+            true => "a mount that is not seen from here (look into /proc/*/mountinfo), or a program".to_owned(),
+            false => holders.join(", "),
+        };
+        Err(Status::failed_precondition(format!("{device} is in use still, by {by}")))
     }
 
     /// A disk that is mounted elsewhere is not taken away.

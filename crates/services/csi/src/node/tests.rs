@@ -262,6 +262,22 @@ fn what_cannot_be_staged_leaves_no_path() {
     assert_eq!((state.paths.len(), state.mounts.len()), (2, 1));
 }
 
+/// Mounts of other name spaces are not seen; the kernel knows them all the same.
+#[test]
+fn what_is_in_use_elsewhere_is_not_taken_away() {
+    let host = Host::new(&nqn());
+    stage(&host, "ext4").expect("staged");
+    host.state().is_used_elsewhere = true;
+    let refused = unstage(&host).expect_err("in use");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("/dev/nvme3n1 is in use"), "{refused}");
+    assert_eq!(host.state().paths.len(), 2);
+    assert_eq!(host.state().synced, [STAGING]);
+    host.state().is_used_elsewhere = false;
+    unstage(&host).expect("gone");
+    assert!(host.state().paths.is_empty());
+}
+
 #[test]
 fn no_refusal_has_a_secret() {
     let host = Host::new(&nqn());

@@ -1,6 +1,6 @@
 //! A machine that is made up: what sysfs says of paths and a disk, mounts, tools, and a place where it is cut.
 
-use crate::node::machine::{Kind, Machine, Ran, Reserve, Reserved, Space};
+use crate::node::machine::{Claim, Kind, Machine, Ran, Reserve, Reserved, Space};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
@@ -49,6 +49,10 @@ pub struct State {
     pub has_data: bool,
     pub is_unreadable: bool,
     pub formatted: usize,
+    /// It is mounted where the driver cannot see it, and something of it is not written yet.
+    pub is_used_elsewhere: bool,
+    /// Mounts whose data were written.
+    pub synced: Vec<String>,
     pub is_read_only: bool,
     bytes: u64,
     /// What it has when the kernel looks again.
@@ -396,7 +400,7 @@ impl Machine for Host {
                 "delete_controller" => {
                     state.paths.remove(at);
                     assert!(
-                        state.has_disk() || state.mounts.is_empty(),
+                        state.has_disk() || (state.mounts.is_empty() && !state.is_used_elsewhere),
                         "a disk is taken away under a mount"
                     );
                 }
@@ -473,6 +477,20 @@ impl Machine for Host {
             true => Err(io::Error::from(io::ErrorKind::TimedOut)),
             false => Ok(()),
         }
+    }
+
+    fn sync(&self, path: &str) -> io::Result<()> {
+        self.act(|state| {
+            state.synced.push(path.to_owned());
+            Ok(())
+        })
+    }
+
+    fn claim(&self, device: &str) -> io::Result<Option<Claim>> {
+        let state = self.state();
+        let is_mounted = state.mounts.iter().any(|mount| mount.source == device);
+        let is_free = !is_mounted && !state.is_used_elsewhere;
+        Ok(is_free.then(|| Box::new(()) as Claim))
     }
 
     fn space(&self, _: &str) -> io::Result<Space> {
