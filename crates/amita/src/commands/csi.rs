@@ -94,7 +94,7 @@ pub fn run_by_api(command: &Command, nodes: Nodes) -> Result<()> {
         controller: Some(Controller::new(driver, api)),
         node: None,
     };
-    until_it_ends(socket, services)
+    until_it_ends(socket, services, std::future::pending())
 }
 
 fn node(arguments: &NodeArguments) -> Result<()> {
@@ -108,19 +108,21 @@ fn node(arguments: &NodeArguments) -> Result<()> {
         })?,
     };
     log::info!("this machine is host {host} to storage");
+    let node = Node::new(Arc::new(Linux), driver.clone(), host, arguments.max_volumes);
     let services = Services {
-        identity: Identity::new(driver.clone(), Part::Node),
+        identity: Identity::new(driver, Part::Node),
         controller: None,
-        node: Some(Node::new(Arc::new(Linux), driver, host, arguments.max_volumes)),
+        node: Some(node.clone()),
     };
-    until_it_ends(&arguments.socket, services)
+    until_it_ends(&arguments.socket, services, node.keep_paths())
 }
 
 fn driver(socket: &Socket) -> Result<Driver> {
     Driver::new(&socket.driver).map_err(|why| Failure::new(why).kind(Kind::Usage))
 }
 
-fn until_it_ends(socket: &Socket, services: Services) -> Result<()> {
+/// Serves, and does `beside`, until it is to end.
+fn until_it_ends(socket: &Socket, services: Services, beside: impl Future<Output = ()>) -> Result<()> {
     interrupt::catch();
     let path = socket_path(&socket.endpoint).map_err(|why| Failure::new(why).kind(Kind::Usage))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -134,6 +136,7 @@ fn until_it_ends(socket: &Socket, services: Services) -> Result<()> {
     runtime.block_on(async {
         tokio::select! {
             never = serve(listener, services) => match never {},
+            () = beside => {}
             () = ended() => {}
         }
     });

@@ -79,7 +79,7 @@ impl VolumeId {
     /// The subsystem that it is a namespace of while it is published. A node that has volumes of two drivers tells them apart by it.
     #[must_use]
     pub fn subsystem(&self, driver: &str) -> String {
-        format!("csi-{}-{}", sum(driver, 4), self.number)
+        format!("{}{}", subsystem_before(driver), self.number)
     }
 
     /// Its name when it was deleted and has snapshots still.
@@ -93,6 +93,12 @@ impl fmt::Display for VolumeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.number, self.name)
     }
+}
+
+/// What the names of a driver's subsystems begin with: the number of their volume follows.
+#[must_use]
+pub fn subsystem_before(driver: &str) -> String {
+    format!("csi-{}-", sum(driver, 4))
 }
 
 /// A snapshot's id.

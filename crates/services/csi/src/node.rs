@@ -3,10 +3,12 @@
 //! All of it is done by one [`Machine`], on threads that may wait. A call may be cut at each thing that it does, and is sent again, perhaps after
 //! a reboot: it looks what is there, and goes on.
 
+mod discovery;
 pub(crate) mod filesystem;
 pub mod machine;
 mod mounts;
 mod nvme;
+mod paths;
 mod publish;
 mod reservation;
 mod stage;
@@ -15,7 +17,7 @@ mod stats;
 pub use machine::{Linux, Machine};
 
 use crate::Driver;
-use crate::busy::Busy;
+use crate::busy::{Busy, Hold};
 use crate::grpc::unary;
 use crate::id::{self, VolumeId};
 use crate::wire::node as wire;
@@ -78,6 +80,11 @@ impl Node {
     fn is_of(&self, volume: &VolumeId) -> impl Fn(&str) -> bool + use<> {
         let end = format!(":{}", volume.subsystem(&self.driver.name));
         move |nqn: &str| nqn.ends_with(&end)
+    }
+
+    /// One call changes a volume at a time, whatever name stands in its id.
+    fn hold(&self, number: u64) -> Result<Hold, Status> {
+        self.busy.take(format!("volume number {number}"))
     }
 
     /// Does what waits for the kernel, where that keeps nobody.

@@ -137,6 +137,11 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// See [`Machine::read`].
     fn claim(&self, device: &str) -> io::Result<Option<Claim>>;
+    /// What a discovery service says by its device (NVM Express Base Specification 2.1, 5.1.12.3.1).
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>>;
     /// How full the file system at a path is.
     ///
     /// # Errors
@@ -246,6 +251,10 @@ impl Machine for Linux {
             Err(why) if why.raw_os_error() == Some(libc::EBUSY) => Ok(None),
             Err(why) => Err(why),
         }
+    }
+
+    fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {
+        super::discovery::read(device)
     }
 
     fn space(&self, path: &str) -> io::Result<Space> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tonic::Status;
 use uuid::Uuid;
 
-const FABRICS: &str = "/dev/nvme-fabrics";
+pub(super) const FABRICS: &str = "/dev/nvme-fabrics";
 const CONTROLLERS: &str = "/sys/class/nvme";
 const SUBSYSTEMS: &str = "/sys/class/nvme-subsystem";
 const MULTIPATH: &str = "/sys/module/nvme_core/parameters/multipath";
@@ -17,10 +17,14 @@ const MULTIPATH: &str = "/sys/module/nvme_core/parameters/multipath";
 const LOOKS: u32 = 150;
 /// with so much time between.
 const LOOK: Duration = Duration::from_millis(100);
+/// A gateway that has not heard yet of a volume that was just published refuses: it is asked so often,
+const ATTEMPTS: u32 = 7;
+/// with so much time between.
+const AGAIN: Duration = Duration::from_millis(500);
 /// `EALREADY`: there is such a path.
 const ALREADY: i32 = 114;
 /// Settings of each path: what the volume's context calls them, what the kernel does, and what they are where nothing is said (decision 069).
-const SETTINGS: [(&str, &str, &str); 5] = [
+pub(super) const SETTINGS: [(&str, &str, &str); 5] = [
     ("nvmeNrIoQueues", "nr_io_queues", "2"),
     ("nvmeKeepAliveTmo", "keep_alive_tmo", "5"),
     ("nvmeReconnectDelay", "reconnect_delay", "2"),
@@ -56,19 +60,27 @@ impl Disk {
 }
 
 /// A path.
-struct Path {
+pub(super) struct Path {
     name: String,
-    nqn: String,
-    address: Option<SocketAddr>,
-    state: String,
+    pub nqn: String,
+    pub address: Option<SocketAddr>,
+    pub state: String,
 }
 
-fn failed(what: &str) -> impl Fn(io::Error) -> Status + '_ {
+/// Why there is no path.
+enum Missing {
+    /// Nobody answers there.
+    Silent(io::Error),
+    /// The gateway does not let this node in.
+    Refused(io::Error),
+}
+
+pub(super) fn failed(what: &str) -> impl Fn(io::Error) -> Status + '_ {
     move |why| Status::internal(format!("{what}: {why}"))
 }
 
 /// What may stand between the commas of a line.
-fn is_word(text: &str) -> bool {
+pub(super) fn is_word(text: &str) -> bool {
     !text.is_empty() && !text.contains([',', '\n', '\0', ' '])
 }
 
@@ -137,40 +149,59 @@ impl Target {
     pub(super) fn connect(&self, machine: &dyn Machine, is_of: impl Fn(&str) -> bool) -> Result<Disk, Status> {
         ready(machine)?;
         let there = paths(machine)?;
-        let mut reasons = Vec::new();
-        let mut connected = 0;
-        for portal in &self.portals {
-            let is_it = |path: &&Path| {
+        let is_there = |portal: &SocketAddr| {
+            there.iter().any(|path| {
                 path.nqn == self.nqn && path.address == Some(*portal) && !path.state.starts_with("deleting")
-            };
-            if there.iter().any(|path| is_it(&path)) {
-                connected += 1;
-                continue;
+            })
+        };
+        let (mut connected, mut missing): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            self.portals.iter().copied().partition(is_there);
+        let mut reasons = Vec::new();
+        for attempt in 0..ATTEMPTS {
+            // Who says nothing is not asked again: that takes its time.
+            let mut refused = Vec::new();
+            for portal in std::mem::take(&mut missing) {
+                match self.connect_one(machine, portal) {
+                    Ok(()) => connected.push(portal),
+                    Err(Missing::Silent(why)) => reasons.push(format!("{portal}: {why}")),
+                    Err(Missing::Refused(why)) => refused.push((portal, why)),
+                }
             }
-            let line = format!(
-                "nqn={},transport=tcp,traddr={},trsvcid={},{}",
-                self.nqn,
-                portal.ip(),
-                portal.port(),
-                self.settings
-            );
-            // The kernel makes one connection at a time, of all volumes, and waits two minutes for an address that says nothing.
-            let made = machine.reach(*portal).and_then(|()| machine.exchange(FABRICS, &line));
-            match made {
-                Ok(_) => connected += 1,
-                Err(why) if why.raw_os_error() == Some(ALREADY) => connected += 1,
-                Err(why) => reasons.push(format!("{portal}: {why}")),
+            if refused.is_empty() {
+                break;
             }
+            if attempt + 1 == ATTEMPTS {
+                reasons.extend(refused.into_iter().map(|(portal, why)| format!("{portal}: {why}")));
+                break;
+            }
+            missing = refused.into_iter().map(|(portal, _)| portal).collect();
+            machine.pause(AGAIN);
         }
-        if connected == 0 {
+        if connected.is_empty() {
             let why = format!("no gateway of {} lets this node in: {}", self.nqn, reasons.join("; "));
             return Err(Status::unavailable(why));
         }
         for reason in reasons {
-            log::warn!("a path of {} is not there: {reason}", self.nqn);
+            log::warn!("a path of {} is not there yet: {reason}", self.nqn);
         }
         self.end_others(machine, is_of)?;
         self.await_disk(machine)
+    }
+
+    fn connect_one(&self, machine: &dyn Machine, portal: SocketAddr) -> Result<(), Missing> {
+        // The kernel makes one connection at a time, of all volumes, and waits two minutes for an address that says nothing.
+        machine.reach(portal).map_err(Missing::Silent)?;
+        let line = format!(
+            "nqn={},transport=tcp,traddr={},trsvcid={},{}",
+            self.nqn,
+            portal.ip(),
+            portal.port(),
+            self.settings
+        );
+        match machine.exchange(FABRICS, &line) {
+            Err(why) if why.raw_os_error() != Some(ALREADY) => Err(Missing::Refused(why)),
+            _ => Ok(()),
+        }
     }
 
     /// Ends what this machine has of the volume by another name: an attachment that was ended without it. Gateways let nobody in by that name, and what is queued
@@ -258,7 +289,7 @@ fn list(machine: &dyn Machine, path: &str) -> Result<Vec<String>, Status> {
     }
 }
 
-fn paths(machine: &dyn Machine) -> Result<Vec<Path>, Status> {
+pub(super) fn paths(machine: &dyn Machine) -> Result<Vec<Path>, Status> {
     let names = list(machine, CONTROLLERS)?;
     let read = |name: &str, what: &str| {
         machine
@@ -320,13 +351,23 @@ pub(super) fn is_read_only(machine: &dyn Machine, disk: &Disk) -> bool {
 /// Ends all paths to subsystems with such a name.
 pub(super) fn disconnect(machine: &dyn Machine, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
     for path in paths(machine)?.into_iter().filter(|path| is_meant(&path.nqn)) {
-        let file = format!("{CONTROLLERS}/{}/delete_controller", path.name);
-        match machine.write(&file, "1") {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-            ended => ended.map_err(failed(&file))?,
-        }
+        end(machine, &path)?;
     }
     Ok(())
+}
+
+/// Ends a path.
+pub(super) fn end(machine: &dyn Machine, path: &Path) -> Result<(), Status> {
+    let file = file(path, "delete_controller");
+    match machine.write(&file, "1") {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        ended => ended.map_err(failed(&file)),
+    }
+}
+
+/// A file of sysfs of a path.
+pub(super) fn file(path: &Path, name: &str) -> String {
+    format!("{CONTROLLERS}/{}/{name}", path.name)
 }
 
 /// Has the kernel look how large disks are: their gateway tells it by itself, which may be on its way.

@@ -23,7 +23,7 @@ impl Node {
         present(&[(&request.volume_id, "volume id")])?;
         let staging = path(&request.staging_target_path, "staging target path")?;
         let id = volume(&request.volume_id)?;
-        let _hold = self.busy.take(id.to_string())?;
+        let _hold = self.hold(id.number)?;
         match wanted.access {
             Access::Mount { .. } => self.publish_folder(staging, at, &wanted, request.readonly)?,
             Access::Block => self.publish_disk(request, &wanted, at)?,
@@ -115,7 +115,7 @@ impl Node {
     ) -> Result<NodeUnpublishVolumeResponse, Status> {
         let at = path(&request.target_path, "target path")?;
         let id = volume(&request.volume_id)?;
-        let _hold = self.busy.take(id.to_string())?;
+        let _hold = self.hold(id.number)?;
         self.unmount(at)?;
         // What is not empty is no place of a mount of ours, and stays.
         self.machine().remove(at).map_err(failed(at))?;

@@ -26,7 +26,7 @@ impl Node {
         let staging = path(&request.staging_target_path, "staging target path")?;
         let wanted = capability::one(request.volume_capability.as_ref())?;
         let id = volume(&request.volume_id)?;
-        let _hold = self.busy.take(id.to_string())?;
+        let _hold = self.hold(id.number)?;
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self.host, told, context, &request.secrets)?;
         let staged = target.connect(self.machine(), self.is_of(&id)).and_then(|disk| {
@@ -202,7 +202,7 @@ impl Node {
     pub(super) fn unstage(&self, request: &NodeUnstageVolumeRequest) -> Result<NodeUnstageVolumeResponse, Status> {
         let staging = path(&request.staging_target_path, "staging target path")?;
         let id = volume(&request.volume_id)?;
-        let _hold = self.busy.take(id.to_string())?;
+        let _hold = self.hold(id.number)?;
         if self.mounted(staging)?.is_some()
             && let Err(why) = self.machine().sync(staging)
         {

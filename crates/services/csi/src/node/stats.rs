@@ -79,7 +79,7 @@ impl Node {
         present(&[(&request.volume_path, "volume path")])?;
         let id = volume(&request.volume_id)?;
         let at = path(&request.volume_path, "volume path")?;
-        let _hold = self.busy.take(id.to_string())?;
+        let _hold = self.hold(id.number)?;
         let mount = self.there(at)?;
         let disk = disk_of(&mount);
         let wanted = request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);

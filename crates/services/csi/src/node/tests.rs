@@ -396,6 +396,80 @@ fn one_path_is_enough_and_the_other_comes_later() {
     assert!(refused.message().contains("192.0.2.2:4420"), "{refused}");
 }
 
+/// Gateways hear of a volume one after the other.
+#[test]
+fn a_gateway_that_has_not_heard_yet_is_asked_again() {
+    let host = Host::new(&nqn());
+    host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), 3), ("192.0.2.2:4420".to_owned(), 1)]);
+    stage(&host, "ext4").expect("staged");
+    assert_eq!((host.state().paths.len(), host.state().lines.len()), (2, 6));
+    // One that refuses for good is no obstacle where there is another.
+    let host = Host::new(&nqn());
+    host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), usize::MAX)]);
+    stage(&host, "ext4").expect("staged");
+    assert_eq!(host.state().paths.len(), 1);
+}
+
+#[test]
+fn a_path_that_is_missing_is_connected_as_those_that_are_there() {
+    let host = Host::new(&nqn());
+    assert_eq!(node(&host).connect_missing().expect("nothing is there"), 0);
+    host.state().away.insert("192.0.2.1:4420".to_owned());
+    let request = NodeStageVolumeRequest {
+        secrets: BTreeMap::from([("nvmeDhchapSecret".to_owned(), "DHHC-1:00:c2VjcmV0:".to_owned())]),
+        volume_context: BTreeMap::from([("nvmeNrIoQueues".to_owned(), "7".to_owned())]),
+        ..stage_of(writer("ext4"), EXCLUSIVE)
+    };
+    node(&host).stage(&request).expect("staged");
+    // It is away still; it is there, and so is a new one.
+    assert_eq!(node(&host).connect_missing().expect("asked"), 0);
+    host.state().away.clear();
+    host.state().gateways.push("192.0.2.3:4420");
+    {
+        let node = node(&host);
+        let _hold = node.hold(7).expect("free");
+        assert_eq!(node.connect_missing().expect("asked"), 0, "a call is at work on it");
+    }
+    assert_eq!(node(&host).connect_missing().expect("asked"), 2);
+    assert_eq!(node(&host).connect_missing().expect("asked"), 0);
+    let state = host.state();
+    assert_eq!((state.paths.len(), state.lines.len()), (3, 3));
+    assert!(!state.is_discovering);
+    let behind = |line: &str| {
+        let mut fields: Vec<String> = line.split(',').skip(4).map(str::to_owned).collect();
+        fields.sort();
+        fields
+    };
+    assert_eq!(behind(&state.lines[1]), behind(&state.lines[0]));
+    assert_eq!(behind(&state.lines[2]), behind(&state.lines[0]));
+}
+
+#[test]
+fn no_path_to_a_discovery_service_is_left() {
+    let host = Host::new(&nqn());
+    stage(&host, "ext4").expect("staged");
+    for cut in [Cut::After(1), Cut::Before(2), Cut::After(2), Cut::Before(3)] {
+        host.cut(Some(cut));
+        node(&host).connect_missing().expect_err("it was cut");
+        assert!(host.state().is_discovering, "{cut:?}");
+        host.cut(None);
+        node(&host).connect_missing().expect("asked");
+        assert!(!host.state().is_discovering, "{cut:?}");
+    }
+}
+
+#[test]
+fn one_call_is_at_work_on_a_volume_whatever_its_id_says() {
+    let host = Host::new(&nqn());
+    let node = node(&host);
+    let _hold = node.hold(7).expect("free");
+    let request = NodeStageVolumeRequest {
+        volume_id: "07:another".to_owned(),
+        ..stage_of(writer("ext4"), EXCLUSIVE)
+    };
+    assert_eq!(code(node.stage(&request)), Code::Aborted);
+}
+
 #[test]
 fn what_is_only_read_is_mounted_so_and_not_repaired() {
     let host = Host::new(&nqn());

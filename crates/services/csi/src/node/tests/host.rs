@@ -1,7 +1,8 @@
 //! A machine that is made up: what sysfs says of paths and a disk, mounts, tools, and a place where it is cut.
 
+use crate::node::discovery::{self, NQN as DISCOVERY};
 use crate::node::machine::{Claim, Kind, Machine, Ran, Reserve, Reserved, Space};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
@@ -41,8 +42,14 @@ pub struct State {
     is_ignored: bool,
     /// Gateways that do not answer.
     pub away: BTreeSet<String>,
-    /// What was written to `/dev/nvme-fabrics`.
+    /// Gateways that have not heard of the volume yet: they refuse so often.
+    pub refusals: BTreeMap<String, usize>,
+    /// What was written to `/dev/nvme-fabrics` of the volume.
     pub lines: Vec<String>,
+    /// What gateways know of the volume, as their discovery services say.
+    pub gateways: Vec<&'static str>,
+    /// There is a path to one of those services.
+    pub is_discovering: bool,
     /// What is on the disk.
     pub content: Option<String>,
     /// On a disk of which tools say that there is nothing: bytes that are not zero, or none that can be read.
@@ -71,6 +78,12 @@ pub struct State {
     is_ended: bool,
 }
 
+/// A field of a line.
+fn field<'a>(line: &'a str, key: &str) -> &'a str {
+    let mut fields = line.split(',');
+    fields.find_map(|field| field.strip_prefix(key)).unwrap_or_default()
+}
+
 #[derive(Clone)]
 pub struct Host(Arc<Mutex<State>>);
 
@@ -91,6 +104,7 @@ impl Host {
         Host(Arc::new(Mutex::new(State {
             nqn: nqn.to_owned(),
             bytes: 1 << 30,
+            gateways: vec!["192.0.2.1:4420", "192.0.2.2:4420"],
             machine_id: "0123456789abcdef0123456789abcdef\n".to_owned(),
             ..State::default()
         })))
@@ -262,19 +276,48 @@ impl State {
         }
     }
 
-    fn connect(&mut self, line: &str) -> io::Result<String> {
-        self.lines.push(line.to_owned());
-        let field = |key: &str| {
-            line.split(',')
-                .find_map(|field| field.strip_prefix(key))
-                .expect("a field")
+    /// What a path was connected by.
+    fn line(&self, address: &str) -> &str {
+        let (ip, port) = address.split_once(':').expect("an address");
+        let wanted = format!(",traddr={ip},trsvcid={port},");
+        let found = self.lines.iter().rfind(|line| line.contains(&wanted));
+        found.expect("it was connected")
+    }
+
+    /// What sysfs says of a path that was connected by a line.
+    fn attribute(line: &str, name: &str) -> String {
+        let option = match name {
+            "queue_count" => {
+                let queues: u32 = field(line, "nr_io_queues=").parse().expect("a number");
+                return format!("{}\n", queues + 1);
+            }
+            "kato" => "keep_alive_tmo=".to_owned(),
+            "tls_key" => return String::new(),
+            other => format!("{other}="),
         };
-        assert_eq!(field("nqn="), self.nqn);
-        let address = format!("{}:{}", field("traddr="), field("trsvcid="));
+        match field(line, &option) {
+            "" => "none\n".to_owned(),
+            "-1" => "off\n".to_owned(),
+            value => format!("{value}\n"),
+        }
+    }
+
+    fn connect(&mut self, line: &str) -> io::Result<String> {
+        let address = format!("{}:{}", field(line, "traddr="), field(line, "trsvcid="));
         assert!(
             !self.away.contains(&address),
             "the kernel would wait for an address that says nothing"
         );
+        if field(line, "nqn=") == DISCOVERY {
+            self.is_discovering = true;
+            return Ok("instance=80,cntlid=1".to_owned());
+        }
+        self.lines.push(line.to_owned());
+        assert_eq!(field(line, "nqn="), self.nqn);
+        if let Some(left) = self.refusals.get_mut(&address).filter(|left| **left > 0) {
+            *left -= 1;
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         if self.paths.iter().any(|(_, there)| *there == address) {
             return Err(io::Error::from_raw_os_error(114));
         }
@@ -330,6 +373,11 @@ impl Machine for Host {
             ["proc", "self", "mountinfo"] => Ok(state.mountinfo()),
             ["etc", "machine-id"] => Ok(state.machine_id.clone()),
             ["sys", "module", "nvme_core", "parameters", "multipath"] => Ok("Y\n".to_owned()),
+            ["sys", "class", "nvme", "nvme80", what] if state.is_discovering => Ok(match *what {
+                "subsysnqn" => format!("{DISCOVERY}\n"),
+                "hostnqn" => format!("{}\n", crate::id::host_nqn(super::own())),
+                _ => String::new(),
+            }),
             ["sys", "class", "nvme", LOST, what] => {
                 let lost = state.lost.as_ref().ok_or_else(|| gone(path))?;
                 Ok(match *what {
@@ -348,7 +396,7 @@ impl Machine for Host {
                     "subsysnqn" => format!("{}\n", state.nqn),
                     "address" => format!("traddr={ip},trsvcid={port},src_addr=192.0.2.9\n"),
                     "state" => "live\n".to_owned(),
-                    other => panic!("nobody reads {other}"),
+                    other => State::attribute(state.line(address), other),
                 })
             }
             ["sys", "class", "nvme-subsystem", "nvme-subsys3", "subsysnqn"] if state.has_disk() => {
@@ -368,7 +416,10 @@ impl Machine for Host {
         let state = self.state();
         let paths = state.paths.iter().map(|(number, _)| format!("nvme{number}"));
         match path {
-            "/sys/class/nvme" => Ok(paths.chain(state.lost.iter().map(|_| LOST.to_owned())).collect()),
+            "/sys/class/nvme" => Ok(paths
+                .chain(state.lost.iter().map(|_| LOST.to_owned()))
+                .chain(state.is_discovering.then(|| "nvme80".to_owned()))
+                .collect()),
             "/sys/class/nvme-subsystem" => Ok(state
                 .has_disk()
                 .then(|| "nvme-subsys3".to_owned())
@@ -389,6 +440,11 @@ impl Machine for Host {
             let ["sys", "class", "nvme", name, what] = parts.as_slice() else {
                 panic!("nobody writes to {path}");
             };
+            if *name == "nvme80" {
+                assert_eq!(*what, "delete_controller");
+                state.is_discovering = false;
+                return Ok(());
+            }
             if *name == LOST {
                 assert_eq!(*what, "delete_controller");
                 return state.lost.take().map(drop).ok_or_else(|| gone(path));
@@ -491,6 +547,16 @@ impl Machine for Host {
         let is_mounted = state.mounts.iter().any(|mount| mount.source == device);
         let is_free = !is_mounted && !state.is_used_elsewhere;
         Ok(is_free.then(|| Box::new(()) as Claim))
+    }
+
+    fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {
+        assert_eq!(device, "/dev/nvme80");
+        self.act(|state| {
+            assert!(state.is_discovering);
+            let other = state.nqn.replace("01234567", "89abcdef");
+            let all = state.gateways.iter().flat_map(|address| [(&*state.nqn, *address), (&*other, *address)]);
+            Ok(discovery::made_up(&all.collect::<Vec<_>>()))
+        })
     }
 
     fn space(&self, _: &str) -> io::Result<Space> {

@@ -1,0 +1,169 @@
+//! Paths that a volume lacks: a gateway that was away when it was staged, or is new. The kernel keeps those that it has, and makes none; so gateways are asked now and
+//! then, and what is missing is connected as those that are there.
+
+use super::machine::Machine;
+use super::nvme::{self, FABRICS, Path, SETTINGS, failed};
+use super::{Node, discovery};
+use crate::id;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tonic::Status;
+
+/// How often.
+const EVERY: Duration = Duration::from_secs(30);
+
+impl Node {
+    /// Connects paths that are missing, for as long as it runs.
+    pub async fn keep_paths(self) {
+        let mut said = String::new();
+        loop {
+            tokio::time::sleep(EVERY).await;
+            let made = self.clone().wait(Node::connect_missing).await;
+            let why = made.err().map(|why| why.message().to_owned()).unwrap_or_default();
+            if !why.is_empty() && why != said {
+                log::warn!("paths that are missing are not connected: {why}");
+            }
+            said = why;
+        }
+    }
+
+    /// The number of a volume of this driver by its subsystem's qualified name.
+    fn number(&self, nqn: &str) -> Option<u64> {
+        let before = id::subsystem_before(&self.driver.name);
+        let (_, name) = nqn.rsplit_once(':')?;
+        name.strip_prefix(&before)?.parse().ok()
+    }
+
+    /// Connects what gateways have of the volumes that are here, and this machine has not; how many there were.
+    pub(super) fn connect_missing(&self) -> Result<usize, Status> {
+        let machine = self.machine();
+        self.end_of_discovery()?;
+        let all = nvme::paths(machine)?;
+        let own: Vec<&Path> = all.iter().filter(|path| self.number(&path.nqn).is_some()).collect();
+        let live = own.iter().filter(|path| path.state == "live");
+        let Some((by, address)) = live.filter_map(|path| Some((path, path.address?))).next() else {
+            return Ok(0);
+        };
+        let known = self.ask_gateway(address, &secrets(machine, by))?;
+        let names: BTreeSet<&str> = own.iter().map(|path| path.nqn.as_str()).collect();
+        let mut made = 0;
+        for entry in known.iter().filter(|entry| names.contains(entry.nqn.as_str())) {
+            let is_there = |path: &&&Path| path.nqn == entry.nqn && path.address == Some(entry.address);
+            if own.iter().any(|path| is_there(&path)) {
+                continue;
+            }
+            match self.connect_like(&entry.nqn, entry.address) {
+                Ok(true) => made += 1,
+                Ok(false) => {}
+                Err(why) => log::debug!("a path of {} is missing still: {}", entry.nqn, why.message()),
+            }
+        }
+        Ok(made)
+    }
+
+    /// A path to a discovery service that was left behind, by a driver that has ended in the middle.
+    fn end_of_discovery(&self) -> Result<(), Status> {
+        let machine = self.machine();
+        let own = id::host_nqn(self.host);
+        for path in nvme::paths(machine)?.iter().filter(|path| path.nqn == discovery::NQN) {
+            if attribute(machine, path, "hostnqn").as_deref() == Some(&own) {
+                nvme::end(machine, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a gateway knows for this host.
+    fn ask_gateway(&self, address: SocketAddr, secrets: &str) -> Result<Vec<discovery::Entry>, Status> {
+        let machine = self.machine();
+        let line = format!(
+            "nqn={},transport=tcp,traddr={},trsvcid={},hostnqn={},hostid={}{secrets}",
+            discovery::NQN,
+            address.ip(),
+            address.port(),
+            id::host_nqn(self.host),
+            self.host
+        );
+        let said = machine.reach(address).and_then(|()| machine.exchange(FABRICS, &line));
+        let said = said.map_err(|why| Status::unavailable(format!("{address} has no discovery for this host: {why}")))?;
+        let number = said
+            .split([',', '\n'])
+            .find_map(|field| field.trim().strip_prefix("instance="));
+        let number = number.ok_or_else(|| Status::internal(format!("the kernel says {said:?} of a path")))?;
+        let log = machine.discovery_log(&format!("/dev/nvme{number}"));
+        self.end_of_discovery()?;
+        Ok(discovery::entries(&log.map_err(failed("the discovery log"))?))
+    }
+
+    /// Connects a path as one that is there; not, where the volume is at work, or gone.
+    fn connect_like(&self, nqn: &str, address: SocketAddr) -> Result<bool, Status> {
+        let machine = self.machine();
+        let Some(number) = self.number(nqn) else {
+            return Ok(false);
+        };
+        let Ok(_hold) = self.hold(number) else {
+            return Ok(false);
+        };
+        // Looked at anew: it may have been unstaged since.
+        let all = nvme::paths(machine)?;
+        let Some(like) = all.iter().find(|path| path.nqn == nqn && path.state == "live") else {
+            return Ok(false);
+        };
+        let line = format!(
+            "nqn={nqn},transport=tcp,traddr={},trsvcid={},hostnqn={},hostid={}{}{}",
+            address.ip(),
+            address.port(),
+            id::host_nqn(self.host),
+            self.host,
+            settings(machine, like),
+            secrets(machine, like)
+        );
+        let made = machine.reach(address).and_then(|()| machine.exchange(FABRICS, &line));
+        made.map_err(|why| Status::unavailable(format!("{address}: {why}")))?;
+        log::info!("{nqn} has a path more: {address}");
+        Ok(true)
+    }
+}
+
+/// What the kernel tells of a path; none: nothing.
+fn attribute(machine: &dyn Machine, path: &Path, name: &str) -> Option<String> {
+    let text = machine.read(&nvme::file(path, name)).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "none" && text != "(null)")
+}
+
+/// The settings of a path, as a line has them; what is not told is as it is where nothing is said.
+fn settings(machine: &dyn Machine, path: &Path) -> String {
+    let mut all = String::new();
+    for (_, option, usual) in SETTINGS {
+        let told = |name: &str| attribute(machine, path, name);
+        let value = match option {
+            // With the queue of administration.
+            "nr_io_queues" => told("queue_count")
+                .and_then(|count| count.parse::<u32>().ok())
+                .map(|count| count.saturating_sub(1).max(1).to_string()),
+            "keep_alive_tmo" => told("kato"),
+            option => told(option),
+        };
+        match value.as_deref() {
+            Some("off") if option == "ctrl_loss_tmo" => all += &format!(",{option}=-1"),
+            Some("off") => {}
+            Some(value) if value.parse::<i64>().is_ok() => all += &format!(",{option}={value}"),
+            _ => all += &format!(",{option}={usual}"),
+        }
+    }
+    if attribute(machine, path, "tls_key").is_some() {
+        all += ",tls";
+    }
+    all
+}
+
+/// What a path has proven itself by.
+fn secrets(machine: &dyn Machine, path: &Path) -> String {
+    let one = |name: &str| {
+        attribute(machine, path, name)
+            .filter(|secret| nvme::is_word(secret))
+            .map_or_else(String::new, |secret| format!(",{name}={secret}"))
+    };
+    one("dhchap_secret") + &one("dhchap_ctrl_secret")
+}
