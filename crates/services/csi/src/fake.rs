@@ -73,6 +73,9 @@ pub struct Cluster {
     pub late_snapshot: Option<Value>,
     /// Deleted volumes are gone at once where nothing else is said.
     pub keeps_nothing: bool,
+    /// What others do meanwhile leaves no room to grow, or for a clone.
+    pub grows_no_more: bool,
+    pub clones_nothing: bool,
     /// How deleted volumes were deleted.
     pub deleted: Vec<String>,
     /// By subsystem: its qualified name.

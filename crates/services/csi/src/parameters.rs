@@ -4,6 +4,8 @@
 use crate::api::{Limit, Limits, Measures, OnDelete, Priority};
 use crate::node::filesystem::format_options;
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// Before those that the sidecars add.
@@ -205,10 +207,25 @@ enum Kind {
     Both,
 }
 
+/// What the API takes (docs/limits.md): what it would refuse is to be told before a volume is made.
+const RATES: RangeInclusive<u64> = 1..=1 << 50;
+const RESERVATIONS: RangeInclusive<u64> = 1 << 20..=1 << 40;
+const WEIGHTS: RangeInclusive<u16> = 1..=1000;
+const LATENCY_TARGETS_US: RangeInclusive<u32> = 100..=20_000;
+
 /// A number; 0: none.
-fn number<T: FromStr + Default + PartialEq>(key: &str, value: &str, what: &str) -> Result<Option<T>, String> {
-    let number: T = value.parse().map_err(|_| format!("{key} is {value:?}; say {what}"))?;
-    Ok(Some(number).filter(|number| *number != T::default()))
+fn number<T>(key: &str, value: &str, range: RangeInclusive<T>) -> Result<Option<T>, String>
+where
+    T: FromStr + Default + PartialOrd + Display,
+{
+    let (least, most) = (range.start(), range.end());
+    let wrong = || format!("{key} is {value:?}; it can be {least} to {most}, or 0 for none");
+    let number: T = value.parse().map_err(|_| wrong())?;
+    match number == T::default() {
+        true => Ok(None),
+        false if range.contains(&number) => Ok(Some(number)),
+        false => Err(wrong()),
+    }
 }
 
 impl Mutable {
@@ -227,15 +244,15 @@ impl Mutable {
                 "bandwidthRead" => Some((Measure::Bandwidth, Kind::Read)),
                 "bandwidthWrite" => Some((Measure::Bandwidth, Kind::Write)),
                 "reserve" => {
-                    found.reservation = Some(number(key, value, "how many bytes a second")?);
+                    found.reservation = Some(number(key, value, RESERVATIONS)?);
                     None
                 }
                 "weight" => {
-                    found.weight = Some(number(key, value, "1 to 1000")?);
+                    found.weight = Some(number(key, value, WEIGHTS)?);
                     None
                 }
                 "latencyTargetUs" => {
-                    found.latency_target_us = Some(number(key, value, "how many microseconds")?);
+                    found.latency_target_us = Some(number(key, value, LATENCY_TARGETS_US)?);
                     None
                 }
                 "pool" => {
@@ -253,9 +270,7 @@ impl Mutable {
                 _ => return Err(format!("{key:?} is no mutable parameter")),
             };
             if let Some((measure, kind)) = limit {
-                found
-                    .limits
-                    .push((measure, kind, number(key, value, "how many a second")?));
+                found.limits.push((measure, kind, number(key, value, RATES)?));
             }
         }
         Ok(found)
@@ -381,10 +396,10 @@ mod tests {
             latency_target_us: Some(500),
             ..Priority::default()
         };
-        let wish = Mutable::read(&of(&[("reserve", "1000000"), ("latencyTargetUs", "0")])).expect("a wish");
+        let wish = Mutable::read(&of(&[("reserve", "2000000"), ("latencyTargetUs", "0")])).expect("a wish");
         assert!(wish.orders_something() && !wish.limits_something());
         let wanted = Priority {
-            reservation: Some(1_000_000),
+            reservation: Some(2_000_000),
             weight: Some(300),
             latency_target_us: None,
         };
@@ -395,7 +410,11 @@ mod tests {
             ("iop", "1"),
             ("copies", "x"),
             ("weight", "70000"),
+            ("weight", "1001"),
             ("reserve", "-1"),
+            ("reserve", "1000"),
+            ("latencyTargetUs", "20001"),
+            ("bandwidth", "9000000000000000000"),
         ] {
             assert!(Mutable::read(&of(&[(key, value)])).is_err(), "{key}");
         }

@@ -7,11 +7,16 @@ use crate::parameters::{Class, Mutable};
 use crate::wire::controller::{GetCapacityRequest, GetCapacityResponse};
 use tonic::Status;
 
+/// Bytes that the quota of a pool leaves; none: it has none.
+pub(super) fn left(found: &PoolDetails) -> Option<u64> {
+    let most = found.quota.provisioned_bytes?;
+    Some(most.saturating_sub(found.asked.provisioned_bytes))
+}
+
 /// Bytes that volumes may have yet: what is free for all copies of a block, and no more than the quota leaves.
 fn free(found: &PoolDetails) -> (u64, Option<u64>) {
     let copies = found.pool.copies.unwrap_or(1).max(1);
-    let left = found.quota.provisioned_bytes;
-    let left = left.map(|most| most.saturating_sub(found.asked.provisioned_bytes));
+    let left = left(found);
     let free = found.pool.free_bytes / u64::from(copies);
     (left.map_or(free, |left| left.min(free)), left)
 }

@@ -1,14 +1,15 @@
 //! CreateVolume: empty, from a snapshot, or as a clone of another volume.
 
+use super::capacity::left;
 use super::{Change, Controller, Found, Sizes, missing, signed};
-use crate::api::{NewVolume, Tagged, Volume};
+use crate::api::{NewVolume, OnDelete, Tagged, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
 use crate::parameters::{Class, Mutable, on_delete_text};
 use crate::wire::common::{self, VolumeContentSource, VolumeContentSourceTypeOneOf};
 use crate::wire::controller::{CreateVolumeRequest, CreateVolumeResponse};
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// The longest name (CSI 1.13, "Size Limits").
 const MAX_NAME: usize = 128;
@@ -123,6 +124,13 @@ impl Wish {
     }
 }
 
+/// Is it an answer after which nobody asks again (CSI 1.13, "CreateVolume Errors")?
+fn is_final(code: Code) -> bool {
+    let goes_on = [Code::Aborted, Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled];
+    // Another volume has the name: nothing was made.
+    code != Code::AlreadyExists && !goes_on.contains(&code)
+}
+
 fn source_of(content: &VolumeContentSource) -> Result<Source, Status> {
     match &content.r#type {
         None => Err(missing("source in the content's source")),
@@ -144,18 +152,15 @@ impl Controller {
         let wish = Wish::read(request)?;
         let _hold = self.hold(format!("volume {}", wish.name))?;
         let pool = self.wanted_pool(&wish).await?;
-        let found = match self.api.volume(&wish.name).await? {
-            None => self.make(&wish, pool.as_deref()).await?,
-            Some(found) => self.made_before(&wish, found, pool.as_deref()).await?,
+        let there = self.api.volume(&wish.name).await?;
+        let is_new = there.as_ref().is_none_or(|there| labels::is_deleted(&there.thing));
+        let found = match self.whole(&wish, there, pool.as_deref()).await {
+            Err(why) if is_final(why.code()) => {
+                self.undo(&wish, is_new).await?;
+                return Err(why);
+            }
+            done => done?,
         };
-        let found = self.grow(found).await?;
-        if let Some(Source::Volume(source)) = &wish.source {
-            self.end_of_clone(source, &wish.clone_snapshot()).await?;
-        }
-        if wish.read_only {
-            self.seal(&found).await?;
-        }
-        self.limit(found.name(), &wish.mutable).await?;
         Ok(CreateVolumeResponse {
             volume: Some(common::Volume {
                 capacity_bytes: signed(found.volume().size_bytes),
@@ -165,6 +170,44 @@ impl Controller {
                 accessible_topology: Vec::new(),
             }),
         })
+    }
+
+    /// The volume with all that was asked for.
+    async fn whole(&self, wish: &Wish, there: Option<Tagged<Volume>>, pool: Option<&str>) -> Result<Found, Status> {
+        let found = match there {
+            None => self.make(wish, pool).await?,
+            Some(there) => self.made_before(wish, there, pool).await?,
+        };
+        let found = self.grow(found).await?;
+        if let Some(Source::Volume(source)) = &wish.source {
+            self.end_of_clone(source, &wish.clone_snapshot()).await?;
+        }
+        if wish.read_only {
+            self.seal(&found).await?;
+        }
+        self.limit(found.name(), &wish.mutable).await?;
+        Ok(found)
+    }
+
+    /// Whoever is told for good that there is no volume neither asks for it again nor has it deleted. So what was made for it goes: by this call, or by one before it
+    /// that did not come to the size. What was whole before may be in use.
+    async fn undo(&self, wish: &Wish, is_new: bool) -> Result<(), Status> {
+        if let Some(there) = self.api.volume(&wish.name).await?
+            && let Ok(found) = self.found(wish, there)
+            && !labels::is_deleted(found.volume())
+            && wish.differs(found.volume(), None).is_none()
+        {
+            let made_for = labels::get(&found.volume().labels, labels::SIZE).parse().unwrap_or(0);
+            if is_new || found.volume().size_bytes < made_for {
+                let has_snapshots = !self.api.every_snapshot(found.name()).await?.is_empty();
+                let change = Change::Delete(OnDelete::Now, has_snapshots);
+                self.change(&found, change).await?;
+            }
+        }
+        match &wish.source {
+            Some(Source::Volume(source)) => self.end_of_clone(source, &wish.clone_snapshot()).await,
+            _ => Ok(()),
+        }
     }
 
     async fn wanted_pool(&self, wish: &Wish) -> Result<Option<String>, Status> {
@@ -204,13 +247,14 @@ impl Controller {
                 let none = || Status::not_found(format!("there is no snapshot \"{snapshot}\""));
                 let of = self.look_up(&snapshot.volume).await?.ok_or_else(none)?;
                 let found = self.api.snapshot(of.name(), &snapshot.name).await?.ok_or_else(none)?;
-                self.make_of(wish, &of, (&snapshot.name, found.thing.size_bytes), pool)
-                    .await?;
+                let least = found.thing.size_bytes;
+                self.fits_source(wish, (&of, least), pool).await?;
+                self.make_of(wish, &of, (&snapshot.name, least)).await?;
             }
             Some(Source::Volume(source)) => {
                 let _hold = self.hold_snapshots(source)?;
                 let of = self.find(&source.to_string()).await?;
-                self.fits_source(wish, &of, pool)?;
+                self.fits_source(wish, (&of, of.volume().size_bytes), pool).await?;
                 let name = wish.clone_snapshot();
                 let taken = match self.api.snapshot(of.name(), &name).await? {
                     Some(taken) => taken.thing,
@@ -219,7 +263,7 @@ impl Controller {
                         self.api.take_snapshot(of.name(), &name, &labels).await?
                     }
                 };
-                self.make_of(wish, &of, (&name, taken.size_bytes), pool).await?;
+                self.make_of(wish, &of, (&name, taken.size_bytes)).await?;
             }
         }
         let made = self.api.volume(&wish.name).await?;
@@ -248,14 +292,7 @@ impl Controller {
         })
     }
 
-    async fn make_of(
-        &self,
-        wish: &Wish,
-        of: &Found,
-        (snapshot, least): (&str, u64),
-        pool: Option<&str>,
-    ) -> Result<(), Status> {
-        self.fits_source(wish, of, pool)?;
+    async fn make_of(&self, wish: &Wish, of: &Found, (snapshot, least): (&str, u64)) -> Result<(), Status> {
         let size_bytes = wish.sizes.choose(least)?;
         let labels = wish.labels(self.driver(), size_bytes);
         self.api
@@ -264,8 +301,10 @@ impl Controller {
         Ok(())
     }
 
-    /// A clone lies where its source does, and is encrypted as that is.
-    fn fits_source(&self, wish: &Wish, of: &Found, pool: Option<&str>) -> Result<(), Status> {
+    /// A clone lies where its source does, is encrypted as that is, and begins with its size. What cannot be is told before anything is made: also that it cannot
+    /// grow to what it is to have.
+    async fn fits_source(&self, wish: &Wish, (of, least): (&Found, u64), pool: Option<&str>) -> Result<(), Status> {
+        let bytes = wish.sizes.choose(least)?;
         let volume = of.volume();
         if let Some(pool) = pool.filter(|pool| *pool != volume.pool) {
             return Err(Status::invalid_argument(format!(
@@ -278,7 +317,14 @@ impl Controller {
                 "its source is not encrypted, and so is nothing that is made of it",
             ));
         }
-        Ok(())
+        let left = self.api.pool(&volume.pool).await?.and_then(|pool| left(&pool));
+        match left.filter(|left| *left < bytes) {
+            None => Ok(()),
+            Some(left) => Err(Status::resource_exhausted(format!(
+                "it is to have {bytes} bytes, and the quota of pool {} leaves {left}",
+                volume.pool
+            ))),
+        }
     }
 
     /// A clone begins with its source's size.

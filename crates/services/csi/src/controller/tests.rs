@@ -8,7 +8,7 @@ mod publish;
 mod snapshot;
 
 use crate::capability::tests::{block, mount};
-use crate::fake::{DRIVER, Fake};
+use crate::fake::{Cut, DRIVER, Fake};
 use crate::id::VolumeId;
 use crate::wire::common::{
     CapacityRange, VolumeCapabilityAccessModeMode as Mode, VolumeContentSource, VolumeContentSourceSnapshotSource,
@@ -479,4 +479,62 @@ async fn one_call_changes_a_volume_at_a_time() {
     };
     assert_eq!(code(controller.clone().create_group(request).await), Code::Aborted);
     assert_eq!(fake.asked(), [""; 0], "nothing is looked at that may change");
+}
+
+/// Nobody asks again after a final answer, nor has anything deleted.
+#[tokio::test]
+async fn what_is_refused_for_good_leaves_nothing() {
+    let larger = |name: &str, source| CreateVolumeRequest {
+        volume_content_source: source,
+        ..wanted(name, 4 * GIB)
+    };
+    // Known beforehand: nothing is begun.
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    let snapshot = take(&fake, &id, "s").await.expect("taken");
+    fake.cluster().pools.insert("fast".to_owned(), (3, 300 << 30, Some(3 << 30)));
+    let weighs = CreateVolumeRequest {
+        mutable_parameters: of(&[("weight", "5000")]),
+        ..wanted("w", GIB)
+    };
+    for (request, wanted) in [
+        (larger("w", from_snapshot(&snapshot)), Code::ResourceExhausted),
+        (larger("w", from_volume(&id)), Code::ResourceExhausted),
+        (weighs, Code::InvalidArgument),
+    ] {
+        fake.cut(None);
+        assert_eq!(code(make(&fake, request).await), wanted);
+        let changed = fake.asked().into_iter().find(|asked| !asked.starts_with("GET"));
+        assert_eq!(changed, None);
+    }
+    // Not known: it is undone, also where that is cut, and where a call before had begun it.
+    for cut in [None, Some(Cut::Before(2)), Some(Cut::After(5)), Some(Cut::After(9))] {
+        for source in [from_snapshot(&snapshot), from_volume(&id)] {
+            for (grows_no_more, clones_nothing) in [(true, false), (false, true)] {
+                fake.cluster().pools.insert("fast".to_owned(), (3, 300 << 30, None));
+                fake.cluster().grows_no_more = grows_no_more;
+                fake.cluster().clones_nothing = clones_nothing;
+                fake.cut(cut);
+                let first = make(&fake, larger("w", source.clone())).await.expect_err("no room");
+                fake.cut(None);
+                if first.code() == Code::Unavailable {
+                    assert_eq!(
+                        code(make(&fake, larger("w", source.clone())).await),
+                        Code::ResourceExhausted
+                    );
+                }
+                let cluster = fake.cluster();
+                assert_eq!(cluster.volumes.keys().collect::<Vec<_>>(), ["v"], "{cut:?}");
+                assert_eq!(cluster.snapshots.len(), 1, "{cut:?} {:?}", cluster.snapshots);
+            }
+        }
+    }
+    // What was whole before stays, whatever is refused of it.
+    fake.cluster().grows_no_more = false;
+    fake.cluster().clones_nothing = false;
+    make(&fake, larger("w", from_volume(&id))).await.expect("made");
+    let mut again = larger("w", from_volume(&id));
+    again.parameters = of(&[("encrypted", "true")]);
+    assert_eq!(code(make(&fake, again).await), Code::AlreadyExists);
+    assert!(fake.cluster().volumes.contains_key("w"));
 }

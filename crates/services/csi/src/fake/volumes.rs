@@ -130,10 +130,21 @@ impl Cluster {
         if self.volumes.contains_key(name) {
             return refuse(409, "exists", format!("a volume named {name} exists already"));
         }
+        self.has_room(&made.pool, made.size_bytes)?;
         self.last_id += 1;
         let id = self.last_id;
         self.volumes.insert(name.to_owned(), Volume { id, ..made });
         Ok((201, self.volume(name)?))
+    }
+
+    /// Does the quota of a pool leave so much?
+    fn has_room(&self, pool: &str, more: u64) -> Result<(), (u16, &'static str, String)> {
+        let found = self.pool(pool);
+        let asked = found["asked"]["provisioned_bytes"].as_u64().unwrap_or(0);
+        match found["quota"]["provisioned_bytes"].as_u64() {
+            Some(most) if asked + more > most => refuse(409, "no-room", "the quota leaves less"),
+            _ => Ok(()),
+        }
     }
 
     fn make(&mut self, body: &Value) -> Said {
@@ -165,8 +176,14 @@ impl Cluster {
             if size < found.size_bytes {
                 return refuse(422, "bad-setting", "volumes only grow");
             }
-            found.size_bytes = size;
+            if self.grows_no_more {
+                return refuse(409, "no-room", "others were faster");
+            }
+            let (pool, more) = (found.pool.clone(), size - found.size_bytes);
+            self.has_room(&pool, more)?;
+            self.volumes.get_mut(name).expect("it").size_bytes = size;
         }
+        let found = self.volumes.get_mut(name).expect("it");
         found.labels.extend(labels_of(&body));
         Ok((200, self.volume(name)?))
     }
@@ -258,6 +275,9 @@ impl Cluster {
                 let index = self.index_of(volume, name)?;
                 let size_bytes = self.snapshots[index].size_bytes;
                 let body = parts.body();
+                if self.clones_nothing {
+                    return refuse(409, "no-room", "there are too many volumes");
+                }
                 let made = Volume {
                     size_bytes,
                     labels: labels_of(&body),

@@ -6,7 +6,6 @@ use super::group::{drop_group, take_both, two};
 use super::publish::{ONE, publish, unpublish};
 use super::snapshot::drop_snapshot;
 use super::*;
-use crate::fake::Cut;
 
 /// No call makes so many requests.
 const MOST: usize = 40;

@@ -5,7 +5,6 @@ use super::fence::{fence, unfence};
 use super::publish::{nqn, publish, unpublish};
 use super::snapshot::drop_snapshot;
 use super::*;
-use crate::fake::Cut;
 use crate::id::{self, reservation_key};
 use amita_testkit::random::Random;
 use std::collections::BTreeSet;
