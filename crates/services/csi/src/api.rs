@@ -216,14 +216,13 @@ impl Api {
         read(&self.send(Method::POST, path, Some(json!({"name": name})), None).await?)
     }
 
-    /// Deletes a volume as it was looked at; for good with its snapshots where it was seen to have some: what is taken since keeps it.
+    /// Deletes a volume as it was looked at. Snapshots keep it from going for good.
     ///
     /// # Errors
     /// See [`Api::myself`].
-    pub async fn delete_volume(&self, volume: &Tagged<Volume>, how: OnDelete, has_snapshots: bool) -> Done<()> {
+    pub async fn delete_volume(&self, volume: &Tagged<Volume>, how: OnDelete) -> Done<()> {
         let how = match how {
             OnDelete::Recycle => String::new(),
-            OnDelete::Now if has_snapshots => "?now=true&snapshots=true".to_owned(),
             OnDelete::Now => "?now=true".to_owned(),
             OnDelete::Keep(seconds) => format!("?keep_seconds={seconds}"),
         };
@@ -322,16 +321,9 @@ impl Api {
     /// # Errors
     /// See [`Api::myself`].
     pub async fn snapshots(&self, volume: &str) -> Done<Vec<Snapshot>> {
-        let all = self.every_snapshot(volume).await?.into_iter();
-        Ok(all.filter(|found| !found.mark && !found.hidden).collect())
-    }
-
-    /// The same with those that were deleted and are needed still, and those of which the mark alone is kept.
-    ///
-    /// # Errors
-    /// See [`Api::myself`].
-    pub async fn every_snapshot(&self, volume: &str) -> Done<Vec<Snapshot>> {
-        self.all(&format!("/volumes/{}/snapshots", encode(volume))).await
+        let all: Vec<Snapshot> = self.all(&format!("/volumes/{}/snapshots", encode(volume))).await?;
+        // Those that were deleted and are needed still, and those of which the mark alone is kept, are none.
+        Ok(all.into_iter().filter(|found| !found.mark && !found.hidden).collect())
     }
 
     /// The snapshots of all volumes with a label.

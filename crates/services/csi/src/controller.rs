@@ -77,8 +77,7 @@ impl Found {
 /// What is changed of a volume.
 #[derive(Clone, Copy, Debug)]
 enum Change<'a> {
-    /// How, and whether it has snapshots that go with it.
-    Delete(OnDelete, bool),
+    Delete(OnDelete),
     Size(u64),
     Label(&'a str, &'a str),
 }
@@ -134,6 +133,10 @@ impl Sizes {
 
 fn missing(what: &str) -> Status {
     Status::invalid_argument(format!("there is no {what}"))
+}
+
+fn no_volume(id: &str) -> Status {
+    Status::not_found(format!("there is no volume {id:?}"))
 }
 
 /// The largest number that the specification has room for.
@@ -227,15 +230,19 @@ impl Controller {
 
     /// The volume of an id as a request has it, for those who use it.
     pub(crate) async fn find(&self, id: &str) -> Result<Found, Status> {
+        match self.find_with_deleted(id).await? {
+            found if labels::is_deleted(found.volume()) => Err(no_volume(id)),
+            found => Ok(found),
+        }
+    }
+
+    /// The same with one that was deleted, and is kept for its snapshots.
+    pub(crate) async fn find_with_deleted(&self, id: &str) -> Result<Found, Status> {
         if id.is_empty() {
             return Err(missing("volume id"));
         }
-        let none = || Status::not_found(format!("there is no volume {id:?}"));
-        let id = VolumeId::parse(id).ok_or_else(none)?;
-        let found = self.look_up(&id).await?;
-        found
-            .filter(|found| !labels::is_deleted(found.volume()))
-            .ok_or_else(none)
+        let parsed = VolumeId::parse(id).ok_or_else(|| no_volume(id))?;
+        self.look_up(&parsed).await?.ok_or_else(|| no_volume(id))
     }
 
     /// Changes a volume as it was looked at. What is shown of it has its owner, too, which comes and goes: then it is looked at anew. None: it is gone.
@@ -243,10 +250,7 @@ impl Controller {
         let mut tagged = found.tagged.clone();
         for _ in 0..LOOKS {
             let done = match change {
-                Change::Delete(how, snapshots) => {
-                    let gone = self.api.delete_volume(&tagged, how, snapshots).await;
-                    gone.map(|()| None)
-                }
+                Change::Delete(how) => self.api.delete_volume(&tagged, how).await.map(|()| None),
                 Change::Size(bytes) => self.api.resize(&tagged, bytes).await.map(Some),
                 Change::Label(key, value) => self.api.label(&tagged, key, value).await.map(Some),
             };

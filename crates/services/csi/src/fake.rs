@@ -71,6 +71,10 @@ pub struct Cluster {
     pub owner_changes: usize,
     /// A volume is deleted just when a snapshot of it was taken, with these labels.
     pub late_snapshot: Option<Value>,
+    /// The same just when it is marked as deleted.
+    pub snapshot_at_mark: Option<Value>,
+    /// Another controller marks a volume as deleted just when a snapshot of it is taken.
+    pub marked_at_snapshot: bool,
     /// Deleted volumes are gone at once where nothing else is said.
     pub keeps_nothing: bool,
     /// What others do meanwhile leaves no room to grow, or for a clone.

@@ -58,7 +58,7 @@ pub struct NewVolume<'a> {
 pub enum OnDelete {
     /// As its pool says.
     Recycle,
-    /// It is gone, and so are its snapshots.
+    /// It is gone.
     Now,
     /// It is kept for so many seconds.
     Keep(u64),

@@ -199,9 +199,8 @@ impl Controller {
         {
             let made_for = labels::get(&found.volume().labels, labels::SIZE).parse().unwrap_or(0);
             if is_new || found.volume().size_bytes < made_for {
-                let has_snapshots = !self.api.every_snapshot(found.name()).await?.is_empty();
-                let change = Change::Delete(OnDelete::Now, has_snapshots);
-                self.change(&found, change).await?;
+                self.end_own_snapshots(&found).await?;
+                self.change(&found, Change::Delete(OnDelete::Now)).await?;
             }
         }
         match &wish.source {

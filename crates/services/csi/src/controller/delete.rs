@@ -40,34 +40,81 @@ impl Controller {
     }
 
     /// Deletes a volume, or has it wait for its snapshots.
+    ///
+    /// A snapshot may be taken meanwhile, by another controller. So the volume is marked before it is looked for the last time which there are, and whoever
+    /// takes one looks for the mark behind it: of the two one sees the other.
     pub(super) async fn end(&self, found: &Found) -> Result<(), Status> {
-        let snapshots = self.api.every_snapshot(found.name()).await?;
+        if labels::is_deleted(found.volume()) {
+            return self.end_marked(found).await;
+        }
+        // What may not go is told before anything is done.
+        self.fate(found).await?;
+        self.change(found, Change::Label(labels::DELETED, "1")).await?;
+        match self.look_up(&found.id).await? {
+            Some(marked) => self.end_marked(&marked).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn end_marked(&self, found: &Found) -> Result<(), Status> {
+        let Some(how) = self.fate(found).await? else {
+            let gone = found.id.gone_name();
+            if found.name() != gone {
+                self.api.rename(found.name(), &gone).await?;
+            }
+            return Ok(());
+        };
+        if how == OnDelete::Now {
+            self.end_own_snapshots(found).await?;
+        }
+        self.change(found, Change::Delete(how)).await.map(drop)
+    }
+
+    /// How a volume is deleted; none: it waits for its snapshots. Those of an operator's are not the driver's to destroy.
+    async fn fate(&self, found: &Found) -> Result<Option<OnDelete>, Status> {
+        let snapshots = self.api.snapshots(found.name()).await?;
         let driver = self.driver();
-        let is_needed = snapshots
+        if snapshots
             .iter()
-            .filter(|taken| !taken.mark && !taken.hidden)
-            .any(|taken| labels::snapshot_id(driver, &found.id, taken).is_some());
-        if !is_needed {
-            let how = labels::get(&found.volume().labels, labels::ON_DELETE);
-            let how = match on_delete(how).unwrap_or(OnDelete::Recycle) {
-                OnDelete::Keep(0) => OnDelete::Now,
-                // What is kept for no time goes for good, which what has snapshots does with them only.
-                OnDelete::Recycle if !snapshots.is_empty() && self.keeps_nothing(&found.volume().pool).await? => {
-                    OnDelete::Now
-                }
-                how => how,
-            };
-            return self
-                .change(found, Change::Delete(how, !snapshots.is_empty()))
-                .await
-                .map(drop);
+            .any(|taken| labels::snapshot_id(driver, &found.id, taken).is_some())
+        {
+            return Ok(None);
         }
-        if !labels::is_deleted(found.volume()) {
-            self.change(found, Change::Label(labels::DELETED, "1")).await?;
+        let how = labels::get(&found.volume().labels, labels::ON_DELETE);
+        let how = match on_delete(how).unwrap_or(OnDelete::Recycle) {
+            OnDelete::Keep(0) => OnDelete::Now,
+            // What is kept for no time goes for good.
+            OnDelete::Recycle if !snapshots.is_empty() && self.keeps_nothing(&found.volume().pool).await? => {
+                OnDelete::Now
+            }
+            how => how,
+        };
+        let others: Vec<&str> = snapshots
+            .iter()
+            .filter(|taken| labels::get(&taken.labels, labels::DRIVER) != driver)
+            .map(|taken| taken.name.as_str())
+            .collect();
+        if how == OnDelete::Now && !others.is_empty() {
+            return Err(Status::failed_precondition(format!(
+                "volume {} is to go for good, and has snapshots that the driver has not taken: {}; delete them, and it goes",
+                found.name(),
+                others.join(", ")
+            )));
         }
-        let gone = found.id.gone_name();
-        if found.name() != gone {
-            self.api.rename(found.name(), &gone).await?;
+        Ok(Some(how))
+    }
+
+    /// Snapshots that the driver has taken for itself go with their volume.
+    pub(super) async fn end_own_snapshots(&self, found: &Found) -> Result<(), Status> {
+        for taken in self.api.snapshots(found.name()).await? {
+            if labels::get(&taken.labels, labels::DRIVER) != self.driver()
+                || labels::snapshot_id(self.driver(), &found.id, &taken).is_some()
+            {
+                continue;
+            }
+            if let Some(tagged) = self.api.snapshot(found.name(), &taken.name).await? {
+                self.api.delete_snapshot(&tagged).await?;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `GroupController`: snapshots of several volumes at one moment.
 
 use super::snapshot::{as_wire, time};
-use super::{Controller, Found, missing};
+use super::{Controller, Found, missing, no_volume};
 use crate::api::Set;
 use crate::grpc::unary;
 use crate::id::{self, GroupId, SnapshotId, VolumeId};
@@ -83,6 +83,16 @@ impl Controller {
                 return Err(Status::already_exists(why));
             }
         };
+        for of in &sources {
+            if !self.is_kept(&of.id).await? {
+                // None of them without the others.
+                for one in &sources {
+                    let (volume, name) = (one.id.clone(), set.name.clone());
+                    self.end_snapshot(&SnapshotId { volume, name }).await?;
+                }
+                return Err(no_volume(&of.id.to_string()));
+            }
+        }
         Ok(wire::CreateVolumeGroupSnapshotResponse {
             group_snapshot: Some(self.group(&set, &sources).await?),
         })

@@ -1,7 +1,7 @@
 //! Snapshots: CreateSnapshot, DeleteSnapshot, ListSnapshots, GetSnapshot.
 
 use super::list::piece;
-use super::{Controller, Found, missing, signed};
+use super::{Controller, Found, missing, no_volume, signed};
 use crate::api;
 use crate::id::{self, GroupId, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
@@ -62,9 +62,10 @@ impl Controller {
             self.hold(format!("snapshot {wanted}"))?,
             of.map(|of| self.hold_snapshots(&of)).transpose()?,
         );
-        let of = self.find(&request.source_volume_id).await?;
+        let of = self.find_with_deleted(&request.source_volume_id).await?;
         let snapshot = match self.taken_before(&of, &wanted).await? {
             Some(taken) => taken,
+            None if labels::is_deleted(of.volume()) => return Err(no_volume(&request.source_volume_id)),
             None => {
                 let own = [(labels::DRIVER, self.driver()), (labels::NAME, wanted.as_str())];
                 let own: Labels = own.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
@@ -73,13 +74,24 @@ impl Controller {
                     .await?
             }
         };
+        let is_new = !labels::is_deleted(of.volume());
         let id = SnapshotId {
             volume: of.id,
             name: snapshot.name.clone(),
         };
+        if is_new && !self.is_kept(&id.volume).await? {
+            self.end_snapshot(&id).await?;
+            return Err(no_volume(&request.source_volume_id));
+        }
         Ok(CreateSnapshotResponse {
             snapshot: Some(as_wire(&id, &snapshot)),
         })
+    }
+
+    /// Is a volume there, and nobody is about to delete it? Who has taken a snapshot asks, for who deletes may have looked before.
+    pub(super) async fn is_kept(&self, volume: &VolumeId) -> Result<bool, Status> {
+        let now = self.look_up(volume).await?;
+        Ok(now.is_some_and(|now| !labels::is_deleted(now.volume())))
     }
 
     /// A name stands for one snapshot, whichever volume it is of.

@@ -405,6 +405,72 @@ async fn a_snapshot_that_comes_between_is_not_lost() {
     assert_eq!(fake.cluster().snapshots.len(), 1);
 }
 
+/// Two controllers are at work for a moment when another one begins to lead.
+#[tokio::test]
+async fn of_a_deletion_and_a_snapshot_one_sees_the_other() {
+    let labels = of(&[("csi.amita.io/driver", DRIVER), ("csi.amita.io/name", "late")]);
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    fake.cluster().snapshot_at_mark = Some(serde_json::json!({ "labels": labels }));
+    delete(&fake, &id).await.expect("deleted");
+    assert!(fake.cluster().volumes.contains_key("csi-gone-1"));
+    assert_eq!(take(&fake, &id, "late").await.as_deref(), Ok("1:v@late"), "it was taken");
+    snapshot::drop_snapshot(&fake, "1:v@late").await.expect("gone");
+    assert!(fake.cluster().volumes.is_empty());
+    // The other way round: whoever deletes has looked before, and takes all with it.
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    fake.cluster().marked_at_snapshot = true;
+    assert_eq!(code(take(&fake, &id, "late").await), Code::NotFound);
+    assert!(fake.cluster().snapshots.is_empty() && fake.cluster().volumes.is_empty());
+    delete(&fake, &id).await.expect("gone already");
+    let fake = Fake::new();
+    group::two(&fake).await;
+    fake.cluster().marked_at_snapshot = true;
+    assert_eq!(code(group::take_both(&fake).await), Code::NotFound);
+    assert!(fake.cluster().snapshots.is_empty());
+    assert_eq!(fake.cluster().volumes.len(), 1);
+}
+
+#[tokio::test]
+async fn snapshots_of_an_operators_are_not_destroyed() {
+    let theirs = |fake: &Fake| {
+        fake.cluster().snapshots.push(crate::fake::Snapshot {
+            of: 1,
+            name: "before-upgrade".to_owned(),
+            size_bytes: GIB as u64,
+            set: None,
+            labels: BTreeMap::new(),
+        });
+    };
+    for (how, keeps_nothing) in [("now", false), ("0", false), ("recycle", true)] {
+        let fake = Fake::new();
+        fake.cluster().keeps_nothing = keeps_nothing;
+        let request = CreateVolumeRequest {
+            parameters: of(&[("onDelete", how)]),
+            ..wanted("v", GIB)
+        };
+        let (id, _) = make(&fake, request).await.expect("made");
+        theirs(&fake);
+        let refused = delete(&fake, &id).await.expect_err("it has a snapshot");
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        assert!(refused.message().contains("before-upgrade"), "{refused}");
+        assert_eq!(fake.cluster().snapshots.len(), 1);
+        publish::publish(&fake, &id, publish::ONE, Mode::SingleNodeWriter)
+            .await
+            .expect("nothing was done to it");
+        publish::unpublish(&fake, &id, publish::ONE).await.expect("taken off");
+        fake.cluster().snapshots.clear();
+        delete(&fake, &id).await.expect("gone");
+    }
+    // What is kept for a while is kept with all of them.
+    let fake = Fake::new();
+    let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
+    theirs(&fake);
+    delete(&fake, &id).await.expect("kept");
+    assert_eq!(fake.cluster().deleted, ["v?"]);
+}
+
 #[tokio::test]
 async fn what_is_only_read_goes_from_a_pool_that_keeps_nothing() {
     let fake = Fake::new();

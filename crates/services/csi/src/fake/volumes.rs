@@ -1,6 +1,7 @@
 //! Volumes, snapshots, sets, pools and jobs.
 
 use super::{Cluster, Parts, Said, Snapshot, Volume, labels_of, list, no_such, refuse, text};
+use crate::labels;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -184,7 +185,12 @@ impl Cluster {
             self.volumes.get_mut(name).expect("it").size_bytes = size;
         }
         let found = self.volumes.get_mut(name).expect("it");
-        found.labels.extend(labels_of(&body));
+        let labels = labels_of(&body);
+        let is_marked = labels.contains_key(labels::DELETED);
+        found.labels.extend(labels);
+        if let Some(late) = self.snapshot_at_mark.take_if(|_| is_marked) {
+            self.take(name, "late", &late, None)?;
+        }
         Ok((200, self.volume(name)?))
     }
 
@@ -211,6 +217,7 @@ impl Cluster {
         }
         let has_snapshots = self.snapshots.iter().any(|found| found.of == self.volumes[name].id);
         let how = parts.ask.path.split_once('?').map_or("", |(_, how)| how);
+        assert!(!how.contains("snapshots"), "what is another's is not destroyed");
         let is_for_good = how == "now=true" || how == "keep_seconds=0" || (how.is_empty() && self.keeps_nothing);
         if has_snapshots && is_for_good {
             return refuse(409, "in-use", format!("volume {name} has snapshots"));
@@ -309,6 +316,10 @@ impl Cluster {
             labels: labels_of(body),
         };
         self.snapshots.push(taken.clone());
+        if std::mem::take(&mut self.marked_at_snapshot) {
+            let of = self.volumes.get_mut(volume).expect("it");
+            of.labels.insert(labels::DELETED.to_owned(), "1".to_owned());
+        }
         Ok((201, self.snapshot(&taken)))
     }
 
