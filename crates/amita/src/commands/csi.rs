@@ -90,11 +90,20 @@ pub fn run_by_api(command: &Command, nodes: Nodes) -> Result<()> {
     let driver = driver(socket)?;
     let api = Api::new(Arc::new(Way::new(nodes)));
     let services = Services {
-        identity: Identity::new(driver.clone(), Part::Controller(api.clone())),
-        controller: Some(Controller::new(driver, api)),
+        identity: Identity::new(driver.clone(), Part::Controller),
+        controller: Some(Controller::new(driver, api.clone())),
         node: None,
     };
-    until_it_ends(socket, services, std::future::pending())
+    until_it_ends(socket, services, look_once(api))
+}
+
+/// Says whether the cluster is there and knows the driver: whoever has set it up looks into its log first.
+async fn look_once(api: Api) {
+    match api.myself().await {
+        Ok(()) => log::info!("the cluster answers"),
+        Err(why) => log::warn!("the cluster cannot be asked yet: {why}"),
+    }
+    std::future::pending().await
 }
 
 fn node(arguments: &NodeArguments) -> Result<()> {

@@ -1,7 +1,6 @@
 //! Who the driver is, and what it can: `Identity` of CSI and of CSI-Addons.
 
 use crate::Driver;
-use crate::api::Api;
 use crate::wire::addons::{Capability, CapabilityKind, GetCapabilitiesResponse, GetIdentityResponse, Offered};
 use crate::wire::identity::{
     GetPluginCapabilitiesResponse, GetPluginInfoResponse, PluginCapability, PluginCapabilityService,
@@ -9,13 +8,12 @@ use crate::wire::identity::{
     PluginCapabilityVolumeExpansionType as Expansion, ProbeResponse,
 };
 use std::collections::BTreeMap;
-use tonic::Status;
 
 /// Which part of the driver this is.
-#[derive(Clone)]
+#[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// The controller, with its way to the cluster.
-    Controller(Api),
+    /// The controller.
+    Controller,
     /// The node.
     Node,
 }
@@ -58,19 +56,10 @@ impl Identity {
         }
     }
 
-    /// A controller that reaches no node is there, and not ready: to start it anew would help nobody.
-    pub(crate) async fn probe(self) -> Result<ProbeResponse, Status> {
-        let ready = match &self.part {
-            Part::Node => true,
-            Part::Controller(api) => match api.myself().await {
-                Ok(()) => true,
-                Err(why) => {
-                    log::warn!("the driver is not ready: {why}");
-                    false
-                }
-            },
-        };
-        Ok(ProbeResponse { ready: Some(ready) })
+    /// It is there, and takes calls. Whether the cluster is, is no part of that: whoever is not ready is ended and started anew for it (livenessprobe), for all the
+    /// time that nodes are away, and what it has begun is cut. Calls say that they are `UNAVAILABLE`, and are sent again.
+    pub(crate) fn probe() -> ProbeResponse {
+        ProbeResponse { ready: Some(true) }
     }
 
     pub(crate) fn addons_info(&self) -> GetIdentityResponse {
@@ -89,7 +78,7 @@ impl Identity {
     pub(crate) fn addons_capabilities(&self) -> GetCapabilitiesResponse {
         let offered = |kind| Offered { kind };
         let all = match self.part {
-            Part::Controller(_) => vec![
+            Part::Controller => vec![
                 CapabilityKind::Service(offered(1)),
                 CapabilityKind::NetworkFence(offered(1)),
             ],

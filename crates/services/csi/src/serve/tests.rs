@@ -88,3 +88,35 @@ fn sockets_are_named_as_kubernetes_does() {
         assert!(socket_path(text).is_err(), "{text}");
     }
 }
+
+/// Who reaches no node of the cluster is not to be ended for it.
+#[tokio::test]
+async fn a_controller_is_ready_also_while_the_cluster_is_away() {
+    use crate::api::{Answer, Api, Ask, Boxed, Way};
+    use crate::wire::controller::{CreateVolumeRequest, ListVolumesRequest};
+    use crate::wire::identity::{ProbeRequest, ProbeResponse};
+    struct Away;
+    impl Way for Away {
+        fn ask(&self, _: Ask) -> Boxed<'_, Result<Answer, String>> {
+            Box::pin(std::future::ready(Err("nobody answers".to_owned())))
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("csi.sock");
+    let driver = Driver::new(USUAL_NAME).expect("a name");
+    let services = Services {
+        identity: Identity::new(driver.clone(), Part::Controller),
+        controller: Some(Controller::new(driver, Api::new(Arc::new(Away)))),
+        node: None,
+    };
+    let serving = tokio::spawn(serve(bind(&path).expect("the socket"), services));
+    let (status, answer) = call(&path, "csi.v1.Identity/Probe", ProbeRequest {}.encode_to_vec()).await;
+    assert_eq!(status, "0");
+    assert_eq!(ProbeResponse::decode(answer.as_slice()).expect("a message").ready, Some(true));
+    // UNAVAILABLE, and INVALID_ARGUMENT where nobody has to be asked.
+    let list = ListVolumesRequest::default().encode_to_vec();
+    assert_eq!(call(&path, "csi.v1.Controller/ListVolumes", list).await.0, "14");
+    let none = CreateVolumeRequest::default().encode_to_vec();
+    assert_eq!(call(&path, "csi.v1.Controller/CreateVolume", none).await.0, "3");
+    serving.abort();
+}
