@@ -162,6 +162,9 @@ fn who_may_what(documents: &[Value]) {
         .iter()
         .filter(|own| own["securityContext"]["privileged"] == true);
     assert_eq!(privileged.map(|own| &own["name"]).collect::<Vec<_>>(), ["amita"]);
+    // Large file systems are checked in it.
+    let driver = containers(node).iter().find(|own| own["name"] == "amita").expect("it");
+    assert!(driver["resources"]["limits"]["memory"].is_null(), "{driver}");
     let account = &pod["serviceAccountName"];
     let bindings = documents
         .iter()
