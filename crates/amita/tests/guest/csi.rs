@@ -199,7 +199,7 @@ fn the_suite_of_kubernetes() {
             .map(|cases| told(&cases))
     });
     steps.step("what was done on the way", || {
-        let said = pod.sh("grep -c 'is empty, and gets ext4' /tmp/csi/node.log; grep -c . /tmp/csi/node.log")?;
+        let said = pod.sh("grep -c 'has nothing, and gets ext4' /tmp/csi/node.log; grep -c . /tmp/csi/node.log")?;
         let formatted: u32 = said
             .lines()
             .next()

@@ -187,6 +187,24 @@ pub fn reservation_key(host: Uuid) -> u64 {
     }
 }
 
+/// The key by which a host is known to a volume while it makes a file system there: what holds it so is not whole. Not its other one, and never 0.
+#[must_use]
+pub fn making_key(host: Uuid) -> u64 {
+    let sum = digest(&SHA256, format!("amita csi makes a file system\n{host}").as_bytes());
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&sum.as_ref()[..8]);
+    match u64::from_le_bytes(bytes) {
+        key if key == 0 || key == reservation_key(host) => reservation_key(host) ^ u64::MAX,
+        key => key,
+    }
+}
+
+/// A key as the API writes it, and a node is told.
+#[must_use]
+pub fn key_of(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
 /// A host, as those write it who know addresses only.
 #[must_use]
 pub fn host_cidr(host: Uuid) -> String {

@@ -26,6 +26,8 @@ pub mod context {
     pub const EXCLUSIVE: &str = "exclusive";
     /// The key of a host that has it reserved and is not to have it any more.
     pub const PREEMPT: &str = "preempt";
+    /// Present: that host was making a file system, and had not come to its end.
+    pub const UNFINISHED: &str = "unfinished";
     /// Present: the node ends the reservation that it finds: of the host of `preempt`, or its own.
     pub const RELEASE: &str = "release";
 }
@@ -202,6 +204,10 @@ impl Controller {
         }
         let own = host.to_string();
         if let Some(other) = holder.filter(|holder| holder.host_id != own) {
+            let making = Uuid::try_parse(&other.host_id).ok().map(id::making_key);
+            if making.is_some() && id::key_of(&other.key) == making {
+                told.insert(context::UNFINISHED.to_owned(), "1".to_owned());
+            }
             told.insert(context::PREEMPT.to_owned(), other.key);
         }
         Ok(told)

@@ -67,3 +67,13 @@ fn a_host_is_written_as_an_address_and_read_again() {
     assert_ne!(reservation_key(host), 0);
     assert_eq!(reservation_key(Uuid::from_u128(u128::MAX)), 1);
 }
+
+#[test]
+fn a_host_has_two_keys() {
+    let host = Uuid::from_u128(0x0f8f_ad5b_d9cb_469f_a165_7086_7728_950e);
+    assert_ne!(making_key(host), reservation_key(host));
+    assert_ne!(making_key(host), making_key(Uuid::from_u128(1)));
+    let text = format!("{:#018x}", making_key(host));
+    assert_eq!(key_of(&text), Some(making_key(host)));
+    assert_eq!((key_of("0xaa"), key_of("x")), (Some(0xaa), None));
+}

@@ -49,7 +49,9 @@ pub(super) fn content(machine: &dyn Machine, disk: &Disk) -> Result<Content, Sta
         // It says so, too, where the disk could not be read, and knows no data that have no mark: a volume that is new has zeros.
         2 => match machine.is_blank(&device) {
             Ok(true) => Ok(Content::Empty),
-            Ok(false) => Ok(Content::Other("data that no tool knows".to_owned())),
+            Ok(false) => Ok(Content::Other(
+                "data that no tool knows (if they are of a mkfs that was cut, without reservations, zero its first and last MiB)".to_owned(),
+            )),
             Err(why) => Err(Status::internal(format!("{device} cannot be read: {why}"))),
         },
         0 => Ok(match (field("TYPE="), field("PTTYPE=")) {
@@ -74,12 +76,13 @@ pub(crate) fn format_options(text: &str) -> Result<Vec<&str>, String> {
 pub(super) fn make(machine: &dyn Machine, disk: &Disk, kind: &str, options: &str) -> Result<(), Status> {
     let device = disk.device();
     let mut words: Vec<&str> = match kind {
-        "xfs" => vec!["-K"],
+        // By force: what holds something does not come here, but for a mkfs that was cut.
+        "xfs" => vec!["-f", "-K"],
         _ => vec!["-F", "-m", "0", "-E", "nodiscard"],
     };
     words.extend(format_options(options).map_err(Status::invalid_argument)?);
     words.push(&device);
-    log::info!("{device} is empty, and gets {kind}");
+    log::info!("{device} has nothing, and gets {kind}");
     run(machine, &format!("mkfs.{kind}"), &words).map(drop)
 }
 

@@ -50,6 +50,8 @@ pub struct Space {
 pub enum Reserve {
     /// This host is known by this key, whatever it was known by.
     Register(u64),
+    /// This host, which is known by the first key, is known by the second.
+    Replace(u64, u64),
     /// It writes, and nobody else (Write Exclusive).
     Hold(u64),
     /// The same in place of the holder of the second key, whose commands are aborted.
@@ -63,7 +65,7 @@ pub enum Reserve {
 pub enum Reserved {
     /// It is so.
     Done,
-    /// Another host has it.
+    /// Another host has it, or this one is not known by that key.
     Conflict,
 }
 

@@ -69,6 +69,7 @@ pub(super) fn carry_out(device: &str, what: Reserve) -> io::Result<Reserved> {
     };
     match what {
         Reserve::Register(key) => ask(device, 200, &pair(0, key, IGNORE_KEY, 0)),
+        Reserve::Replace(key, other) => ask(device, 200, &pair(key, other, 0, 0)),
         Reserve::Hold(key) => {
             let one = One {
                 key,

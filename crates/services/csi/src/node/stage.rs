@@ -7,6 +7,7 @@ use super::nvme::{self, Disk, Target};
 use super::{Node, key, path, volume};
 use crate::capability::{self, Access};
 use crate::controller::context;
+use crate::id;
 use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
 };
@@ -21,6 +22,17 @@ const LOOKS: u32 = 10;
 /// with so much time between.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// How a disk is this host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Nobody has it reserved.
+    Shared,
+    /// It alone.
+    Own,
+    /// It alone; and whoever had it, this host included, had not come to the end of making a file system, by which nothing was ever mounted.
+    Unfinished,
+}
+
 impl Node {
     pub(super) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<NodeStageVolumeResponse, Status> {
         let staging = path(&request.staging_target_path, "staging target path")?;
@@ -30,10 +42,10 @@ impl Node {
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self.host, told, context, &request.secrets)?;
         let staged = target.connect(self.machine(), self.is_of(&id)).and_then(|disk| {
-            self.reserve(&disk, told)?;
+            let held = self.reserve(&disk, told)?;
             if let Access::Mount { file_system, options } = &wanted.access {
                 let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
-                self.mount(&disk, (file_system, is_read_only), options, context, staging)?;
+                self.mount(&disk, (file_system, is_read_only), held, options, context, staging)?;
             }
             Ok(NodeStageVolumeResponse {})
         });
@@ -60,37 +72,52 @@ impl Node {
 
     /// A volume of one node is reserved by it; from who had it before only where the controller says that it is not to have it any more. It stays so when it
     /// is unstaged: whoever was lost with it, and has not heard of that, finds it another's until it is its own again.
-    fn reserve(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<(), Status> {
-        let other = told.get(context::PREEMPT).and_then(|text| {
-            let digits = text.strip_prefix("0x").unwrap_or(text);
-            u64::from_str_radix(digits, 16).ok()
-        });
+    fn reserve(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<Held, Status> {
+        let other = told.get(context::PREEMPT).and_then(|text| id::key_of(text));
         if told.contains_key(context::RELEASE) {
-            return self.release(disk, other);
+            self.release(disk, other)?;
         }
         if !told.contains_key(context::EXCLUSIVE) {
-            return Ok(());
+            return Ok(Held::Shared);
         }
-        let own = key(self.host);
-        self.ask(disk, Reserve::Register(own))?;
-        if self.ask(disk, Reserve::Hold(own))? == Reserved::Done {
-            return Ok(());
+        let (own, making) = (key(self.host), id::making_key(self.host));
+        // It is known by that key, where it was cut.
+        let was_making = self.ask(disk, Reserve::Replace(making, making))? == Reserved::Done;
+        if !was_making {
+            self.ask(disk, Reserve::Register(own))?;
         }
-        if let Some(other) = other.filter(|other| *other != own) {
-            log::info!(
-                "{}: what host {other:#018x} has reserved is taken from it: it is published here alone",
-                disk.name
-            );
-            // Where it has gone by itself, there is nothing to take.
-            self.ask(disk, Reserve::Preempt(own, other))?;
-            if self.ask(disk, Reserve::Hold(own))? == Reserved::Done {
-                return Ok(());
-            }
+        let known_by = if was_making { making } else { own };
+        if self.ask(disk, Reserve::Hold(known_by))? == Reserved::Done {
+            return Ok(if was_making { Held::Unfinished } else { Held::Own });
         }
-        Err(Status::failed_precondition(format!(
-            "{} is reserved by another host, which nobody has said to be gone",
+        match other.filter(|other| ![own, making].contains(other)) {
+            Some(other) => self.preempt(disk, known_by, other, told.contains_key(context::UNFINISHED)),
+            None => Err(reserved(disk)),
+        }
+    }
+
+    /// Takes what another host has reserved. `is_unfinished`: so it was when the controller looked; it is so still, if there is something to take.
+    fn preempt(&self, disk: &Disk, known_by: u64, other: u64, is_unfinished: bool) -> Result<Held, Status> {
+        let (own, making) = (key(self.host), id::making_key(self.host));
+        log::info!(
+            "{}: what host {other:#018x} has reserved is taken from it: it is published here alone",
             disk.name
-        )))
+        );
+        // Before it is taken, so that at every moment the key says what is on the disk.
+        let wanted = if is_unfinished { making } else { own };
+        if known_by != wanted {
+            self.replace(disk, known_by, wanted)?;
+        }
+        // Where it has gone by itself, there is nothing to take.
+        let is_taken = self.ask(disk, Reserve::Preempt(wanted, other))? == Reserved::Done;
+        if self.ask(disk, Reserve::Hold(wanted))? == Reserved::Conflict {
+            return Err(reserved(disk));
+        }
+        match (is_unfinished, is_taken) {
+            (true, true) => Ok(Held::Unfinished),
+            (true, false) => self.replace(disk, making, own).map(|()| Held::Own),
+            (false, _) => Ok(Held::Own),
+        }
     }
 
     /// Ends the reservation of before. One that another host has made since is that one's business.
@@ -121,6 +148,7 @@ impl Node {
         &self,
         disk: &Disk,
         (kind, is_read_only): (&str, bool),
+        held: Held,
         options: &[String],
         context: &BTreeMap<String, String>,
         staging: &str,
@@ -134,7 +162,7 @@ impl Node {
                 )));
             }
         } else {
-            self.prepare(disk, kind, is_read_only, context)?;
+            self.prepare(disk, kind, is_read_only, held, context)?;
             machine
                 .make_folder(staging)
                 .map_err(|why| Status::internal(format!("{staging}: {why}")))?;
@@ -154,15 +182,17 @@ impl Node {
         disk: &Disk,
         kind: &str,
         is_read_only: bool,
+        held: Held,
         context: &BTreeMap<String, String>,
     ) -> Result<(), Status> {
         let machine = self.machine();
         match filesystem::content(machine, disk)? {
-            Content::FileSystem(found) if found == kind => {}
-            Content::Empty if !is_read_only => {
-                let options = context.get("mkfsOptions").map_or("", String::as_str);
-                filesystem::make(machine, disk, kind, options)?;
+            found if held == Held::Unfinished && !is_read_only => {
+                log::info!("{} has {found:?} of a mkfs that was cut: it is made anew", disk.name);
+                self.make(disk, kind, held, context)?;
             }
+            Content::FileSystem(found) if found == kind => {}
+            Content::Empty if !is_read_only => self.make(disk, kind, held, context)?,
             Content::Empty => {
                 return Err(Status::failed_precondition(format!(
                     "{} is empty, and only read",
@@ -179,6 +209,31 @@ impl Node {
         match is_read_only {
             true => Ok(()),
             false => filesystem::check(machine, disk, kind),
+        }
+    }
+
+    /// Makes a file system. While it is made, the volume is reserved by another key of this host's: where that is cut, whoever has the volume next knows that what
+    /// is there was never used. It is the host's own key again before anything is mounted.
+    fn make(&self, disk: &Disk, kind: &str, held: Held, context: &BTreeMap<String, String>) -> Result<(), Status> {
+        let (own, making) = (key(self.host), id::making_key(self.host));
+        if held == Held::Own {
+            self.replace(disk, own, making)?;
+        }
+        let options = context.get("mkfsOptions").map_or("", String::as_str);
+        filesystem::make(self.machine(), disk, kind, options)?;
+        match held {
+            Held::Shared => Ok(()),
+            Held::Own | Held::Unfinished => self.replace(disk, making, own),
+        }
+    }
+
+    fn replace(&self, disk: &Disk, from: u64, to: u64) -> Result<(), Status> {
+        match self.ask(disk, Reserve::Replace(from, to))? {
+            Reserved::Done => Ok(()),
+            Reserved::Conflict => Err(Status::aborted(format!(
+                "{} is not this node's any more: another one has taken it",
+                disk.name
+            ))),
         }
     }
 
@@ -258,4 +313,11 @@ impl Node {
             ))),
         }
     }
+}
+
+fn reserved(disk: &Disk) -> Status {
+    Status::failed_precondition(format!(
+        "{} is reserved by another host, which nobody has said to be gone",
+        disk.name
+    ))
 }

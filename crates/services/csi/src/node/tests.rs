@@ -262,6 +262,52 @@ fn what_cannot_be_staged_leaves_no_path() {
     assert_eq!((state.paths.len(), state.mounts.len()), (2, 1));
 }
 
+/// A mkfs that is cut leaves what no tool knows. Nothing was ever mounted from it, and whoever has the volume next makes it anew.
+#[test]
+fn a_mkfs_that_was_cut_is_begun_anew() {
+    let host = Host::new(&nqn());
+    host.state().is_mkfs_killed = true;
+    assert_eq!(code(stage(&host, "ext4")), Code::Internal);
+    assert!(host.state().has_data);
+    stage(&host, "ext4").expect("made anew");
+    assert_eq!((host.state().holder, host.state().formatted), (Some(key(own())), 1));
+    // Another node was lost in the middle.
+    let lost = "0x00000000000000aa";
+    let host = Host::new(&nqn());
+    host.state().holder = Some(0xaa);
+    host.state().has_data = true;
+    let request = stage_of(
+        writer("xfs"),
+        &[("exclusive", "1"), ("preempt", lost), ("unfinished", "1")],
+    );
+    host.state().is_mkfs_killed = true;
+    assert_eq!(code(node(&host).stage(&request)), Code::Internal);
+    node(&host).stage(&request).expect("made anew");
+    assert_eq!((host.state().holder, host.state().formatted), (Some(key(own())), 1));
+    // What was told once is told again, and is not so any more.
+    unstage(&host).expect("gone");
+    node(&host).stage(&request).expect("as it is");
+    unstage(&host).expect("gone");
+    host.state().holder = None;
+    node(&host).stage(&request).expect("as it is");
+    assert_eq!((host.state().holder, host.state().formatted), (Some(key(own())), 1));
+    let lost_before: Step = |host| {
+        host.state().holder = Some(0xaa);
+        host.state().has_data = true;
+        Ok(())
+    };
+    everywhere(&[lost_before], |host| {
+        let more = [("exclusive", "1"), ("preempt", "0xaa"), ("unfinished", "1")];
+        node(host).stage(&stage_of(writer("ext4"), &more)).map(drop)
+    });
+    // Without reservations nobody knows.
+    let host = Host::new(&nqn());
+    host.state().is_mkfs_killed = true;
+    let request = stage_of(writer("ext4"), &[]);
+    assert_eq!(code(node(&host).stage(&request)), Code::Internal);
+    assert_eq!(code(node(&host).stage(&request)), Code::FailedPrecondition);
+}
+
 /// Mounts of other name spaces are not seen; the kernel knows them all the same.
 #[test]
 fn what_is_in_use_elsewhere_is_not_taken_away() {

@@ -91,6 +91,17 @@ async fn a_volume_of_one_node_goes_to_the_next_when_nobody_has_it() {
         .expect("published");
     assert_eq!(told["preempt"], "0x00000000000000aa");
     assert_eq!(fake.cluster().subsystems["csi-9335b10e-1"].hosts, [nqn(TWO)]);
+    // Was it making a file system? That is said, too.
+    assert_eq!(told.get("unfinished"), None);
+    let lost = Uuid::try_parse(ONE).expect("an id");
+    let making = format!("{:#018x}", crate::id::making_key(lost));
+    fake.cluster()
+        .reservations
+        .insert("v".to_owned(), (ONE.to_owned(), making.clone()));
+    let told = publish(&fake, &id, TWO, Mode::SingleNodeWriter)
+        .await
+        .expect("published already");
+    assert_eq!((&told["preempt"], told["unfinished"].as_str()), (&making, "1"));
     // Its own is not in its way.
     fake.cluster()
         .reservations

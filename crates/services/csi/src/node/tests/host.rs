@@ -56,6 +56,8 @@ pub struct State {
     pub has_data: bool,
     pub is_unreadable: bool,
     pub formatted: usize,
+    /// The next mkfs is killed in the middle.
+    pub is_mkfs_killed: bool,
     /// It is mounted where the driver cannot see it, and something of it is not written yet.
     pub is_used_elsewhere: bool,
     /// Mounts whose data were written.
@@ -221,6 +223,8 @@ impl State {
                 assert!(self.folders.contains(*at), "a place for a mount");
                 let is_read_only = words.iter().any(|word| word.split(',').any(|option| option == "ro"));
                 assert!(is_read_only || !self.is_read_only);
+                let making = Some(crate::id::making_key(super::own()));
+                assert!(self.holder != making, "what is mounted is whole, and its key says so");
                 mount(source, "/", kind, is_read_only)
             }
             _ => return ran(1, "usage"),
@@ -245,7 +249,14 @@ impl State {
                 Some(kind) => ran(0, &format!("DEVNAME=/dev/x\nTYPE={kind}")),
             },
             "mkfs.ext4" | "mkfs.xfs" => {
-                assert_eq!(self.content, None, "what holds something is not formatted");
+                let is_unfinished = self.holder == Some(crate::id::making_key(super::own()));
+                let is_empty = self.content.is_none() && !self.has_data;
+                assert!(is_unfinished || is_empty, "what holds something is not formatted");
+                if std::mem::take(&mut self.is_mkfs_killed) {
+                    self.has_data = true;
+                    return ran(-1, "killed");
+                }
+                self.has_data = false;
                 self.content = tool.strip_prefix("mkfs.").map(str::to_owned);
                 self.file_system_bytes = self.bytes;
                 self.formatted += 1;
@@ -335,6 +346,15 @@ impl State {
         match what {
             Reserve::Register(key) => {
                 self.registered.insert(key);
+            }
+            Reserve::Replace(key, other) => {
+                if !self.registered.remove(&key) {
+                    return Ok(Reserved::Conflict);
+                }
+                self.registered.insert(other);
+                if self.holder == Some(key) {
+                    self.holder = Some(other);
+                }
             }
             Reserve::Hold(key) => {
                 if !self.registered.contains(&key) {
