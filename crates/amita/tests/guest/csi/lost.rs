@@ -363,7 +363,7 @@ fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
         let told: ControllerPublishVolumeResponse = ask(&gateways, &controller, method, &publish)?;
         assert_ne!(told.publish_context["nqn"], before["nqn"]);
         // Its kernel tries every two seconds: it has been refused several times before the volume is staged.
-        alpha.sh("ip link set eth0 up && ip route replace default via 10.0.2.2 && sleep 15")?;
+        alpha.sh("ip link set eth0 up && ip route replace default via 10.0.2.2 && ip route replace 127.0.1.0/24 via 10.0.2.2 src 10.0.2.15 table local && sleep 15 && echo up")?;
         let told = bring(&gateways, &controller, &first, &one, &volume)?;
         alpha.sh(&format!(
             "for wait in $(seq 600); do [ -s /tmp/csi/ended ] && break; sleep 0.1; done

@@ -3,6 +3,9 @@
 use super::machine::Machine;
 use std::io;
 
+/// Behind what is bound, and was removed where it lay: so is the file of a disk that goes.
+const DELETED: &str = "//deleted";
+
 /// Something that is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
@@ -66,6 +69,18 @@ pub(super) fn all(machine: &dyn Machine) -> io::Result<Vec<Mount>> {
 pub(super) fn at(machine: &dyn Machine, path: &str) -> io::Result<Option<Mount>> {
     let path = path.trim_end_matches('/');
     Ok(all(machine)?.into_iter().rfind(|mount| mount.at == path))
+}
+
+/// Is the disk gone that it is of, or that is bound there? What is of no disk is never lost.
+pub(super) fn is_lost(machine: &dyn Machine, mount: &Mount) -> io::Result<bool> {
+    if mount.root.ends_with(DELETED) {
+        return Ok(true);
+    }
+    if mount.device.starts_with("0:") {
+        return Ok(false);
+    }
+    let disk = machine.kind(&format!("/sys/dev/block/{}", mount.device))?;
+    Ok(disk.is_none())
 }
 
 #[cfg(test)]

@@ -340,6 +340,13 @@ pub(super) fn size(machine: &dyn Machine, disk: &Disk) -> Result<u64, Status> {
     Ok(sectors.saturating_mul(512))
 }
 
+/// The number of its device, as mounts have it.
+pub(super) fn number(machine: &dyn Machine, disk: &Disk) -> Result<String, Status> {
+    let file = format!("/sys/block/{}/dev", disk.name);
+    let text = machine.read(&file).map_err(failed(&file))?;
+    Ok(text.trim().to_owned())
+}
+
 /// Is it written to by nobody?
 pub(super) fn is_read_only(machine: &dyn Machine, disk: &Disk) -> bool {
     let text = machine

@@ -55,6 +55,7 @@ impl Node {
         self.shown_nowhere_else(wanted, |other| {
             other.device == staged.device && other.root == staged.root && other.at != staging && other.at != at
         })?;
+        self.unmount_lost(at)?;
         machine.make_folder(at).map_err(failed(at))?;
         let there = match self.mounted(at)? {
             Some(there) => there,
@@ -97,6 +98,7 @@ impl Node {
             let is_beside = other.at.rsplit_once('/').is_some_and(|(folder, _)| folder == parent);
             other.root == format!("/{}", disk.name) && is_beside && other.at != at
         })?;
+        self.unmount_lost(at)?;
         machine.make_folder(parent).map_err(failed(parent))?;
         machine.make_file(at).map_err(failed(at))?;
         match self.mounted(at)? {

@@ -154,11 +154,14 @@ impl Node {
         staging: &str,
     ) -> Result<(), Status> {
         let machine = self.machine();
+        self.unmount_lost(staging)?;
         if let Some(there) = self.mounted(staging)? {
-            if there.source != disk.device() {
+            // By its number: another disk may have its name by now.
+            let number = nvme::number(machine, disk)?;
+            if there.device != number {
                 return Err(Status::internal(format!(
-                    "{staging} has {} mounted, and not {}",
-                    there.source, disk.name
+                    "{staging} has {} ({}) mounted, and not {} ({number})",
+                    there.source, there.device, disk.name
                 )));
             }
         } else {
@@ -252,6 +255,23 @@ impl Node {
         Err(Status::internal(format!(
             "{at} has more mounts one over another than {MOST_MOUNTS}"
         )))
+    }
+
+    /// Ends mounts of disks that are gone: nothing can be read there, nor written, and the volume may have come again as another disk. Programs that are in there are
+    /// not waited for.
+    pub(super) fn unmount_lost(&self, at: &str) -> Result<(), Status> {
+        for _ in 0..MOST_MOUNTS {
+            let lost = match self.mounted(at)? {
+                Some(there) => mounts::is_lost(self.machine(), &there),
+                None => return Ok(()),
+            };
+            if !lost.map_err(|why| Status::internal(format!("{at}: {why}")))? {
+                return Ok(());
+            }
+            log::warn!("{at} has a disk that is gone: it is unmounted");
+            filesystem::run(self.machine(), "umount", &["-l", at])?;
+        }
+        Ok(())
     }
 
     pub(super) fn unstage(&self, request: &NodeUnstageVolumeRequest) -> Result<NodeUnstageVolumeResponse, Status> {

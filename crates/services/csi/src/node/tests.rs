@@ -262,6 +262,47 @@ fn what_cannot_be_staged_leaves_no_path() {
     assert_eq!((state.paths.len(), state.mounts.len()), (2, 1));
 }
 
+/// What is mounted of a disk that is gone is in nobody's way.
+#[test]
+fn a_dead_mount_is_mounted_anew() {
+    let of = |source: &str, at: &str| host::Mount {
+        source: source.to_owned(),
+        root: "/".to_owned(),
+        at: at.to_owned(),
+        kind: "ext4".to_owned(),
+        is_read_only: false,
+    };
+    let host = Host::new(&nqn());
+    host.state().lost = Some(nqn().replace("01234567", "89abcdef"));
+    host.state().content = Some("ext4".to_owned());
+    for at in [STAGING, TARGET] {
+        let dead = of(host::LOST_DISK, at);
+        host.state().mounts.push(dead);
+    }
+    stage(&host, "ext4").expect("staged");
+    publish(&host, writer(""), false).expect("shown");
+    {
+        let state = host.state();
+        let shown: Vec<&str> = state.mounts.iter().map(|mount| mount.source.as_str()).collect();
+        assert_eq!(shown, ["/dev/nvme3n1"; 2]);
+    }
+    // A disk of others' stays.
+    let host = Host::new(&nqn());
+    host.state().mounts.push(of("/dev/sda1", STAGING));
+    assert_eq!(code(stage(&host, "ext4")), Code::Internal);
+    assert_eq!(host.state().mounts.len(), 1);
+    // The file of a disk that has gone.
+    let host = Host::new(&nqn());
+    let disk = || block(Mode::SingleNodeWriter);
+    node(&host).stage(&stage_of(disk(), EXCLUSIVE)).expect("staged");
+    publish(&host, disk(), false).expect("bound");
+    host.state().mounts[0].root += "//deleted";
+    publish(&host, disk(), false).expect("bound anew");
+    let state = host.state();
+    let roots: Vec<&str> = state.mounts.iter().map(|mount| mount.root.as_str()).collect();
+    assert_eq!(roots, ["/nvme3n1"]);
+}
+
 /// A mkfs that is cut leaves what no tool knows. Nothing was ever mounted from it, and whoever has the volume next makes it anew.
 #[test]
 fn a_mkfs_that_was_cut_is_begun_anew() {

@@ -13,6 +13,8 @@ pub const DISK_UUID: &str = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff";
 const DISK: &str = "nvme3n1";
 /// The path of an attachment that was lost.
 const LOST: &str = "nvme90";
+/// Its disk.
+pub const LOST_DISK: &str = "/dev/nvme9n1";
 
 /// Where it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +174,12 @@ impl State {
     fn mountinfo(&self) -> String {
         let mut text = String::new();
         for (number, mount) in self.mounts.iter().enumerate() {
-            let device = if mount.root == "/" { "259:3" } else { "0:6" };
+            let device = match mount.source.as_str() {
+                LOST_DISK => "259:9",
+                "/dev/sda1" => "8:1",
+                _ if mount.root == "/" => "259:3",
+                _ => "0:6",
+            };
             let access = if mount.is_read_only { "ro" } else { "rw" };
             let (root, at, kind, source) = (&mount.root, &mount.at, &mount.kind, &mount.source);
             // A text takes what is written to it.
@@ -265,7 +272,8 @@ impl State {
             "fsck.ext4" => ran(1, "repaired"),
             "mount" => self.mount(words),
             "umount" => {
-                let Some(at) = self.mounts.iter().rposition(|mount| mount.at == words[0]) else {
+                let is_meant = |mount: &Mount| Some(&mount.at.as_str()) == words.last();
+                let Some(at) = self.mounts.iter().rposition(is_meant) else {
                     return ran(32, "not mounted");
                 };
                 self.mounts.remove(at);
@@ -425,6 +433,7 @@ impl Machine for Host {
             ["sys", "block", disk, what] if *disk == DISK && state.has_disk() => Ok(match *what {
                 "uuid" => format!("{DISK_UUID}\n"),
                 "size" => format!("{}\n", state.bytes / 512),
+                "dev" => "259:3\n".to_owned(),
                 "ro" => format!("{}\n", u8::from(state.is_read_only)),
                 other => panic!("nobody reads {other}"),
             }),
@@ -503,6 +512,9 @@ impl Machine for Host {
         }
         Ok(match path {
             "/dev/nvme-fabrics" => Some(Kind::File),
+            "/sys/dev/block/8:1" => Some(Kind::Folder),
+            "/sys/dev/block/259:3" if state.has_disk() => Some(Kind::Folder),
+            "/sys/dev/block/259:9" if state.lost.is_some() => Some(Kind::Folder),
             _ if state.folders.contains(path) => Some(Kind::Folder),
             _ if state.files.contains(path) => Some(Kind::File),
             _ => None,
