@@ -80,10 +80,26 @@ pub(super) fn make(machine: &dyn Machine, disk: &Disk, kind: &str, options: &str
         "xfs" => vec!["-f", "-K"],
         _ => vec!["-F", "-m", "0", "-E", "nodiscard"],
     };
-    words.extend(format_options(options).map_err(Status::invalid_argument)?);
+    let wanted = format_options(options).map_err(Status::invalid_argument)?;
+    if kind == "xfs" {
+        // Without a disk it says what it knows, and ends.
+        let usage = started(machine, "mkfs.xfs", &[])?;
+        words.extend(older(&format!("{} {}", usage.out, usage.err), &wanted));
+    }
+    words.extend(wanted);
     words.push(&device);
     log::info!("{device} has nothing, and gets {kind}");
     run(machine, &format!("mkfs.{kind}"), &words).map(drop)
+}
+
+/// What newer releases of mkfs.xfs make by themselves, and kernels from 5.15 on cannot all mount: large extent counters need 5.19, parent pointers and the exchange of
+/// ranges 6.10. A volume goes from node to node, so whichever kernel this one has is not asked. An option that this release does not know, or that is said
+/// anyhow, is left out.
+fn older(usage: &str, wanted: &[&str]) -> Vec<&'static str> {
+    let all = [("-i", "nrext64", "nrext64=0"), ("-n", "parent", "parent=0"), ("-i", "exchange", "exchange=0")];
+    let is_needed = |name: &str| usage.contains(&format!("{name}=")) && !wanted.iter().any(|word| word.contains(name));
+    let needed = all.into_iter().filter(|(_, name, _)| is_needed(name));
+    needed.flat_map(|(flag, _, value)| [flag, value]).collect()
 }
 
 /// Has a file system repaired that was not ended well. XFS does so when it is mounted.
@@ -134,4 +150,22 @@ pub(super) fn mount(
     }
     words.extend([device.as_str(), at]);
     run(machine, "mount", &words).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Usages as releases print them, in part: 5.10, 6.1, 6.13.
+    #[test]
+    fn a_file_system_is_made_such_as_older_kernels_mount() {
+        let before = "/* inode size */ [-i perblock=n|size=num,maxpct=n,attr=0|1|2,projid32bit=0|1,sparse=0|1]";
+        let middle = "/* inode size */ [-i perblock=n|size=num,maxpct=n,attr=0|1|2,projid32bit=0|1,sparse=0|1,nrext64=0|1]";
+        let newest = "[-i perblock=n|size=num,maxpct=n,attr=0|1|2,projid32bit=0|1,sparse=0|1,nrext64=0|1,exchange=0|1] \
+                      [-n size=num,version=2|ci,ftype=0|1,parent=0|1]]";
+        assert_eq!(older(before, &[]), [""; 0]);
+        assert_eq!(older(middle, &[]), ["-i", "nrext64=0"]);
+        assert_eq!(older(newest, &[]), ["-i", "nrext64=0", "-n", "parent=0", "-i", "exchange=0"]);
+        assert_eq!(older(middle, &["-i", "nrext64=1"]), [""; 0]);
+    }
 }

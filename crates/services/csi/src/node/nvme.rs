@@ -17,6 +17,8 @@ const MULTIPATH: &str = "/sys/module/nvme_core/parameters/multipath";
 const LOOKS: u32 = 150;
 /// with so much time between.
 const LOOK: Duration = Duration::from_millis(100);
+/// The kernel is told to look, too, once in so many looks.
+const RESCAN: u32 = 20;
 /// A gateway that has not heard yet of a volume that was just published refuses: it is asked so often,
 const ATTEMPTS: u32 = 7;
 /// with so much time between.
@@ -226,6 +228,10 @@ impl Target {
         for look in 0..LOOKS {
             if look > 0 {
                 machine.pause(LOOK);
+            }
+            if look % RESCAN == RESCAN / 2 {
+                // It was ignored when the kernel looked, and nobody has told it that it may look again.
+                look_again(machine, |nqn| nqn == self.nqn)?;
             }
             if let Some(disk) = self.disk(machine)?
                 && size(machine, &disk)? > 0

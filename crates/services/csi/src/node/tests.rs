@@ -225,7 +225,8 @@ fn what_was_lost_ends_when_the_volume_comes_again() {
     let host = Host::new(&nqn());
     host.state().lost = Some(lost.clone());
     stage(&host, "ext4").expect("staged");
-    assert_eq!((host.state().lost.clone(), host.state().paths.len()), (None, 2));
+    assert_eq!(host.state().lost, None);
+    assert_eq!(host.state().paths.len(), 2);
     unstage(&host).expect("gone");
     // A call of before, whose name nobody lets in any more, ends nothing.
     let host = Host::new(&nqn());
@@ -260,6 +261,18 @@ fn what_cannot_be_staged_leaves_no_path() {
     assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition);
     let state = host.state();
     assert_eq!((state.paths.len(), state.mounts.len()), (2, 1));
+}
+
+#[test]
+fn an_xfs_is_one_that_older_kernels_mount() {
+    let host = Host::new(&nqn());
+    let mut request = stage_of(writer("xfs"), EXCLUSIVE);
+    let options = ("mkfsOptions".to_owned(), "-i size=1024".to_owned());
+    request.volume_context = BTreeMap::from([options]);
+    node(&host).stage(&request).expect("staged");
+    let wanted = "mkfs.xfs -f -K -i nrext64=0 -i size=1024 /dev/nvme3n1";
+    let ran = host.state().ran.clone();
+    assert!(ran.iter().any(|line| line == wanted), "{ran:?}");
 }
 
 /// What is mounted of a disk that is gone is in nobody's way.
@@ -303,6 +316,11 @@ fn a_dead_mount_is_mounted_anew() {
     assert_eq!(roots, ["/nvme3n1"]);
 }
 
+fn is_made_once(host: &Host) {
+    let state = host.state();
+    assert_eq!((state.holder, state.formatted), (Some(key(own())), 1));
+}
+
 /// A mkfs that is cut leaves what no tool knows. Nothing was ever mounted from it, and whoever has the volume next makes it anew.
 #[test]
 fn a_mkfs_that_was_cut_is_begun_anew() {
@@ -311,7 +329,7 @@ fn a_mkfs_that_was_cut_is_begun_anew() {
     assert_eq!(code(stage(&host, "ext4")), Code::Internal);
     assert!(host.state().has_data);
     stage(&host, "ext4").expect("made anew");
-    assert_eq!((host.state().holder, host.state().formatted), (Some(key(own())), 1));
+    is_made_once(&host);
     // Another node was lost in the middle.
     let lost = "0x00000000000000aa";
     let host = Host::new(&nqn());
@@ -324,14 +342,14 @@ fn a_mkfs_that_was_cut_is_begun_anew() {
     host.state().is_mkfs_killed = true;
     assert_eq!(code(node(&host).stage(&request)), Code::Internal);
     node(&host).stage(&request).expect("made anew");
-    assert_eq!((host.state().holder, host.state().formatted), (Some(key(own())), 1));
+    is_made_once(&host);
     // What was told once is told again, and is not so any more.
     unstage(&host).expect("gone");
     node(&host).stage(&request).expect("as it is");
     unstage(&host).expect("gone");
     host.state().holder = None;
     node(&host).stage(&request).expect("as it is");
-    assert_eq!((host.state().holder, host.state().formatted), (Some(key(own())), 1));
+    is_made_once(&host);
     let lost_before: Step = |host| {
         host.state().holder = Some(0xaa);
         host.state().has_data = true;
@@ -489,7 +507,8 @@ fn a_gateway_that_has_not_heard_yet_is_asked_again() {
     let host = Host::new(&nqn());
     host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), 3), ("192.0.2.2:4420".to_owned(), 1)]);
     stage(&host, "ext4").expect("staged");
-    assert_eq!((host.state().paths.len(), host.state().lines.len()), (2, 6));
+    assert_eq!(host.state().paths.len(), 2);
+    assert_eq!(host.state().lines.len(), 6);
     // One that refuses for good is no obstacle where there is another.
     let host = Host::new(&nqn());
     host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), usize::MAX)]);

@@ -171,6 +171,12 @@ impl State {
         !self.paths.is_empty() && !self.is_ignored
     }
 
+    fn is_in_use(&self) -> bool {
+        let (device, root) = (format!("/dev/{DISK}"), format!("/{DISK}"));
+        let is_it = |mount: &Mount| mount.source == device || mount.root == root;
+        self.is_used_elsewhere || self.mounts.iter().any(is_it)
+    }
+
     fn mountinfo(&self) -> String {
         let mut text = String::new();
         for (number, mount) in self.mounts.iter().enumerate() {
@@ -248,6 +254,7 @@ impl State {
         );
         assert!(!is_writer || !self.is_read_only, "{tool} writes to what is only read");
         match tool {
+            "mkfs.xfs" if words.is_empty() => ran(1, "usage: [-i size=num,nrext64=0|1]"),
             "blkid" => match self.content.as_deref() {
                 None => ran(2, ""),
                 Some("partitions") => ran(0, "DEVNAME=/dev/x\nPTTYPE=gpt"),
@@ -485,7 +492,7 @@ impl Machine for Host {
                 "delete_controller" => {
                     state.paths.remove(at);
                     assert!(
-                        state.has_disk() || (state.mounts.is_empty() && !state.is_used_elsewhere),
+                        state.has_disk() || !state.is_in_use(),
                         "a disk is taken away under a mount"
                     );
                 }
