@@ -56,7 +56,7 @@ pub struct NodeArguments {
     /// The name that Kubernetes has for this machine
     #[arg(long, env = "AMITA_CSI_NODE", value_name = "NAME")]
     pub node: String,
-    /// The host that it is to storage, as a UUID [default: made from /etc/machine-id and the name]
+    /// The host that it is to storage, as a UUID [default: made from /etc/machine-id, the name, and that of the driver]
     #[arg(long, value_name = "UUID")]
     pub host_id: Option<Uuid>,
     /// Volumes that it has at one time, at most; 0: Kubernetes decides
@@ -110,7 +110,7 @@ fn node(arguments: &NodeArguments) -> Result<()> {
     let driver = driver(&arguments.socket)?;
     let host = match arguments.host_id.filter(|host| !host.is_nil()) {
         Some(host) => host,
-        None => host_id(&Linux, &arguments.node).map_err(|why| {
+        None => host_id(&Linux, &arguments.node, &driver).map_err(|why| {
             Failure::new(why)
                 .kind(Kind::Unreadable)
                 .advice("Let it be seen in the container, or say which host this is (--host-id UUID).")

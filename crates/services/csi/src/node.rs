@@ -42,18 +42,24 @@ pub struct Node {
 }
 
 /// The host identifier of a machine: the same for as long as it is the same installation under the same name. It is another one than the machine's own
-/// (`/etc/nvme/hostid`): what an administrator has connected is no business of the driver's, and the kernel wants one name for each identifier.
+/// (`/etc/nvme/hostid`): what an administrator has connected is no business of the driver's, and the kernel wants one name for each identifier. Nor is it that of a driver of
+/// another name at the same machine, whose reservations and fences are its own.
 ///
 /// # Errors
 /// In words: the machine has no identifier (`/etc/machine-id`).
-pub fn host_id(machine: &dyn Machine, node_name: &str) -> Result<Uuid, String> {
+pub fn host_id(machine: &dyn Machine, node_name: &str, driver: &Driver) -> Result<Uuid, String> {
     let path = "/etc/machine-id";
     let text = machine.read(path).map_err(|why| format!("{path}: {why}"))?;
     let text = text.trim();
     if text.len() < 32 {
         return Err(format!("{path} has no identifier of a machine"));
     }
-    let sum = digest(&SHA256, format!("amita csi host\n{text}\n{node_name}").as_bytes());
+    // Hosts of the usual name are known to clusters without it.
+    let of = match driver.name.as_str() {
+        crate::USUAL_NAME => String::new(),
+        other => format!("\n{other}"),
+    };
+    let sum = digest(&SHA256, format!("amita csi host\n{text}\n{node_name}{of}").as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&sum.as_ref()[..16]);
     Ok(uuid::Builder::from_custom_bytes(bytes).into_uuid())

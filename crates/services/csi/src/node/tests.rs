@@ -777,12 +777,18 @@ fn what_is_for_one_pod_is_shown_at_one_place() {
 #[test]
 fn a_host_is_the_same_until_it_is_set_up_anew() {
     let host = Host::new(&nqn());
-    let first = host_id(&host, "worker-1").expect("an identifier");
-    assert_eq!(host_id(&host, "worker-1"), Ok(first));
-    assert_ne!(host_id(&host, "worker-2"), Ok(first));
+    let driver = |name: &str| Driver::new(name).expect("a name");
+    let usual = driver(USUAL_NAME);
+    let first = host_id(&host, "worker-1", &usual).expect("an identifier");
+    // It stays what clusters know it by.
+    assert_eq!(first.to_string(), "25a717a9-c2ef-8e12-91e5-57df13a76208");
+    assert_eq!(host_id(&host, "worker-1", &usual), Ok(first));
+    assert_ne!(host_id(&host, "worker-2", &usual), Ok(first));
+    // Two drivers of one machine are two hosts.
+    assert_ne!(host_id(&host, "worker-1", &driver("csi.example")), Ok(first));
     assert_eq!(crate::id::node(&first.to_string()), Some(first));
     host.state().machine_id = "fedcba9876543210fedcba9876543210".to_owned();
-    assert_ne!(host_id(&host, "worker-1"), Ok(first));
+    assert_ne!(host_id(&host, "worker-1", &usual), Ok(first));
     host.state().machine_id.clear();
-    assert!(host_id(&host, "worker-1").is_err());
+    assert!(host_id(&host, "worker-1", &usual).is_err());
 }
