@@ -139,19 +139,19 @@ fn until_it_ends(socket: &Socket, services: Services, beside: impl Future<Output
         .enable_time()
         .build()
         .context(|| "no event loop".to_owned())?;
-    let listener = runtime.block_on(async { bind(&path) });
-    let listener = listener.context(|| format!("{} cannot be served", path.display()))?;
+    let bound = runtime.block_on(async { bind(&path) });
+    let bound = bound.context(|| format!("{} cannot be served", path.display()))?;
     log::info!("the driver {} serves {}", socket.driver, path.display());
     runtime.block_on(async {
         tokio::select! {
-            never = serve(listener, services) => match never {},
+            never = serve(&bound, services) => match never {},
             () = beside => {}
             () = ended() => {}
         }
     });
+    // Whoever connects later is to find nobody, and not to wait for what has begun.
+    runtime.block_on(async { drop(bound) });
     runtime.shutdown_timeout(PATIENCE);
-    // Whoever comes next makes it anew, and takes one that is left.
-    let _ = std::fs::remove_file(&path);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::future::ready;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub fn socket_path(endpoint: &str) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// It cannot be made, or something else has its name.
-pub fn bind(path: &Path) -> io::Result<UnixListener> {
+pub fn bind(path: &Path) -> io::Result<Bound> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
         Ok(_) => {
@@ -69,14 +69,47 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     // Whoever may connect may do what the driver may: the sidecars of its own pod.
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-    Ok(listener)
+    let file = Socket {
+        path: path.to_owned(),
+        number: number(path)?,
+    };
+    Ok(Bound { listener, _file: file })
 }
 
-/// Serves until it is dropped.
-pub async fn serve(listener: UnixListener, services: Services) -> Infallible {
+/// A socket that is served.
+#[derive(Debug)]
+pub struct Bound {
+    listener: UnixListener,
+    _file: Socket,
+}
+
+/// The file of a socket; removed when it is dropped, if it is there still, and not the one of whoever came next.
+#[derive(Debug)]
+struct Socket {
+    path: PathBuf,
+    number: (u64, u64),
+}
+
+/// Which file it is, whatever it is called.
+fn number(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if number(&self.path).is_ok_and(|now| now == self.number) {
+            // Whoever comes next takes one that is left.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Serves, for as long as it is polled.
+pub async fn serve(bound: &Bound, services: Services) -> Infallible {
     let services = Arc::new(services);
     loop {
-        match listener.accept().await {
+        match bound.listener.accept().await {
             Ok((stream, _)) => {
                 tokio::spawn(connection(stream, Arc::clone(&services)));
             }

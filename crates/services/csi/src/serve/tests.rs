@@ -48,7 +48,7 @@ async fn a_socket_says_who_the_driver_is_and_what_it_does_not_know() {
         controller: None,
         node: None,
     };
-    let serving = tokio::spawn(serve(listener, services));
+    let serving = tokio::spawn(async move { serve(&listener, services).await });
     let (status, answer) = call(
         &path,
         "csi.v1.Identity/GetPluginInfo",
@@ -63,6 +63,19 @@ async fn a_socket_says_who_the_driver_is_and_what_it_does_not_know() {
     }
     assert_eq!(call(&path, "csi.v1.Identity/GetPluginInfo", vec![0xff]).await.0, "13");
     serving.abort();
+}
+
+/// One process may end behind the beginning of the next.
+#[tokio::test]
+async fn who_ends_late_leaves_the_socket_of_who_came_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("csi.sock");
+    let first = bind(&path).expect("the socket");
+    let second = bind(&path).expect("the socket, after it");
+    drop(first);
+    UnixStream::connect(&path).await.expect("the second one's");
+    drop(second);
+    assert!(!path.exists());
 }
 
 #[test]
@@ -109,7 +122,8 @@ async fn a_controller_is_ready_also_while_the_cluster_is_away() {
         controller: Some(Controller::new(driver, Api::new(Arc::new(Away)))),
         node: None,
     };
-    let serving = tokio::spawn(serve(bind(&path).expect("the socket"), services));
+    let bound = bind(&path).expect("the socket");
+    let serving = tokio::spawn(async move { serve(&bound, services).await });
     let (status, answer) = call(&path, "csi.v1.Identity/Probe", ProbeRequest {}.encode_to_vec()).await;
     assert_eq!(status, "0");
     assert_eq!(ProbeResponse::decode(answer.as_slice()).expect("a message").ready, Some(true));
