@@ -77,6 +77,8 @@ pub struct Cluster {
     pub marked_at_snapshot: bool,
     /// Deleted volumes are gone at once where nothing else is said.
     pub keeps_nothing: bool,
+    /// Just when a volume or a snapshot is made, another controller has made the same.
+    pub is_late: bool,
     /// What others do meanwhile leaves no room to grow, or for a clone.
     pub grows_no_more: bool,
     pub clones_nothing: bool,

@@ -2,7 +2,7 @@
 
 use super::capacity::left;
 use super::{Change, Controller, Found, Sizes, missing, signed};
-use crate::api::{NewVolume, OnDelete, Tagged, Volume};
+use crate::api::{NewVolume, OnDelete, Tagged, Trouble, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
@@ -121,6 +121,14 @@ impl Wish {
             "volume {} is there already, with another {}",
             self.csi_name, bad.0
         ))
+    }
+}
+
+/// It was looked for, and there was none: another controller was faster. Whoever asks again finds it, and is told whether it is what was wanted.
+pub(super) fn made_meanwhile(why: Trouble) -> Status {
+    match why.is("exists") {
+        true => Status::aborted(why.to_string()),
+        false => why.into(),
     }
 }
 
@@ -259,7 +267,8 @@ impl Controller {
                     Some(taken) => taken.thing,
                     None => {
                         let labels = Labels::from([(labels::DRIVER.to_owned(), self.driver().to_owned())]);
-                        self.api.take_snapshot(of.name(), &name, &labels).await?
+                        let taken = self.api.take_snapshot(of.name(), &name, &labels).await;
+                        taken.map_err(made_meanwhile)?
                     }
                 };
                 self.make_of(wish, &of, (&name, taken.size_bytes)).await?;
@@ -287,17 +296,15 @@ impl Controller {
         let made = self.api.create_volume(&wanted).await;
         made.map(drop).map_err(|why| match why.is_not_found() {
             true => Status::invalid_argument(why.to_string()),
-            false => why.into(),
+            false => made_meanwhile(why),
         })
     }
 
     async fn make_of(&self, wish: &Wish, of: &Found, (snapshot, least): (&str, u64)) -> Result<(), Status> {
         let size_bytes = wish.sizes.choose(least)?;
         let labels = wish.labels(self.driver(), size_bytes);
-        self.api
-            .clone_snapshot((of.name(), snapshot), &wish.name, &labels)
-            .await?;
-        Ok(())
+        let made = self.api.clone_snapshot((of.name(), snapshot), &wish.name, &labels).await;
+        made.map(drop).map_err(made_meanwhile)
     }
 
     /// A clone lies where its source does, is encrypted as that is, and begins with its size. What cannot be is told before anything is made: also that it cannot
@@ -357,7 +364,8 @@ impl Controller {
         let name = labels::READ_ONLY_SNAPSHOT;
         if self.api.snapshot(found.name(), name).await?.is_none() {
             let labels = Labels::from([(labels::DRIVER.to_owned(), self.driver().to_owned())]);
-            self.api.take_snapshot(found.name(), name, &labels).await?;
+            let taken = self.api.take_snapshot(found.name(), name, &labels).await;
+            taken.map_err(made_meanwhile)?;
         }
         Ok(())
     }

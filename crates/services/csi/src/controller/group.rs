@@ -75,7 +75,15 @@ impl Controller {
             None => {
                 let own = [(labels::DRIVER, self.driver()), (labels::GROUP, wanted.as_str())];
                 let own: Labels = own.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-                self.api.take_set(&id::snapshot_name(&wanted), &names, &own).await?
+                let taken = self.api.take_set(&id::snapshot_name(&wanted), &names, &own).await;
+                match taken {
+                    Err(why) if why.is("exists") => match self.taken_together(&wanted).await? {
+                        // Another controller was faster.
+                        Some(_) => return Err(Status::aborted(why.to_string())),
+                        None => return Err(why.into()),
+                    },
+                    taken => taken?,
+                }
             }
             Some(set) if set.volumes.iter().collect::<BTreeSet<_>>() == names.iter().collect() => set,
             Some(set) => {

@@ -69,9 +69,11 @@ impl Controller {
             None => {
                 let own = [(labels::DRIVER, self.driver()), (labels::NAME, wanted.as_str())];
                 let own: Labels = own.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-                self.api
-                    .take_snapshot(of.name(), &id::snapshot_name(&wanted), &own)
-                    .await?
+                let name = id::snapshot_name(&wanted);
+                match self.api.take_snapshot(of.name(), &name, &own).await {
+                    Err(why) if why.is("exists") => return Err(self.taken_meanwhile(&of, &name, why).await?),
+                    taken => taken?,
+                }
             }
         };
         let is_new = !labels::is_deleted(of.volume());
@@ -85,6 +87,16 @@ impl Controller {
         }
         Ok(CreateSnapshotResponse {
             snapshot: Some(as_wire(&id, &snapshot)),
+        })
+    }
+
+    /// A snapshot that was not there before: another controller was faster, or it is somebody else's.
+    async fn taken_meanwhile(&self, of: &Found, name: &str, why: api::Trouble) -> Result<Status, Status> {
+        let there = self.api.snapshot(of.name(), name).await?;
+        let is_own = there.is_none_or(|there| labels::get(&there.thing.labels, labels::DRIVER) == self.driver());
+        Ok(match is_own {
+            true => Status::aborted(why.to_string()),
+            false => why.into(),
         })
     }
 

@@ -432,6 +432,43 @@ async fn of_a_deletion_and_a_snapshot_one_sees_the_other() {
     assert_eq!(fake.cluster().volumes.len(), 1);
 }
 
+/// Two controllers may have begun the same at one time.
+#[tokio::test]
+async fn who_is_late_asks_again_and_finds_it() {
+    let fake = Fake::new();
+    let begin = || fake.cluster().is_late = true;
+    begin();
+    assert_eq!(code(make(&fake, wanted("one", GIB)).await), Code::Aborted);
+    let (one, _) = make(&fake, wanted("one", GIB)).await.expect("there");
+    begin();
+    assert_eq!(code(take(&fake, &one, "s").await), Code::Aborted);
+    let snapshot = take(&fake, &one, "s").await.expect("there");
+    for (name, source) in [("two", from_snapshot(&snapshot)), ("three", from_volume(&one))] {
+        let request = CreateVolumeRequest {
+            volume_content_source: source,
+            ..wanted(name, GIB)
+        };
+        begin();
+        assert_eq!(code(make(&fake, request.clone()).await), Code::Aborted);
+        make(&fake, request).await.expect("there");
+    }
+    assert_eq!(fake.cluster().volumes.len(), 3);
+    let fake = Fake::new();
+    group::two(&fake).await;
+    fake.cluster().is_late = true;
+    assert_eq!(code(group::take_both(&fake).await), Code::Aborted);
+    group::take_both(&fake).await.expect("there");
+    // A snapshot of somebody else's stays what it is.
+    fake.cluster().snapshots.push(crate::fake::Snapshot {
+        of: 1,
+        name: "theirs".to_owned(),
+        size_bytes: GIB as u64,
+        set: None,
+        labels: BTreeMap::new(),
+    });
+    assert_eq!(code(take(&fake, "1:one", "theirs").await), Code::AlreadyExists);
+}
+
 #[tokio::test]
 async fn snapshots_of_an_operators_are_not_destroyed() {
     let theirs = |fake: &Fake| {

@@ -131,6 +131,10 @@ impl Cluster {
         if self.volumes.contains_key(name) {
             return refuse(409, "exists", format!("a volume named {name} exists already"));
         }
+        if std::mem::take(&mut self.is_late) {
+            self.put(name, made)?;
+            return refuse(409, "exists", format!("a volume named {name} exists already"));
+        }
         self.has_room(&made.pool, made.size_bytes)?;
         self.last_id += 1;
         let id = self.last_id;
@@ -307,6 +311,10 @@ impl Cluster {
         if self.index_of(volume, name).is_ok() {
             return refuse(409, "exists", format!("a snapshot {volume}@{name} exists already"));
         }
+        if std::mem::take(&mut self.is_late) {
+            self.take(volume, name, body, set)?;
+            return refuse(409, "exists", format!("a snapshot {volume}@{name} exists already"));
+        }
         let found = &self.volumes[volume];
         let taken = Snapshot {
             of: found.id,
@@ -338,11 +346,15 @@ impl Cluster {
                 return refuse(409, "exists", "a snapshot of this name exists already");
             }
         }
+        let is_late = std::mem::take(&mut self.is_late);
         self.last_set += 1;
         for volume in &volumes {
             self.take(volume, &name, body, Some(self.last_set))?;
         }
-        Ok((201, self.set(self.last_set)))
+        match is_late {
+            true => refuse(409, "exists", "a snapshot of this name exists already"),
+            false => Ok((201, self.set(self.last_set))),
+        }
     }
 
     fn diff(&self, volume: &str, parts: &Parts<'_>) -> Said {
