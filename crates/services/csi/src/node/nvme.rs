@@ -276,6 +276,9 @@ fn ready(machine: &dyn Machine) -> Result<(), Status> {
         Ok(text) if text.trim() == "N" => Err(Status::failed_precondition(
             "the kernel was started with nvme_core.multipath=N: each path would be a disk of its own",
         )),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Status::failed_precondition(
+            "the kernel knows no multipath of NVMe (CONFIG_NVME_MULTIPATH): each path would be a disk of its own",
+        )),
         _ => Ok(()),
     }
 }

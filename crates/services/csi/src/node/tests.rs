@@ -565,6 +565,16 @@ fn no_path_to_a_discovery_service_is_left() {
 }
 
 #[test]
+fn paths_that_would_be_disks_of_their_own_are_not_made() {
+    for multipath in ["N", ""] {
+        let host = Host::new(&nqn());
+        host.state().multipath = multipath;
+        assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition, "{multipath}");
+        assert_eq!(host.state().lines.len(), 0);
+    }
+}
+
+#[test]
 fn one_call_is_at_work_on_a_volume_whatever_its_id_says() {
     let host = Host::new(&nqn());
     let node = node(&host);

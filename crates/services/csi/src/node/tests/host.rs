@@ -76,6 +76,8 @@ pub struct State {
     files: BTreeSet<String>,
     pub ran: Vec<String>,
     pub machine_id: String,
+    /// What the kernel says of it; nothing: it knows none.
+    pub multipath: &'static str,
     done: usize,
     cut: Option<Cut>,
     /// The driver was ended there: nothing that it does takes place any more.
@@ -108,6 +110,7 @@ impl Host {
         Host(Arc::new(Mutex::new(State {
             nqn: nqn.to_owned(),
             bytes: 1 << 30,
+            multipath: "Y",
             gateways: vec!["192.0.2.1:4420", "192.0.2.2:4420"],
             machine_id: "0123456789abcdef0123456789abcdef\n".to_owned(),
             ..State::default()
@@ -407,7 +410,10 @@ impl Machine for Host {
         match parts.as_slice() {
             ["proc", "self", "mountinfo"] => Ok(state.mountinfo()),
             ["etc", "machine-id"] => Ok(state.machine_id.clone()),
-            ["sys", "module", "nvme_core", "parameters", "multipath"] => Ok("Y\n".to_owned()),
+            ["sys", "module", "nvme_core", "parameters", "multipath"] => match state.multipath {
+                "" => Err(gone(path)),
+                said => Ok(format!("{said}\n")),
+            },
             ["sys", "class", "nvme", "nvme80", what] if state.is_discovering => Ok(match *what {
                 "subsysnqn" => format!("{DISCOVERY}\n"),
                 "hostnqn" => format!("{}\n", crate::id::host_nqn(super::own())),
