@@ -2,7 +2,7 @@
 
 use super::capacity::left;
 use super::{Change, Controller, Found, Sizes, missing, signed};
-use crate::api::{NewVolume, OnDelete, Tagged, Trouble, Volume};
+use crate::api::{NewVolume, OnDelete, Snapshot, Tagged, Trouble, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
@@ -253,7 +253,10 @@ impl Controller {
             Some(Source::Snapshot(snapshot)) => {
                 let none = || Status::not_found(format!("there is no snapshot \"{snapshot}\""));
                 let of = self.look_up(&snapshot.volume).await?.ok_or_else(none)?;
-                let found = self.api.snapshot(of.name(), &snapshot.name).await?.ok_or_else(none)?;
+                let found = self.api.snapshot(of.name(), &snapshot.name).await?;
+                // One that the driver has not told of is none.
+                let is_own = |found: &Tagged<Snapshot>| labels::snapshot_id(self.driver(), &of.id, &found.thing).is_some();
+                let found = found.filter(is_own).ok_or_else(none)?;
                 let least = found.thing.size_bytes;
                 self.fits_source(wish, (&of, least), pool).await?;
                 self.make_of(wish, &of, (&snapshot.name, least)).await?;

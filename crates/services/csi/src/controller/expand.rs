@@ -11,6 +11,8 @@ impl Controller {
         self,
         request: ControllerExpandVolumeRequest,
     ) -> Result<ControllerExpandVolumeResponse, Status> {
+        let used = request.volume_capability.as_ref().map(capability::read).transpose();
+        let used = used.map_err(Status::invalid_argument)?;
         let _hold = self.hold_named(&request.volume_id)?;
         let found = self.find(&request.volume_id).await?;
         let range = request.capacity_range.as_ref();
@@ -28,8 +30,6 @@ impl Controller {
             }
             false => found.volume().size_bytes,
         };
-        let used = request.volume_capability.as_ref().map(capability::read).transpose();
-        let used = used.map_err(Status::invalid_argument)?;
         Ok(ControllerExpandVolumeResponse {
             capacity_bytes: signed(bytes),
             node_expansion_required: used.is_none_or(|used| used.access != Access::Block),

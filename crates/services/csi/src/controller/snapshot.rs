@@ -137,7 +137,8 @@ impl Controller {
 
     /// Deletes a snapshot, and its volume where that was deleted before and has no other.
     pub(crate) async fn end_snapshot(&self, id: &SnapshotId) -> Result<(), Status> {
-        let _hold = self.hold(id.to_string())?;
+        // Whatever name stands in its volume's id.
+        let _hold = self.hold(format!("snapshot {} of volume number {}", id.name, id.volume.number))?;
         let Some(of) = self.look_up(&id.volume).await? else {
             return Ok(());
         };

@@ -280,6 +280,15 @@ async fn a_volume_grows_and_never_shrinks() {
     assert_eq!((grown.capacity_bytes, grown.node_expansion_required), (2 * GIB, false));
     assert_eq!(grow(GIB, 0).await.expect("large enough").capacity_bytes, 2 * GIB);
     assert_eq!(code(grow(GIB, GIB).await), Code::OutOfRange);
+    // What is refused has not grown.
+    let request = ControllerExpandVolumeRequest {
+        volume_id: id.clone(),
+        capacity_range: wanted("v", 4 * GIB).capacity_range,
+        volume_capability: Some(mount(Mode::MultiNodeMultiWriter, "")),
+        ..Default::default()
+    };
+    assert_eq!(code(fake.controller().expand(request).await), Code::InvalidArgument);
+    assert_eq!(fake.cluster().volumes["v"].size_bytes, 2 << 30);
 }
 
 #[tokio::test]
@@ -467,6 +476,12 @@ async fn who_is_late_asks_again_and_finds_it() {
         labels: BTreeMap::new(),
     });
     assert_eq!(code(take(&fake, "1:one", "theirs").await), Code::AlreadyExists);
+    // And nothing begins as it.
+    let request = CreateVolumeRequest {
+        volume_content_source: from_snapshot("1:one@theirs"),
+        ..wanted("three", GIB)
+    };
+    assert_eq!(code(make(&fake, request).await), Code::NotFound);
 }
 
 #[tokio::test]
