@@ -149,6 +149,8 @@ fn who_may_what(documents: &[Value]) {
         assert_eq!(own["readOnlyRootFilesystem"], true, "{container}");
         assert!(own["privileged"].is_null() && own["capabilities"]["add"].is_null());
     }
+    let spread = pod["topologySpreadConstraints"].as_array().map(Vec::len);
+    assert!(spread == Some(2) || pod["affinity"]["podAntiAffinity"].is_null(), "{pod}");
     let volumes = pod["volumes"].as_array().expect("volumes");
     assert!(volumes.iter().all(|volume| volume["hostPath"].is_null()), "{volumes:?}");
     let node = kind(documents, "DaemonSet")[0];
@@ -165,6 +167,12 @@ fn who_may_what(documents: &[Value]) {
     // Large file systems are checked in it.
     let driver = containers(node).iter().find(|own| own["name"] == "amita").expect("it");
     assert!(driver["resources"]["limits"]["memory"].is_null(), "{driver}");
+    // On the machine's network nothing listens for others.
+    assert!(containers(node).iter().all(|own| own["ports"].is_null()));
+    assert_eq!(driver["livenessProbe"]["httpGet"]["host"], "127.0.0.1");
+    let liveness = containers(node).iter().find(|own| own["name"] == "liveness");
+    let words = liveness.expect("it")["args"].to_string();
+    assert!(words.contains("--http-endpoint=127.0.0.1:") && !words.contains("health-port"), "{words}");
     let account = &pod["serviceAccountName"];
     let bindings = documents
         .iter()
@@ -180,6 +188,8 @@ fn who_may_what(documents: &[Value]) {
         for rule in role["rules"].as_array().expect("rules") {
             let text = rule.to_string();
             assert!(!text.contains("secrets") && !text.contains('*'), "{text}");
+            // Whose pods there are in all of the cluster is nobody's business here.
+            assert!(role["kind"] == "Role" || !text.contains("pods"), "{text}");
         }
     }
     let monitors = kind(documents, "ServiceMonitor");
