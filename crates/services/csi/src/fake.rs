@@ -84,8 +84,10 @@ pub struct Cluster {
     pub clones_nothing: bool,
     /// How deleted volumes were deleted.
     pub deleted: Vec<String>,
-    /// By subsystem: its qualified name.
+    /// By subsystem: its qualified name, and its number.
     pub nqns: BTreeMap<String, String>,
+    pub numbers: BTreeMap<String, u32>,
+    last_number: u32,
     /// Just when the next host is let in somewhere, the others there have gone.
     pub others_go: bool,
     /// Qualified names of subsystems by which a host was let in while no other was.

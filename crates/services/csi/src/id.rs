@@ -199,6 +199,51 @@ pub fn making_key(host: Uuid) -> u64 {
     }
 }
 
+/// The keys by which a host is known to a volume that is published to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// While it has the volume.
+    pub own: u64,
+    /// While it makes a file system there.
+    pub making: u64,
+}
+
+impl Keys {
+    /// Of the n-th attachment that the cluster has made: it stands in the upper half of the keys, so that of two attachments everybody knows which is the older
+    /// one. None: the controller did not say.
+    #[must_use]
+    pub fn of(host: Uuid, attachment: Option<u32>) -> Keys {
+        match attachment {
+            None => Keys {
+                own: reservation_key(host),
+                making: making_key(host),
+            },
+            Some(number) => {
+                let own = (u64::from(number) << 32) | lower(host);
+                Keys { own, making: own | 1 }
+            }
+        }
+    }
+}
+
+/// The lower half of a host's keys: even.
+fn lower(host: Uuid) -> u64 {
+    (making_key(host) & 0x7fff_ffff) << 1
+}
+
+/// The attachment that a host was known by with this key; none: it says of none.
+#[must_use]
+pub fn attachment_of(key: u64, host: Uuid) -> Option<u32> {
+    let is_one = key & 0xffff_fffe == lower(host);
+    u32::try_from(key >> 32).ok().filter(|_| is_one)
+}
+
+/// Was a host making a file system when it was known by this key?
+#[must_use]
+pub fn is_making(key: u64, host: Uuid) -> bool {
+    key == making_key(host) || (attachment_of(key, host).is_some() && key & 1 == 1)
+}
+
 /// A key as the API writes it, and a node is told.
 #[must_use]
 pub fn key_of(text: &str) -> Option<u64> {

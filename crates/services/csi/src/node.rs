@@ -8,13 +8,16 @@ pub(crate) mod filesystem;
 pub mod machine;
 mod mounts;
 mod nvme;
+mod passthrough;
 mod paths;
 mod publish;
+mod report;
 mod reservation;
 mod stage;
 mod stats;
 
 pub use machine::{Linux, Machine};
+pub use report::Registered;
 
 use crate::Driver;
 use crate::busy::{Busy, Hold};
@@ -211,11 +214,6 @@ fn path<'a>(text: &'a str, what: &str) -> Result<&'a str, Status> {
         true => Ok(plain),
         false => Err(Status::invalid_argument(format!("the {what} is no absolute path"))),
     }
-}
-
-/// The key by which a host is known to a volume.
-fn key(host: Uuid) -> u64 {
-    id::reservation_key(host)
 }
 
 #[cfg(test)]

@@ -220,6 +220,9 @@ pub struct Subsystem {
     pub name: String,
     /// Its qualified name.
     pub nqn: String,
+    /// Its serial number: the last eight digits say how many were made before it.
+    #[serde(default)]
+    pub serial: String,
     /// Who may connect.
     pub hosts: Vec<String>,
     /// How many namespaces it has.

@@ -134,7 +134,12 @@ pub(super) fn made_meanwhile(why: Trouble) -> Status {
 
 /// Is it an answer after which nobody asks again (CSI 1.13, "CreateVolume Errors")?
 fn is_final(code: Code) -> bool {
-    let goes_on = [Code::Aborted, Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled];
+    let goes_on = [
+        Code::Aborted,
+        Code::Unavailable,
+        Code::DeadlineExceeded,
+        Code::Cancelled,
+    ];
     // Another volume has the name: nothing was made.
     code != Code::AlreadyExists && !goes_on.contains(&code)
 }
@@ -255,7 +260,8 @@ impl Controller {
                 let of = self.look_up(&snapshot.volume).await?.ok_or_else(none)?;
                 let found = self.api.snapshot(of.name(), &snapshot.name).await?;
                 // One that the driver has not told of is none.
-                let is_own = |found: &Tagged<Snapshot>| labels::snapshot_id(self.driver(), &of.id, &found.thing).is_some();
+                let is_own =
+                    |found: &Tagged<Snapshot>| labels::snapshot_id(self.driver(), &of.id, &found.thing).is_some();
                 let found = found.filter(is_own).ok_or_else(none)?;
                 let least = found.thing.size_bytes;
                 self.fits_source(wish, (&of, least), pool).await?;
@@ -306,7 +312,10 @@ impl Controller {
     async fn make_of(&self, wish: &Wish, of: &Found, (snapshot, least): (&str, u64)) -> Result<(), Status> {
         let size_bytes = wish.sizes.choose(least)?;
         let labels = wish.labels(self.driver(), size_bytes);
-        let made = self.api.clone_snapshot((of.name(), snapshot), &wish.name, &labels).await;
+        let made = self
+            .api
+            .clone_snapshot((of.name(), snapshot), &wish.name, &labels)
+            .await;
         made.map(drop).map_err(made_meanwhile)
     }
 

@@ -26,6 +26,8 @@ pub mod context {
     pub const EXCLUSIVE: &str = "exclusive";
     /// The key of a host that has it reserved and is not to have it any more.
     pub const PREEMPT: &str = "preempt";
+    /// Which attachment of all it is: later ones have larger numbers.
+    pub const ATTACHMENT: &str = "attachment";
     /// Present: that host was making a file system, and had not come to its end.
     pub const UNFINISHED: &str = "unfinished";
     /// Present: the node ends the reservation that it finds: of the host of `preempt`, or its own.
@@ -73,8 +75,11 @@ impl Controller {
         let none = || Status::not_found(format!("there is no node {:?}", request.node_id));
         let host = id::node(&request.node_id).ok_or_else(none)?;
         may_be_used(found.volume(), &wanted).map_err(Status::failed_precondition)?;
-        self.let_in(&found, host, &wanted, &serving).await?;
-        let publish_context = self.told(&found, host, &wanted, &serving).await?;
+        let subsystem = self.let_in(&found, host, &wanted, &serving).await?;
+        let mut publish_context = self.told(&found, host, &wanted, &serving).await?;
+        if let Some(number) = attachment(&subsystem) {
+            publish_context.insert(context::ATTACHMENT.to_owned(), number.to_string());
+        }
         Ok(ControllerPublishVolumeResponse { publish_context })
     }
 
@@ -99,14 +104,14 @@ impl Controller {
         }
     }
 
-    async fn let_in(&self, found: &Found, host: Uuid, wanted: &Use, serving: &Serving) -> Result<(), Status> {
+    async fn let_in(&self, found: &Found, host: Uuid, wanted: &Use, serving: &Serving) -> Result<Subsystem, Status> {
         let nqn = id::host_nqn(host);
         let name = found.id.subsystem(self.driver());
         self.not_fenced(host).await?;
         let subsystem = self.served_by(found, &name, serving).await?;
         only(wanted, &subsystem, &nqn).map_err(Status::failed_precondition)?;
         if subsystem.hosts.contains(&nqn) {
-            return Ok(());
+            return Ok(subsystem);
         }
         self.api.add_host(&nqn).await?;
         let now = self.api.allow(&name, &nqn).await.map_err(crossed)?;
@@ -122,7 +127,7 @@ impl Controller {
             self.take_off(&name, |known| known == nqn).await?;
             return Err(why);
         }
-        Ok(())
+        Ok(now)
     }
 
     /// The volume's subsystem, with the volume in it.
@@ -204,8 +209,8 @@ impl Controller {
         }
         let own = host.to_string();
         if let Some(other) = holder.filter(|holder| holder.host_id != own) {
-            let making = Uuid::try_parse(&other.host_id).ok().map(id::making_key);
-            if making.is_some() && id::key_of(&other.key) == making {
+            let was = (Uuid::try_parse(&other.host_id).ok(), id::key_of(&other.key));
+            if matches!(was, (Some(host), Some(key)) if id::is_making(key, host)) {
                 told.insert(context::UNFINISHED.to_owned(), "1".to_owned());
             }
             told.insert(context::PREEMPT.to_owned(), other.key);
@@ -277,6 +282,12 @@ fn crossed(why: Trouble) -> Status {
         true => Status::aborted(why.to_string()),
         false => why.into(),
     }
+}
+
+/// Subsystems have numbers in the order in which they are made, and each attachment has one of its own.
+fn attachment(subsystem: &Subsystem) -> Option<u32> {
+    let at = subsystem.serial.len().checked_sub(8)?;
+    u32::from_str_radix(subsystem.serial.get(at..)?, 16).ok()
 }
 
 /// Where others had it, and have gone since: the list may have been empty in between, and its name would be one that was used.

@@ -610,7 +610,9 @@ async fn what_is_refused_for_good_leaves_nothing() {
     let fake = Fake::new();
     let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
     let snapshot = take(&fake, &id, "s").await.expect("taken");
-    fake.cluster().pools.insert("fast".to_owned(), (3, 300 << 30, Some(3 << 30)));
+    fake.cluster()
+        .pools
+        .insert("fast".to_owned(), (3, 300 << 30, Some(3 << 30)));
     let weighs = CreateVolumeRequest {
         mutable_parameters: of(&[("weight", "5000")]),
         ..wanted("w", GIB)

@@ -16,6 +16,7 @@ impl Cluster {
         };
         Ok(
             json!({"name": name, "nqn": self.nqns.get(name).cloned().unwrap_or_else(|| usual_nqn(name)), "hosts": found.hosts,
+            "serial": format!("01234567{:08X}", self.numbers.get(name).copied().unwrap_or_default()),
             "namespaces": found.namespaces.len(), "gateways": found.gateways, "tls_required": found.tls_required}),
         )
     }
@@ -72,6 +73,8 @@ impl Cluster {
                     return refuse(422, "bad-setting", "the qualified name is another's");
                 }
                 self.nqns.insert(name.clone(), nqn);
+                self.last_number += 1;
+                self.numbers.insert(name.clone(), self.last_number);
                 self.subsystems.insert(name.clone(), made);
                 Ok((201, self.subsystem(&name)?))
             }

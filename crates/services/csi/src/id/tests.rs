@@ -76,4 +76,16 @@ fn a_host_has_two_keys() {
     let text = format!("{:#018x}", making_key(host));
     assert_eq!(key_of(&text), Some(making_key(host)));
     assert_eq!((key_of("0xaa"), key_of("x")), (Some(0xaa), None));
+    let other = Uuid::from_u128(1);
+    let keys = Keys::of(host, Some(7));
+    for key in [keys.own, keys.making] {
+        assert_eq!(attachment_of(key, host), Some(7));
+        assert_eq!(attachment_of(key, other), None);
+        assert_eq!(is_making(key, host), key == keys.making);
+    }
+    // As long as the controller does not say which attachment it is.
+    let keys = Keys::of(host, None);
+    assert_eq!(keys.own, reservation_key(host));
+    assert!(is_making(keys.making, host) && !is_making(keys.making, other) && !is_making(keys.own, host));
+    assert_eq!(attachment_of(keys.own, host), None);
 }

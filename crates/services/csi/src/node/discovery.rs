@@ -1,11 +1,10 @@
 //! The discovery log of NVMe over Fabrics (NVM Express Base Specification 2.1, 5.1.12.3.1): which subsystems a gateway knows for this host, and where they
 //! are. A path is lent to it by the kernel; the log is read by an ioctl of that.
-#![allow(unsafe_code)]
 
-use std::fs::OpenOptions;
+use super::passthrough::{self, Queue};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd as _;
 
 /// The name under which every gateway has a discovery service.
 pub(super) const NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -23,60 +22,16 @@ pub(super) struct Entry {
     pub address: SocketAddr,
 }
 
-/// `struct nvme_passthru_cmd` (linux/nvme_ioctl.h).
-#[repr(C)]
-#[derive(Default)]
-struct Command {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    nsid: u32,
-    dwords_2: [u32; 2],
-    metadata: u64,
-    address: u64,
-    metadata_bytes: u32,
-    data_bytes: u32,
-    dwords_10: [u32; 6],
-    timeout_ms: u32,
-    result: u32,
-}
-
-const _: () = assert!(size_of::<Command>() == 72);
-
-/// `NVME_IOCTL_ADMIN_CMD`: `_IOWR('N', 0x41, struct nvme_admin_cmd)`.
-const ADMIN: u64 = (3 << 30) | ((size_of::<Command>() as u64) << 16) | ((b'N' as u64) << 8) | 0x41;
 const GET_LOG_PAGE: u8 = 0x02;
 const DISCOVERY_LOG: u32 = 0x70;
-/// A gateway may take so long for each.
-const PATIENCE_MS: u32 = 5000;
 
 /// Reads a piece of the log.
-fn piece(device: &std::fs::File, offset: u64, into: &mut [u8]) -> io::Result<()> {
-    let bytes = u32::try_from(into.len()).map_err(io::Error::other)?;
+fn piece(device: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
     // "Number of Dwords [...] 0's based".
-    let dwords = bytes / 4 - 1;
+    let dwords = u32::try_from(into.len() / 4 - 1).map_err(io::Error::other)?;
     let [low, high] = [offset as u32, (offset >> 32) as u32];
-    let mut command = Command {
-        opcode: GET_LOG_PAGE,
-        address: into.as_mut_ptr() as u64,
-        data_bytes: bytes,
-        dwords_10: [DISCOVERY_LOG | (dwords & 0xffff) << 16, dwords >> 16, low, high, 0, 0],
-        timeout_ms: PATIENCE_MS,
-        ..Command::default()
-    };
-    // SAFETY: the descriptor is open, the command has the kernel's layout, and the kernel writes at most `data_bytes` to the slice, which lives until then.
-    let said = unsafe {
-        libc::ioctl(
-            device.as_raw_fd(),
-            ADMIN as libc::Ioctl,
-            std::ptr::from_mut(&mut command),
-        )
-    };
-    match said {
-        0 => Ok(()),
-        said if said > 0 => Err(io::Error::other(format!("the gateway answers {said:#x}"))),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let dwords_10 = [DISCOVERY_LOG | (dwords & 0xffff) << 16, dwords >> 16, low, high, 0, 0];
+    passthrough::read(device, (Queue::Admin, GET_LOG_PAGE), 0, dwords_10, into)
 }
 
 /// Reads the whole log by a path to a discovery service.
@@ -89,7 +44,9 @@ pub(super) fn read(device: &str) -> io::Result<Vec<u8>> {
     piece(&device, 0, &mut log)?;
     let count = count(&log);
     if count > MOST {
-        return Err(io::Error::other(format!("the log has {count} entries: more than {MOST}")));
+        return Err(io::Error::other(format!(
+            "the log has {count} entries: more than {MOST}"
+        )));
     }
     let end = RECORD * (1 + count);
     while log.len() < end {
@@ -157,7 +114,10 @@ mod tests {
 
     #[test]
     fn entries_are_read_and_what_is_no_path_is_left_out() {
-        let all = [("nqn.2014-08.org.example:a", "192.0.2.1:4420"), ("nqn.2014-08.org.example:b", "[2001:db8::1]:4421")];
+        let all = [
+            ("nqn.2014-08.org.example:a", "192.0.2.1:4420"),
+            ("nqn.2014-08.org.example:b", "[2001:db8::1]:4421"),
+        ];
         let mut log = made_up(&all);
         let found = entries(&log);
         let wanted = all.map(|(nqn, address)| Entry {

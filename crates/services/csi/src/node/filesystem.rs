@@ -96,7 +96,11 @@ pub(super) fn make(machine: &dyn Machine, disk: &Disk, kind: &str, options: &str
 /// ranges 6.10. A volume goes from node to node, so whichever kernel this one has is not asked. An option that this release does not know, or that is said
 /// anyhow, is left out.
 fn older(usage: &str, wanted: &[&str]) -> Vec<&'static str> {
-    let all = [("-i", "nrext64", "nrext64=0"), ("-n", "parent", "parent=0"), ("-i", "exchange", "exchange=0")];
+    let all = [
+        ("-i", "nrext64", "nrext64=0"),
+        ("-n", "parent", "parent=0"),
+        ("-i", "exchange", "exchange=0"),
+    ];
     let is_needed = |name: &str| usage.contains(&format!("{name}=")) && !wanted.iter().any(|word| word.contains(name));
     let needed = all.into_iter().filter(|(_, name, _)| is_needed(name));
     needed.flat_map(|(flag, _, value)| [flag, value]).collect()
@@ -160,12 +164,16 @@ mod tests {
     #[test]
     fn a_file_system_is_made_such_as_older_kernels_mount() {
         let before = "/* inode size */ [-i perblock=n|size=num,maxpct=n,attr=0|1|2,projid32bit=0|1,sparse=0|1]";
-        let middle = "/* inode size */ [-i perblock=n|size=num,maxpct=n,attr=0|1|2,projid32bit=0|1,sparse=0|1,nrext64=0|1]";
+        let middle =
+            "/* inode size */ [-i perblock=n|size=num,maxpct=n,attr=0|1|2,projid32bit=0|1,sparse=0|1,nrext64=0|1]";
         let newest = "[-i perblock=n|size=num,maxpct=n,attr=0|1|2,projid32bit=0|1,sparse=0|1,nrext64=0|1,exchange=0|1] \
                       [-n size=num,version=2|ci,ftype=0|1,parent=0|1]]";
         assert_eq!(older(before, &[]), [""; 0]);
         assert_eq!(older(middle, &[]), ["-i", "nrext64=0"]);
-        assert_eq!(older(newest, &[]), ["-i", "nrext64=0", "-n", "parent=0", "-i", "exchange=0"]);
+        assert_eq!(
+            older(newest, &[]),
+            ["-i", "nrext64=0", "-n", "parent=0", "-i", "exchange=0"]
+        );
         assert_eq!(older(middle, &["-i", "nrext64=1"]), [""; 0]);
     }
 }

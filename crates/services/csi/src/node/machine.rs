@@ -1,5 +1,6 @@
 //! What a host is asked: its files, its tools, its disks. [`Linux`] is a real one; units have one that is made up.
 
+use super::report::Registered;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -154,6 +155,11 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// See [`Machine::read`].
     fn reserve(&self, device: &str, what: Reserve) -> io::Result<Reserved>;
+    /// Who is registered at a disk.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn registered(&self, device: &str) -> io::Result<Vec<Registered>>;
     /// Waits.
     fn pause(&self, time: Duration);
 }
@@ -280,6 +286,10 @@ impl Machine for Linux {
         super::reservation::carry_out(device, what)
     }
 
+    fn registered(&self, device: &str) -> io::Result<Vec<Registered>> {
+        super::report::read(device)
+    }
+
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -328,7 +338,10 @@ mod tests {
         Linux.sync(&path).expect("synced");
         Linux.sync(&format!("{path}/none")).expect_err("nothing is there");
         assert!(Linux.claim("/dev/null").expect("it opens").is_some());
-        Linux.claim(&format!("{path}/none")).map(|_| ()).expect_err("nothing is there");
+        Linux
+            .claim(&format!("{path}/none"))
+            .map(|_| ())
+            .expect_err("nothing is there");
     }
 
     #[test]

@@ -86,7 +86,8 @@ impl Node {
             self.host
         );
         let said = machine.reach(address).and_then(|()| machine.exchange(FABRICS, &line));
-        let said = said.map_err(|why| Status::unavailable(format!("{address} has no discovery for this host: {why}")))?;
+        let said =
+            said.map_err(|why| Status::unavailable(format!("{address} has no discovery for this host: {why}")))?;
         let number = said
             .split([',', '\n'])
             .find_map(|field| field.trim().strip_prefix("instance="));

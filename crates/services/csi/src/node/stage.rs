@@ -4,7 +4,8 @@ use super::filesystem::{self, Content};
 use super::machine::{Claim, Reserve, Reserved};
 use super::mounts;
 use super::nvme::{self, Disk, Target};
-use super::{Node, key, path, volume};
+use super::report::Registered;
+use super::{Node, path, volume};
 use crate::capability::{self, Access};
 use crate::controller::context;
 use crate::id;
@@ -42,7 +43,7 @@ impl Node {
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self.host, told, context, &request.secrets)?;
         let staged = target.connect(self.machine(), self.is_of(&id)).and_then(|disk| {
-            let held = self.reserve(&disk, told)?;
+            let held = (self.reserve(&disk, told)?, self.keys(told)?);
             if let Access::Mount { file_system, options } = &wanted.access {
                 let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
                 self.mount(&disk, (file_system, is_read_only), held, options, context, staging)?;
@@ -75,36 +76,87 @@ impl Node {
     fn reserve(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<Held, Status> {
         let other = told.get(context::PREEMPT).and_then(|text| id::key_of(text));
         if told.contains_key(context::RELEASE) {
-            self.release(disk, other)?;
+            self.release(disk, self.keys(told)?.own, other)?;
         }
         if !told.contains_key(context::EXCLUSIVE) {
             return Ok(Held::Shared);
         }
-        let (own, making) = (key(self.host), id::making_key(self.host));
-        // It is known by that key, where it was cut.
-        let was_making = self.ask(disk, Reserve::Replace(making, making))? == Reserved::Done;
-        if !was_making {
-            self.ask(disk, Reserve::Register(own))?;
+        let keys = self.keys(told)?;
+        let before = self.registered(disk);
+        // By an attachment before this one, perhaps.
+        let of_before = before.iter().find(|known| known.host == self.host);
+        if let Some(of_before) =
+            of_before.filter(|known| known.key != keys.making && id::is_making(known.key, self.host))
+        {
+            self.replace(disk, of_before.key, keys.making)?;
         }
-        let known_by = if was_making { making } else { own };
+        // It is known by that key, where it was cut.
+        let was_making = self.ask(disk, Reserve::Replace(keys.making, keys.making))? == Reserved::Done;
+        if !was_making {
+            self.ask(disk, Reserve::Register(keys.own))?;
+        }
+        let known_by = if was_making { keys.making } else { keys.own };
         if self.ask(disk, Reserve::Hold(known_by))? == Reserved::Done {
             return Ok(if was_making { Held::Unfinished } else { Held::Own });
         }
-        match other.filter(|other| ![own, making].contains(other)) {
-            Some(other) => self.preempt(disk, known_by, other, told.contains_key(context::UNFINISHED)),
+        let told_of = other.map(|key| (key, told.contains_key(context::UNFINISHED)));
+        let older = self.older_holder(disk, told)?;
+        match older
+            .or(told_of)
+            .filter(|(other, _)| ![keys.own, keys.making].contains(other))
+        {
+            Some(other) => self.preempt(disk, keys, known_by, other),
             None => Err(reserved(disk)),
         }
     }
 
-    /// Takes what another host has reserved. `is_unfinished`: so it was when the controller looked; it is so still, if there is something to take.
-    fn preempt(&self, disk: &Disk, known_by: u64, other: u64, is_unfinished: bool) -> Result<Held, Status> {
-        let (own, making) = (key(self.host), id::making_key(self.host));
+    fn keys(&self, told: &BTreeMap<String, String>) -> Result<id::Keys, Status> {
+        let number = told
+            .get(context::ATTACHMENT)
+            .map(|text| text.parse::<u32>())
+            .transpose();
+        let number = number.map_err(|why| Status::invalid_argument(format!("the number of the attachment: {why}")))?;
+        Ok(id::Keys::of(self.host, number))
+    }
+
+    /// Who is registered, as far as this kernel tells.
+    fn registered(&self, disk: &Disk) -> Vec<Registered> {
+        let all = self.machine().registered(&disk.device());
+        all.unwrap_or_else(|why| {
+            log::debug!("{}: who has it reserved is not told: {why}", disk.name);
+            Vec::new()
+        })
+    }
+
+    /// Who holds a disk by an attachment that is older than this one: it may have come behind the controller's back, by a gateway that had not heard that it is
+    /// gone. Its key, and whether it was making a file system.
+    fn older_holder(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<Option<(u64, bool)>, Status> {
+        let Some(own) = id::attachment_of(self.keys(told)?.own, self.host) else {
+            return Ok(None);
+        };
+        let all = self.registered(disk);
+        let holder = all.iter().find(|known| known.is_holder && known.host != self.host);
+        let is_older =
+            |known: &&Registered| id::attachment_of(known.key, known.host).is_some_and(|number| number < own);
+        Ok(holder
+            .filter(is_older)
+            .map(|known| (known.key, id::is_making(known.key, known.host))))
+    }
+
+    /// Takes what another host has reserved. It may have been making a file system when it was looked at; it was so still, if there is something to take.
+    fn preempt(
+        &self,
+        disk: &Disk,
+        keys: id::Keys,
+        known_by: u64,
+        (other, is_unfinished): (u64, bool),
+    ) -> Result<Held, Status> {
         log::info!(
             "{}: what host {other:#018x} has reserved is taken from it: it is published here alone",
             disk.name
         );
         // Before it is taken, so that at every moment the key says what is on the disk.
-        let wanted = if is_unfinished { making } else { own };
+        let wanted = if is_unfinished { keys.making } else { keys.own };
         if known_by != wanted {
             self.replace(disk, known_by, wanted)?;
         }
@@ -115,14 +167,13 @@ impl Node {
         }
         match (is_unfinished, is_taken) {
             (true, true) => Ok(Held::Unfinished),
-            (true, false) => self.replace(disk, making, own).map(|()| Held::Own),
+            (true, false) => self.replace(disk, keys.making, keys.own).map(|()| Held::Own),
             (false, _) => Ok(Held::Own),
         }
     }
 
     /// Ends the reservation of before. One that another host has made since is that one's business.
-    fn release(&self, disk: &Disk, other: Option<u64>) -> Result<(), Status> {
-        let own = key(self.host);
+    fn release(&self, disk: &Disk, own: u64, other: Option<u64>) -> Result<(), Status> {
         self.ask(disk, Reserve::Register(own))?;
         let taken = match other {
             Some(other) => self.ask(disk, Reserve::Preempt(own, other))?,
@@ -148,7 +199,7 @@ impl Node {
         &self,
         disk: &Disk,
         (kind, is_read_only): (&str, bool),
-        held: Held,
+        held: (Held, id::Keys),
         options: &[String],
         context: &BTreeMap<String, String>,
         staging: &str,
@@ -185,12 +236,12 @@ impl Node {
         disk: &Disk,
         kind: &str,
         is_read_only: bool,
-        held: Held,
+        held: (Held, id::Keys),
         context: &BTreeMap<String, String>,
     ) -> Result<(), Status> {
         let machine = self.machine();
         match filesystem::content(machine, disk)? {
-            found if held == Held::Unfinished && !is_read_only => {
+            found if held.0 == Held::Unfinished && !is_read_only => {
                 log::info!("{} has {found:?} of a mkfs that was cut: it is made anew", disk.name);
                 self.make(disk, kind, held, context)?;
             }
@@ -217,16 +268,21 @@ impl Node {
 
     /// Makes a file system. While it is made, the volume is reserved by another key of this host's: where that is cut, whoever has the volume next knows that what
     /// is there was never used. It is the host's own key again before anything is mounted.
-    fn make(&self, disk: &Disk, kind: &str, held: Held, context: &BTreeMap<String, String>) -> Result<(), Status> {
-        let (own, making) = (key(self.host), id::making_key(self.host));
+    fn make(
+        &self,
+        disk: &Disk,
+        kind: &str,
+        (held, keys): (Held, id::Keys),
+        context: &BTreeMap<String, String>,
+    ) -> Result<(), Status> {
         if held == Held::Own {
-            self.replace(disk, own, making)?;
+            self.replace(disk, keys.own, keys.making)?;
         }
         let options = context.get("mkfsOptions").map_or("", String::as_str);
         filesystem::make(self.machine(), disk, kind, options)?;
         match held {
             Held::Shared => Ok(()),
-            Held::Own | Held::Unfinished => self.replace(disk, making, own),
+            Held::Own | Held::Unfinished => self.replace(disk, keys.making, keys.own),
         }
     }
 
@@ -314,7 +370,9 @@ impl Node {
             true => "a mount that is not seen from here (look into /proc/*/mountinfo), or a program".to_owned(),
             false => holders.join(", "),
         };
-        Err(Status::failed_precondition(format!("{device} is in use still, by {by}")))
+        Err(Status::failed_precondition(format!(
+            "{device} is in use still, by {by}"
+        )))
     }
 
     /// A disk that is mounted elsewhere is not taken away.

@@ -23,6 +23,11 @@ fn own() -> Uuid {
     Uuid::from_u128(0x0f8f_ad5b_d9cb_469f_a165_7086_7728_950e)
 }
 
+/// What it is known by where it is not told which attachment it is.
+fn key(host: Uuid) -> u64 {
+    id::reservation_key(host)
+}
+
 fn node(host: &Host) -> Node {
     let driver = Driver::new(USUAL_NAME).expect("a name");
     Node::new(Arc::new(host.clone()), driver, own(), 0)
@@ -482,6 +487,60 @@ fn a_reservation_is_taken_only_where_the_controller_says_so() {
     assert_eq!(released(key(own()), &[]), None);
     assert_eq!(released(0xaa, &[("preempt", "0x00000000000000aa")]), None);
     assert_eq!(released(0xbb, &[("preempt", "0x00000000000000aa")]), Some(0xbb));
+}
+
+/// By a gateway that had not heard that it is gone, a host may reserve the volume after the controller has looked. Of two attachments everybody knows which is
+/// the newer one.
+#[test]
+fn what_an_older_attachment_has_reserved_behind_publishing_is_taken() {
+    let other = Uuid::from_u128(7);
+    let begin = |key: u64| {
+        let host = Host::new(&nqn());
+        {
+            let mut state = host.state();
+            state.holder = Some(key);
+            state.registered.insert(key);
+            state.hosts.insert(key, other);
+        }
+        host
+    };
+    let third = id::Keys::of(other, Some(3));
+    let stage_as = |host: &Host, number: &str| {
+        let more = [("exclusive", "1"), ("attachment", number)];
+        node(host).stage(&stage_of(writer("ext4"), &more)).map(drop)
+    };
+    let host = begin(third.own);
+    stage_as(&host, "7").expect("staged");
+    assert_eq!(host.state().holder, Some(id::Keys::of(own(), Some(7)).own));
+    // A newer one stays; so does what says nothing of attachments, and what a kernel does not tell.
+    let host = begin(third.own);
+    assert_eq!(code(stage_as(&host, "2")), Code::FailedPrecondition);
+    assert_eq!(host.state().holder, Some(third.own));
+    let host = begin(0xaa);
+    assert_eq!(code(stage_as(&host, "7")), Code::FailedPrecondition);
+    let host = begin(third.own);
+    host.state().is_silent = true;
+    assert_eq!(code(stage_as(&host, "7")), Code::FailedPrecondition);
+    assert_eq!(code(stage_as(&host, "x")), Code::InvalidArgument);
+    // It was making a file system: so was this host itself, by an attachment before.
+    let host = begin(third.making);
+    host.state().has_data = true;
+    stage_as(&host, "7").expect("staged");
+    let seventh = id::Keys::of(own(), Some(7));
+    let is_made = |host: &Host, holder: u64| {
+        let state = host.state();
+        assert_eq!((state.holder, state.formatted), (Some(holder), 1));
+    };
+    is_made(&host, seventh.own);
+    unstage(&host).expect("gone");
+    stage_as(&host, "8").expect("staged");
+    is_made(&host, id::Keys::of(own(), Some(8)).own);
+    let host = Host::new(&nqn());
+    host.state().is_mkfs_killed = true;
+    assert_eq!(code(stage_as(&host, "7")), Code::Internal);
+    assert_eq!(host.state().holder, Some(seventh.making));
+    stage_as(&host, "9").expect("staged");
+    is_made(&host, id::Keys::of(own(), Some(9)).own);
 }
 
 #[test]

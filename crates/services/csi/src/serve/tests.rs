@@ -126,7 +126,10 @@ async fn a_controller_is_ready_also_while_the_cluster_is_away() {
     let serving = tokio::spawn(async move { serve(&bound, services).await });
     let (status, answer) = call(&path, "csi.v1.Identity/Probe", ProbeRequest {}.encode_to_vec()).await;
     assert_eq!(status, "0");
-    assert_eq!(ProbeResponse::decode(answer.as_slice()).expect("a message").ready, Some(true));
+    assert_eq!(
+        ProbeResponse::decode(answer.as_slice()).expect("a message").ready,
+        Some(true)
+    );
     // UNAVAILABLE, and INVALID_ARGUMENT where nobody has to be asked.
     let list = ListVolumesRequest::default().encode_to_vec();
     assert_eq!(call(&path, "csi.v1.Controller/ListVolumes", list).await.0, "14");

@@ -223,6 +223,7 @@ async fn a_name_by_which_a_host_was_let_in_is_not_used_for_the_next_one() {
     let fake = Fake::new();
     let (id, _) = make(&fake, wanted("v", GIB)).await.expect("made");
     let mut seen = std::collections::BTreeSet::new();
+    let mut last = 0;
     for node in [ONE, TWO, ONE, ONE] {
         let told = publish(&fake, &id, node, Mode::SingleNodeWriter)
             .await
@@ -230,6 +231,10 @@ async fn a_name_by_which_a_host_was_let_in_is_not_used_for_the_next_one() {
         let again = publish(&fake, &id, node, Mode::SingleNodeWriter).await;
         assert_eq!(again.expect("published already")["nqn"], told["nqn"]);
         assert!(seen.insert(told["nqn"].clone()), "{told:?}");
+        // And of two attachments everybody knows which is the newer one.
+        let number: u32 = told["attachment"].parse().expect("a number");
+        assert!(number > last, "{told:?}");
+        last = number;
         unpublish(&fake, &id, node).await.expect("taken off");
     }
     // Of several nodes the name is that of all, until nobody has it.

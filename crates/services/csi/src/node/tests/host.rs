@@ -1,5 +1,6 @@
 //! A machine that is made up: what sysfs says of paths and a disk, mounts, tools, and a place where it is cut.
 
+use crate::node::Registered;
 use crate::node::discovery::{self, NQN as DISCOVERY};
 use crate::node::machine::{Claim, Kind, Machine, Ran, Reserve, Reserved, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use uuid::Uuid;
 
 pub const DISK_UUID: &str = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff";
 const DISK: &str = "nvme3n1";
@@ -70,7 +72,11 @@ pub struct State {
     pub will_have: Option<u64>,
     pub file_system_bytes: u64,
     pub holder: Option<u64>,
-    registered: BTreeSet<u64>,
+    pub registered: BTreeSet<u64>,
+    /// Whose keys are not this host's; a holder that did not register here is nobody's that is known.
+    pub hosts: BTreeMap<u64, Uuid>,
+    /// The kernel does not tell who is registered.
+    pub is_silent: bool,
     pub mounts: Vec<Mount>,
     folders: BTreeSet<String>,
     files: BTreeSet<String>,
@@ -174,6 +180,10 @@ impl State {
         !self.paths.is_empty() && !self.is_ignored
     }
 
+    fn is_making(&self) -> bool {
+        self.holder.is_some_and(|key| crate::id::is_making(key, super::own()))
+    }
+
     fn is_in_use(&self) -> bool {
         let (device, root) = (format!("/dev/{DISK}"), format!("/{DISK}"));
         let is_it = |mount: &Mount| mount.source == device || mount.root == root;
@@ -239,8 +249,7 @@ impl State {
                 assert!(self.folders.contains(*at), "a place for a mount");
                 let is_read_only = words.iter().any(|word| word.split(',').any(|option| option == "ro"));
                 assert!(is_read_only || !self.is_read_only);
-                let making = Some(crate::id::making_key(super::own()));
-                assert!(self.holder != making, "what is mounted is whole, and its key says so");
+                assert!(!self.is_making(), "what is mounted is whole, and its key says so");
                 mount(source, "/", kind, is_read_only)
             }
             _ => return ran(1, "usage"),
@@ -266,7 +275,7 @@ impl State {
                 Some(kind) => ran(0, &format!("DEVNAME=/dev/x\nTYPE={kind}")),
             },
             "mkfs.ext4" | "mkfs.xfs" => {
-                let is_unfinished = self.holder == Some(crate::id::making_key(super::own()));
+                let is_unfinished = self.is_making();
                 let is_empty = self.content.is_none() && !self.has_data;
                 assert!(is_unfinished || is_empty, "what holds something is not formatted");
                 if std::mem::take(&mut self.is_mkfs_killed) {
@@ -363,7 +372,18 @@ impl State {
         }
         match what {
             Reserve::Register(key) => {
+                // Whatever it was known by.
+                let own: Vec<u64> = self
+                    .registered
+                    .iter()
+                    .copied()
+                    .filter(|known| !self.hosts.contains_key(known))
+                    .collect();
+                self.registered.retain(|known| !own.contains(known));
                 self.registered.insert(key);
+                if self.holder.is_some_and(|holder| own.contains(&holder)) {
+                    self.holder = Some(key);
+                }
             }
             Reserve::Replace(key, other) => {
                 if !self.registered.remove(&key) {
@@ -599,7 +619,10 @@ impl Machine for Host {
         self.act(|state| {
             assert!(state.is_discovering);
             let other = state.nqn.replace("01234567", "89abcdef");
-            let all = state.gateways.iter().flat_map(|address| [(&*state.nqn, *address), (&*other, *address)]);
+            let all = state
+                .gateways
+                .iter()
+                .flat_map(|address| [(&*state.nqn, *address), (&*other, *address)]);
             Ok(discovery::made_up(&all.collect::<Vec<_>>()))
         })
     }
@@ -614,6 +637,27 @@ impl Machine for Host {
 
     fn reserve(&self, _: &str, what: Reserve) -> io::Result<Reserved> {
         self.act(|state| state.reserve(what))
+    }
+
+    fn registered(&self, _: &str) -> io::Result<Vec<Registered>> {
+        let state = self.state();
+        if state.is_silent {
+            return Err(io::Error::from_raw_os_error(libc::ENOTTY));
+        }
+        let all: BTreeSet<u64> = state.registered.iter().copied().chain(state.holder).collect();
+        let one = |key: u64| {
+            let nobody = if state.registered.contains(&key) {
+                super::own()
+            } else {
+                Uuid::from_u128(2)
+            };
+            Registered {
+                host: state.hosts.get(&key).copied().unwrap_or(nobody),
+                key,
+                is_holder: state.holder == Some(key),
+            }
+        };
+        Ok(all.into_iter().map(one).collect())
     }
 
     fn pause(&self, _: Duration) {}
