@@ -5,6 +5,7 @@
 
 mod discovery;
 pub(crate) mod filesystem;
+mod hold;
 pub mod machine;
 mod mounts;
 mod nvme;
@@ -22,7 +23,7 @@ pub use report::Registered;
 use crate::Driver;
 use crate::busy::{Busy, Hold};
 use crate::grpc::unary;
-use crate::id::{self, VolumeId};
+use crate::id::VolumeId;
 use crate::wire::node as wire;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::{Request, Response};

@@ -1,13 +1,12 @@
 //! NodeStageVolume and NodeUnstageVolume: a volume comes to this node, once for all pods that use it here, and goes.
 
 use super::filesystem::{self, Content};
-use super::machine::{Claim, Reserve, Reserved};
+use super::hold::Held;
+use super::machine::Claim;
 use super::mounts;
 use super::nvme::{self, Disk, Target};
-use super::report::Registered;
 use super::{Node, path, volume};
 use crate::capability::{self, Access};
-use crate::controller::context;
 use crate::id;
 use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
@@ -22,17 +21,6 @@ const MOST_MOUNTS: usize = 8;
 const LOOKS: u32 = 10;
 /// with so much time between.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// How a disk is this host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    /// Nobody has it reserved.
-    Shared,
-    /// It alone.
-    Own,
-    /// It alone; and whoever had it, this host included, had not come to the end of making a file system, by which nothing was ever mounted.
-    Unfinished,
-}
 
 impl Node {
     pub(super) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<NodeStageVolumeResponse, Status> {
@@ -69,130 +57,6 @@ impl Node {
             .map(|disk| self.claimed(disk))
             .collect::<Result<Vec<_>, _>>()?;
         nvme::disconnect(self.machine(), &is_meant)
-    }
-
-    /// A volume of one node is reserved by it; from who had it before only where the controller says that it is not to have it any more. It stays so when it
-    /// is unstaged: whoever was lost with it, and has not heard of that, finds it another's until it is its own again.
-    fn reserve(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<Held, Status> {
-        let other = told.get(context::PREEMPT).and_then(|text| id::key_of(text));
-        if told.contains_key(context::RELEASE) {
-            self.release(disk, self.keys(told)?.own, other)?;
-        }
-        if !told.contains_key(context::EXCLUSIVE) {
-            return Ok(Held::Shared);
-        }
-        let keys = self.keys(told)?;
-        let before = self.registered(disk);
-        // By an attachment before this one, perhaps.
-        let of_before = before.iter().find(|known| known.host == self.host);
-        if let Some(of_before) =
-            of_before.filter(|known| known.key != keys.making && id::is_making(known.key, self.host))
-        {
-            self.replace(disk, of_before.key, keys.making)?;
-        }
-        // It is known by that key, where it was cut.
-        let was_making = self.ask(disk, Reserve::Replace(keys.making, keys.making))? == Reserved::Done;
-        if !was_making {
-            self.ask(disk, Reserve::Register(keys.own))?;
-        }
-        let known_by = if was_making { keys.making } else { keys.own };
-        if self.ask(disk, Reserve::Hold(known_by))? == Reserved::Done {
-            return Ok(if was_making { Held::Unfinished } else { Held::Own });
-        }
-        let told_of = other.map(|key| (key, told.contains_key(context::UNFINISHED)));
-        let older = self.older_holder(disk, told)?;
-        match older
-            .or(told_of)
-            .filter(|(other, _)| ![keys.own, keys.making].contains(other))
-        {
-            Some(other) => self.preempt(disk, keys, known_by, other),
-            None => Err(reserved(disk)),
-        }
-    }
-
-    fn keys(&self, told: &BTreeMap<String, String>) -> Result<id::Keys, Status> {
-        let number = told
-            .get(context::ATTACHMENT)
-            .map(|text| text.parse::<u32>())
-            .transpose();
-        let number = number.map_err(|why| Status::invalid_argument(format!("the number of the attachment: {why}")))?;
-        Ok(id::Keys::of(self.host, number))
-    }
-
-    /// Who is registered, as far as this kernel tells.
-    fn registered(&self, disk: &Disk) -> Vec<Registered> {
-        let all = self.machine().registered(&disk.device());
-        all.unwrap_or_else(|why| {
-            log::debug!("{}: who has it reserved is not told: {why}", disk.name);
-            Vec::new()
-        })
-    }
-
-    /// Who holds a disk by an attachment that is older than this one: it may have come behind the controller's back, by a gateway that had not heard that it is
-    /// gone. Its key, and whether it was making a file system.
-    fn older_holder(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<Option<(u64, bool)>, Status> {
-        let Some(own) = id::attachment_of(self.keys(told)?.own, self.host) else {
-            return Ok(None);
-        };
-        let all = self.registered(disk);
-        let holder = all.iter().find(|known| known.is_holder && known.host != self.host);
-        let is_older =
-            |known: &&Registered| id::attachment_of(known.key, known.host).is_some_and(|number| number < own);
-        Ok(holder
-            .filter(is_older)
-            .map(|known| (known.key, id::is_making(known.key, known.host))))
-    }
-
-    /// Takes what another host has reserved. It may have been making a file system when it was looked at; it was so still, if there is something to take.
-    fn preempt(
-        &self,
-        disk: &Disk,
-        keys: id::Keys,
-        known_by: u64,
-        (other, is_unfinished): (u64, bool),
-    ) -> Result<Held, Status> {
-        log::info!(
-            "{}: what host {other:#018x} has reserved is taken from it: it is published here alone",
-            disk.name
-        );
-        // Before it is taken, so that at every moment the key says what is on the disk.
-        let wanted = if is_unfinished { keys.making } else { keys.own };
-        if known_by != wanted {
-            self.replace(disk, known_by, wanted)?;
-        }
-        // Where it has gone by itself, there is nothing to take.
-        let is_taken = self.ask(disk, Reserve::Preempt(wanted, other))? == Reserved::Done;
-        if self.ask(disk, Reserve::Hold(wanted))? == Reserved::Conflict {
-            return Err(reserved(disk));
-        }
-        match (is_unfinished, is_taken) {
-            (true, true) => Ok(Held::Unfinished),
-            (true, false) => self.replace(disk, keys.making, keys.own).map(|()| Held::Own),
-            (false, _) => Ok(Held::Own),
-        }
-    }
-
-    /// Ends the reservation of before. One that another host has made since is that one's business.
-    fn release(&self, disk: &Disk, own: u64, other: Option<u64>) -> Result<(), Status> {
-        self.ask(disk, Reserve::Register(own))?;
-        let taken = match other {
-            Some(other) => self.ask(disk, Reserve::Preempt(own, other))?,
-            None => self.ask(disk, Reserve::Hold(own))?,
-        };
-        match taken {
-            Reserved::Done => self.ask(disk, Reserve::Clear(own)).map(drop),
-            Reserved::Conflict => Ok(()),
-        }
-    }
-
-    fn ask(&self, disk: &Disk, what: Reserve) -> Result<Reserved, Status> {
-        let done = self.machine().reserve(&disk.device(), what);
-        done.map_err(|why| {
-            Status::internal(format!(
-                "{} cannot be reserved ({what:?}): {why}; reservations: \"off\" does without",
-                disk.name
-            ))
-        })
     }
 
     fn mount(
@@ -283,16 +147,6 @@ impl Node {
         match held {
             Held::Shared => Ok(()),
             Held::Own | Held::Unfinished => self.replace(disk, keys.making, keys.own),
-        }
-    }
-
-    fn replace(&self, disk: &Disk, from: u64, to: u64) -> Result<(), Status> {
-        match self.ask(disk, Reserve::Replace(from, to))? {
-            Reserved::Done => Ok(()),
-            Reserved::Conflict => Err(Status::aborted(format!(
-                "{} is not this node's any more: another one has taken it",
-                disk.name
-            ))),
         }
     }
 
@@ -391,11 +245,4 @@ impl Node {
             ))),
         }
     }
-}
-
-fn reserved(disk: &Disk) -> Status {
-    Status::failed_precondition(format!(
-        "{} is reserved by another host, which nobody has said to be gone",
-        disk.name
-    ))
 }

@@ -1,10 +1,13 @@
 //! The node on a machine that is made up: no root, no kernel module, no disk. Each call is cut at each thing that it does, before and after it took place.
 
 mod host;
+mod paths;
+mod reservations;
 
 use super::machine::Kind;
 use super::*;
 use crate::capability::tests::{block, mount};
+use crate::id;
 use crate::wire::common::{
     CapacityRange, VolumeCapability, VolumeCapabilityAccessModeMode as Mode,
     VolumeCapabilityAccessTypeOneOf as AccessType,
@@ -223,32 +226,6 @@ fn what_holds_something_is_never_formatted() {
     assert_eq!(host.state().formatted, 1);
 }
 
-/// A volume that was taken from this node, was another's, and is this one's again: what was lost has another name, and nothing of it is sent any more.
-#[test]
-fn what_was_lost_ends_when_the_volume_comes_again() {
-    let lost = nqn().replace("01234567", "89abcdef");
-    let host = Host::new(&nqn());
-    host.state().lost = Some(lost.clone());
-    stage(&host, "ext4").expect("staged");
-    assert_eq!(host.state().lost, None);
-    assert_eq!(host.state().paths.len(), 2);
-    unstage(&host).expect("gone");
-    // A call of before, whose name nobody lets in any more, ends nothing.
-    let host = Host::new(&nqn());
-    host.state().lost = Some(lost.clone());
-    let all = ["192.0.2.1:4420", "192.0.2.2:4420"].map(str::to_owned);
-    host.state().away.extend(all);
-    assert_eq!(code(stage(&host, "ext4")), Code::Unavailable);
-    assert_eq!(host.state().lost, Some(lost));
-    unstage(&host).expect("gone");
-    assert_eq!(host.state().lost, None);
-    let lost_before: Step = |host| {
-        host.state().lost = Some(nqn().replace("01234567", "89abcdef"));
-        Ok(())
-    };
-    everywhere(&[lost_before], |host| stage(host, "ext4"));
-}
-
 #[test]
 fn what_cannot_be_staged_leaves_no_path() {
     let host = Host::new(&nqn());
@@ -319,57 +296,6 @@ fn a_dead_mount_is_mounted_anew() {
     let state = host.state();
     let roots: Vec<&str> = state.mounts.iter().map(|mount| mount.root.as_str()).collect();
     assert_eq!(roots, ["/nvme3n1"]);
-}
-
-fn is_made_once(host: &Host) {
-    let state = host.state();
-    assert_eq!((state.holder, state.formatted), (Some(key(own())), 1));
-}
-
-/// A mkfs that is cut leaves what no tool knows. Nothing was ever mounted from it, and whoever has the volume next makes it anew.
-#[test]
-fn a_mkfs_that_was_cut_is_begun_anew() {
-    let host = Host::new(&nqn());
-    host.state().is_mkfs_killed = true;
-    assert_eq!(code(stage(&host, "ext4")), Code::Internal);
-    assert!(host.state().has_data);
-    stage(&host, "ext4").expect("made anew");
-    is_made_once(&host);
-    // Another node was lost in the middle.
-    let lost = "0x00000000000000aa";
-    let host = Host::new(&nqn());
-    host.state().holder = Some(0xaa);
-    host.state().has_data = true;
-    let request = stage_of(
-        writer("xfs"),
-        &[("exclusive", "1"), ("preempt", lost), ("unfinished", "1")],
-    );
-    host.state().is_mkfs_killed = true;
-    assert_eq!(code(node(&host).stage(&request)), Code::Internal);
-    node(&host).stage(&request).expect("made anew");
-    is_made_once(&host);
-    // What was told once is told again, and is not so any more.
-    unstage(&host).expect("gone");
-    node(&host).stage(&request).expect("as it is");
-    unstage(&host).expect("gone");
-    host.state().holder = None;
-    node(&host).stage(&request).expect("as it is");
-    is_made_once(&host);
-    let lost_before: Step = |host| {
-        host.state().holder = Some(0xaa);
-        host.state().has_data = true;
-        Ok(())
-    };
-    everywhere(&[lost_before], |host| {
-        let more = [("exclusive", "1"), ("preempt", "0xaa"), ("unfinished", "1")];
-        node(host).stage(&stage_of(writer("ext4"), &more)).map(drop)
-    });
-    // Without reservations nobody knows.
-    let host = Host::new(&nqn());
-    host.state().is_mkfs_killed = true;
-    let request = stage_of(writer("ext4"), &[]);
-    assert_eq!(code(node(&host).stage(&request)), Code::Internal);
-    assert_eq!(code(node(&host).stage(&request)), Code::FailedPrecondition);
 }
 
 /// Mounts of other name spaces are not seen; the kernel knows them all the same.
@@ -453,184 +379,6 @@ fn it_grows_where_it_is_written() {
         "{:?}",
         state.ran
     );
-}
-
-#[test]
-fn a_reservation_is_taken_only_where_the_controller_says_so() {
-    let host = Host::new(&nqn());
-    host.state().content = Some("ext4".to_owned());
-    host.state().holder = Some(0xaa);
-    assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition);
-    assert!(host.state().mounts.is_empty());
-    let other = stage_of(writer("ext4"), &[("exclusive", "1"), ("preempt", "0x00000000000000bb")]);
-    assert_eq!(code(node(&host).stage(&other)), Code::FailedPrecondition);
-    assert_eq!(host.state().holder, Some(0xaa));
-    let this = stage_of(writer("ext4"), &[("exclusive", "1"), ("preempt", "0x00000000000000aa")]);
-    node(&host).stage(&this).expect("staged");
-    assert_eq!(host.state().holder, Some(key(own())));
-    // A disk of several nodes is reserved by none.
-    let host = Host::new(&nqn());
-    node(&host)
-        .stage(&stage_of(block(Mode::MultiNodeMultiWriter), &[]))
-        .expect("staged");
-    assert_eq!(host.state().holder, None);
-    // It ends what is left of the time when it was one node's: this one's, or another's; and nothing that another has made since.
-    let released = |holder: u64, more: &[(&str, &str)]| {
-        let host = Host::new(&nqn());
-        host.state().holder = Some(holder);
-        let more = [&[("release", "1")], more].concat();
-        node(&host)
-            .stage(&stage_of(block(Mode::MultiNodeMultiWriter), &more))
-            .expect("staged");
-        host.state().holder
-    };
-    assert_eq!(released(key(own()), &[]), None);
-    assert_eq!(released(0xaa, &[("preempt", "0x00000000000000aa")]), None);
-    assert_eq!(released(0xbb, &[("preempt", "0x00000000000000aa")]), Some(0xbb));
-}
-
-/// By a gateway that had not heard that it is gone, a host may reserve the volume after the controller has looked. Of two attachments everybody knows which is
-/// the newer one.
-#[test]
-fn what_an_older_attachment_has_reserved_behind_publishing_is_taken() {
-    let other = Uuid::from_u128(7);
-    let begin = |key: u64| {
-        let host = Host::new(&nqn());
-        {
-            let mut state = host.state();
-            state.holder = Some(key);
-            state.registered.insert(key);
-            state.hosts.insert(key, other);
-        }
-        host
-    };
-    let third = id::Keys::of(other, Some(3));
-    let stage_as = |host: &Host, number: &str| {
-        let more = [("exclusive", "1"), ("attachment", number)];
-        node(host).stage(&stage_of(writer("ext4"), &more)).map(drop)
-    };
-    let host = begin(third.own);
-    stage_as(&host, "7").expect("staged");
-    assert_eq!(host.state().holder, Some(id::Keys::of(own(), Some(7)).own));
-    // A newer one stays; so does what says nothing of attachments, and what a kernel does not tell.
-    let host = begin(third.own);
-    assert_eq!(code(stage_as(&host, "2")), Code::FailedPrecondition);
-    assert_eq!(host.state().holder, Some(third.own));
-    let host = begin(0xaa);
-    assert_eq!(code(stage_as(&host, "7")), Code::FailedPrecondition);
-    let host = begin(third.own);
-    host.state().is_silent = true;
-    assert_eq!(code(stage_as(&host, "7")), Code::FailedPrecondition);
-    assert_eq!(code(stage_as(&host, "x")), Code::InvalidArgument);
-    // It was making a file system: so was this host itself, by an attachment before.
-    let host = begin(third.making);
-    host.state().has_data = true;
-    stage_as(&host, "7").expect("staged");
-    let seventh = id::Keys::of(own(), Some(7));
-    let is_made = |host: &Host, holder: u64| {
-        let state = host.state();
-        assert_eq!((state.holder, state.formatted), (Some(holder), 1));
-    };
-    is_made(&host, seventh.own);
-    unstage(&host).expect("gone");
-    stage_as(&host, "8").expect("staged");
-    is_made(&host, id::Keys::of(own(), Some(8)).own);
-    let host = Host::new(&nqn());
-    host.state().is_mkfs_killed = true;
-    assert_eq!(code(stage_as(&host, "7")), Code::Internal);
-    assert_eq!(host.state().holder, Some(seventh.making));
-    stage_as(&host, "9").expect("staged");
-    is_made(&host, id::Keys::of(own(), Some(9)).own);
-}
-
-#[test]
-fn one_path_is_enough_and_the_other_comes_later() {
-    let host = Host::new(&nqn());
-    host.state().away.insert("192.0.2.1:4420".to_owned());
-    stage(&host, "ext4").expect("staged");
-    assert_eq!(host.state().paths.len(), 1);
-    host.state().away.clear();
-    stage(&host, "ext4").expect("staged already");
-    assert_eq!(host.state().paths.len(), 2);
-    let host = Host::new(&nqn());
-    let all = ["192.0.2.1:4420", "192.0.2.2:4420"].map(str::to_owned);
-    host.state().away.extend(all);
-    let refused = stage(&host, "ext4").expect_err("no path");
-    assert_eq!(refused.code(), Code::Unavailable);
-    assert!(refused.message().contains("192.0.2.2:4420"), "{refused}");
-}
-
-/// Gateways hear of a volume one after the other.
-#[test]
-fn a_gateway_that_has_not_heard_yet_is_asked_again() {
-    let host = Host::new(&nqn());
-    host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), 3), ("192.0.2.2:4420".to_owned(), 1)]);
-    stage(&host, "ext4").expect("staged");
-    assert_eq!(host.state().paths.len(), 2);
-    assert_eq!(host.state().lines.len(), 6);
-    // One that refuses for good is no obstacle where there is another.
-    let host = Host::new(&nqn());
-    host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), usize::MAX)]);
-    stage(&host, "ext4").expect("staged");
-    assert_eq!(host.state().paths.len(), 1);
-}
-
-#[test]
-fn a_path_that_is_missing_is_connected_as_those_that_are_there() {
-    let host = Host::new(&nqn());
-    assert_eq!(node(&host).connect_missing().expect("nothing is there"), 0);
-    host.state().away.insert("192.0.2.1:4420".to_owned());
-    let request = NodeStageVolumeRequest {
-        secrets: BTreeMap::from([("nvmeDhchapSecret".to_owned(), "DHHC-1:00:c2VjcmV0:".to_owned())]),
-        volume_context: BTreeMap::from([("nvmeNrIoQueues".to_owned(), "7".to_owned())]),
-        ..stage_of(writer("ext4"), EXCLUSIVE)
-    };
-    node(&host).stage(&request).expect("staged");
-    // It is away still; it is there, and so is a new one.
-    assert_eq!(node(&host).connect_missing().expect("asked"), 0);
-    host.state().away.clear();
-    host.state().gateways.push("192.0.2.3:4420");
-    {
-        let node = node(&host);
-        let _hold = node.hold(7).expect("free");
-        assert_eq!(node.connect_missing().expect("asked"), 0, "a call is at work on it");
-    }
-    assert_eq!(node(&host).connect_missing().expect("asked"), 2);
-    assert_eq!(node(&host).connect_missing().expect("asked"), 0);
-    let state = host.state();
-    assert_eq!((state.paths.len(), state.lines.len()), (3, 3));
-    assert!(!state.is_discovering);
-    let behind = |line: &str| {
-        let mut fields: Vec<String> = line.split(',').skip(4).map(str::to_owned).collect();
-        fields.sort();
-        fields
-    };
-    assert_eq!(behind(&state.lines[1]), behind(&state.lines[0]));
-    assert_eq!(behind(&state.lines[2]), behind(&state.lines[0]));
-}
-
-#[test]
-fn no_path_to_a_discovery_service_is_left() {
-    let host = Host::new(&nqn());
-    stage(&host, "ext4").expect("staged");
-    for cut in [Cut::After(1), Cut::Before(2), Cut::After(2), Cut::Before(3)] {
-        host.cut(Some(cut));
-        node(&host).connect_missing().expect_err("it was cut");
-        assert!(host.state().is_discovering, "{cut:?}");
-        host.cut(None);
-        node(&host).connect_missing().expect("asked");
-        assert!(!host.state().is_discovering, "{cut:?}");
-    }
-}
-
-#[test]
-fn paths_that_would_be_disks_of_their_own_are_not_made() {
-    for multipath in ["N", ""] {
-        let host = Host::new(&nqn());
-        host.state().multipath = multipath;
-        assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition, "{multipath}");
-        assert_eq!(host.state().lines.len(), 0);
-    }
 }
 
 #[test]
