@@ -45,7 +45,9 @@ impl Node {
         let Some((by, address)) = live.filter_map(|path| Some((path, path.address?))).next() else {
             return Ok(0);
         };
-        let known = self.ask_gateway(address, &secrets(machine, by))?;
+        // What a host has to prove by TLS, a gateway does not tell it without.
+        let proofs = secrets(machine, by) + tls(machine, by);
+        let known = self.ask_gateway(address, &proofs)?;
         let names: BTreeSet<&str> = own.iter().map(|path| path.nqn.as_str()).collect();
         let mut made = 0;
         for entry in known.iter().filter(|entry| names.contains(entry.nqn.as_str())) {
@@ -75,10 +77,10 @@ impl Node {
     }
 
     /// What a gateway knows for this host.
-    fn ask_gateway(&self, address: SocketAddr, secrets: &str) -> Result<Vec<discovery::Entry>, Status> {
+    fn ask_gateway(&self, address: SocketAddr, proofs: &str) -> Result<Vec<discovery::Entry>, Status> {
         let machine = self.machine();
         let line = format!(
-            "nqn={},transport=tcp,traddr={},trsvcid={},hostnqn={},hostid={}{secrets}",
+            "nqn={},transport=tcp,traddr={},trsvcid={},hostnqn={},hostid={}{proofs}",
             discovery::NQN,
             address.ip(),
             address.port(),
@@ -153,10 +155,12 @@ fn settings(machine: &dyn Machine, path: &Path) -> String {
             _ => all += &format!(",{option}={usual}"),
         }
     }
-    if attribute(machine, path, "tls_key").is_some() {
-        all += ",tls";
-    }
-    all
+    all + tls(machine, path)
+}
+
+/// Whether a path is protected: its keys are in the kernel's keyring.
+fn tls(machine: &dyn Machine, path: &Path) -> &'static str {
+    attribute(machine, path, "tls_key").map_or("", |_| ",tls")
 }
 
 /// What a path has proven itself by.

@@ -52,6 +52,8 @@ pub struct State {
     pub lines: Vec<String>,
     /// What gateways know of the volume, as their discovery services say.
     pub gateways: Vec<&'static str>,
+    /// By what one of those services was asked last.
+    pub asked: String,
     /// There is a path to one of those services.
     pub is_discovering: bool,
     /// What is on the disk.
@@ -330,6 +332,7 @@ impl State {
                 return format!("{}\n", queues + 1);
             }
             "kato" => "keep_alive_tmo=".to_owned(),
+            "tls_key" if line.split(',').any(|word| word == "tls") => return "3f2c1a90\n".to_owned(),
             "tls_key" => return String::new(),
             other => format!("{other}="),
         };
@@ -348,6 +351,7 @@ impl State {
         );
         if field(line, "nqn=") == DISCOVERY {
             self.is_discovering = true;
+            self.asked = line.to_owned();
             return Ok("instance=80,cntlid=1".to_owned());
         }
         self.lines.push(line.to_owned());

@@ -68,6 +68,25 @@ fn a_path_that_is_missing_is_connected_as_those_that_are_there() {
     assert_eq!(behind(&state.lines[2]), behind(&state.lines[0]));
 }
 
+/// What a host has to prove a gateway does not tell it without.
+#[test]
+fn gateways_are_asked_with_the_proofs_of_the_paths() {
+    let host = Host::new(&nqn());
+    host.state().away.insert("192.0.2.1:4420".to_owned());
+    let request = NodeStageVolumeRequest {
+        secrets: BTreeMap::from([("nvmeDhchapSecret".to_owned(), "DHHC-1:00:c2VjcmV0:".to_owned())]),
+        volume_context: BTreeMap::from([("tlsRequired".to_owned(), "true".to_owned())]),
+        ..stage_of(writer("ext4"), EXCLUSIVE)
+    };
+    node(&host).stage(&request).expect("staged");
+    host.state().away.clear();
+    assert_eq!(node(&host).connect_missing().expect("asked"), 1);
+    let asked = host.state().asked.clone();
+    assert!(asked.ends_with(",dhchap_secret=DHHC-1:00:c2VjcmV0:,tls"), "{asked}");
+    let made = host.state().lines.last().cloned().unwrap_or_default();
+    assert!(made.contains(",tls,dhchap_secret=DHHC-1:00:c2VjcmV0:"), "{made}");
+}
+
 #[test]
 fn no_path_to_a_discovery_service_is_left() {
     let host = Host::new(&nqn());
