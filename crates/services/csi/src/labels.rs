@@ -18,7 +18,7 @@ pub const SIZE: &str = "csi.amita.io/size";
 pub const ON_DELETE: &str = "csi.amita.io/on-delete";
 /// It is published as its snapshot of the name [`READ_ONLY_SNAPSHOT`].
 pub const READ_ONLY: &str = "csi.amita.io/read-only";
-/// It was deleted, and has snapshots still.
+/// It is being deleted; or was, and has snapshots still.
 pub const DELETED: &str = "csi.amita.io/deleted";
 /// What a volume is published as that is only read.
 pub const READ_ONLY_SNAPSHOT: &str = "csi-read-only";
