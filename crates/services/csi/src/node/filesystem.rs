@@ -11,8 +11,21 @@ pub(super) enum Content {
     Empty,
     /// A file system.
     FileSystem(String),
+    /// Something that has no mark.
+    Unknown,
     /// Something else: partitions, or what cannot be told.
     Other(String),
+}
+
+impl Content {
+    /// May a mkfs of this kind have left it in the middle?
+    pub(super) fn may_be_of(&self, kind: &str) -> bool {
+        match self {
+            Content::Empty | Content::Unknown => true,
+            Content::FileSystem(found) => found == kind,
+            Content::Other(_) => false,
+        }
+    }
 }
 
 /// Runs a tool that has to end well.
@@ -49,9 +62,7 @@ pub(super) fn content(machine: &dyn Machine, disk: &Disk) -> Result<Content, Sta
         // It says so, too, where the disk could not be read, and knows no data that have no mark: a volume that is new has zeros.
         2 => match machine.is_blank(&device) {
             Ok(true) => Ok(Content::Empty),
-            Ok(false) => Ok(Content::Other(
-                "data that no tool knows (if they are of a mkfs that was cut, without reservations, zero its first and last MiB)".to_owned(),
-            )),
+            Ok(false) => Ok(Content::Unknown),
             Err(why) => Err(Status::internal(format!("{device} cannot be read: {why}"))),
         },
         0 => Ok(match (field("TYPE="), field("PTTYPE=")) {

@@ -104,25 +104,26 @@ impl Node {
         context: &BTreeMap<String, String>,
     ) -> Result<(), Status> {
         let machine = self.machine();
+        let is_unfinished = held.0 == Held::Unfinished && !is_read_only;
+        let refused = |found: &str| {
+            let why = format!("{} holds {found}, and {kind} is wanted: it is left as it is", disk.name);
+            Err(Status::failed_precondition(why))
+        };
         match filesystem::content(machine, disk)? {
-            found if held.0 == Held::Unfinished && !is_read_only => {
+            // What another tool, or a person, has made since is none of a mkfs that was cut.
+            found if is_unfinished && found.may_be_of(kind) => {
                 log::info!("{} has {found:?} of a mkfs that was cut: it is made anew", disk.name);
                 self.make(disk, kind, held, context)?;
             }
             Content::FileSystem(found) if found == kind => {}
             Content::Empty if !is_read_only => self.make(disk, kind, held, context)?,
-            Content::Empty => {
-                return Err(Status::failed_precondition(format!(
-                    "{} is empty, and only read",
-                    disk.name
-                )));
+            Content::Empty => return refused("nothing, and is only read"),
+            Content::Unknown => {
+                return refused(
+                    "data that no tool knows (if they are of a mkfs that was cut, without reservations, zero its first and last MiB)",
+                );
             }
-            Content::FileSystem(found) | Content::Other(found) => {
-                return Err(Status::failed_precondition(format!(
-                    "{} holds {found}, and {kind} is wanted: it is left as it is",
-                    disk.name
-                )));
-            }
+            Content::FileSystem(found) | Content::Other(found) => return refused(&found),
         }
         match is_read_only {
             true => Ok(()),

@@ -133,6 +133,14 @@ fn a_mkfs_that_was_cut_is_begun_anew() {
         let more = [("exclusive", "1"), ("preempt", "0xaa"), ("unfinished", "1")];
         node(host).stage(&stage_of(writer("ext4"), &more)).map(drop)
     });
+    // What is there is of something else.
+    for content in ["xfs", "partitions"] {
+        let host = Host::new(&nqn());
+        host.state().is_mkfs_killed = true;
+        assert_eq!(code(stage(&host, "ext4")), Code::Internal);
+        host.state().content = Some(content.to_owned());
+        assert_eq!(code(stage(&host, "ext4")), Code::FailedPrecondition, "{content}");
+    }
     // Without reservations nobody knows.
     let host = Host::new(&nqn());
     host.state().is_mkfs_killed = true;
