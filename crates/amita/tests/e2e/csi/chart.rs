@@ -150,7 +150,10 @@ fn who_may_what(documents: &[Value]) {
         assert!(own["privileged"].is_null() && own["capabilities"]["add"].is_null());
     }
     let spread = pod["topologySpreadConstraints"].as_array().map(Vec::len);
-    assert!(spread == Some(2) || pod["affinity"]["podAntiAffinity"].is_null(), "{pod}");
+    assert!(
+        spread == Some(2) || pod["affinity"]["podAntiAffinity"].is_null(),
+        "{pod}"
+    );
     let volumes = pod["volumes"].as_array().expect("volumes");
     assert!(volumes.iter().all(|volume| volume["hostPath"].is_null()), "{volumes:?}");
     let node = kind(documents, "DaemonSet")[0];
@@ -172,7 +175,10 @@ fn who_may_what(documents: &[Value]) {
     assert_eq!(driver["livenessProbe"]["httpGet"]["host"], "127.0.0.1");
     let liveness = containers(node).iter().find(|own| own["name"] == "liveness");
     let words = liveness.expect("it")["args"].to_string();
-    assert!(words.contains("--http-endpoint=127.0.0.1:") && !words.contains("health-port"), "{words}");
+    assert!(
+        words.contains("--http-endpoint=127.0.0.1:") && !words.contains("health-port"),
+        "{words}"
+    );
     let account = &pod["serviceAccountName"];
     let bindings = documents
         .iter()

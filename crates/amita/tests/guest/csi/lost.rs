@@ -327,9 +327,7 @@ fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
             limit_bytes: 0,
         }),
         volume_capabilities: ext4().into_iter().collect(),
-        parameters: parameters
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
+        parameters: parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         ..Default::default()
     };
     let made: CreateVolumeResponse =
