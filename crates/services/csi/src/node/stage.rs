@@ -32,9 +32,14 @@ impl Node {
         let target = Target::read(self.host, told, context, &request.secrets)?;
         let staged = target.connect(self.machine(), self.is_of(&id)).and_then(|disk| {
             let held = (self.reserve(&disk, told)?, self.keys(told)?);
-            if let Access::Mount { file_system, options } = &wanted.access {
-                let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
-                self.mount(&disk, (file_system, is_read_only), held, options, context, staging)?;
+            match &wanted.access {
+                Access::Mount { file_system, options } => {
+                    let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
+                    self.mount(&disk, (file_system, is_read_only), held, options, context, staging)?;
+                }
+                // Whoever has the disk itself may write to it: what is there then is not of a mkfs that was cut.
+                Access::Block if held.0 == Held::Unfinished => self.replace(&disk, held.1.making, held.1.own)?,
+                Access::Block => {}
             }
             Ok(NodeStageVolumeResponse {})
         });
@@ -104,14 +109,18 @@ impl Node {
         context: &BTreeMap<String, String>,
     ) -> Result<(), Status> {
         let machine = self.machine();
-        let is_unfinished = held.0 == Held::Unfinished && !is_read_only;
         let refused = |found: &str| {
             let why = format!("{} holds {found}, and {kind} is wanted: it is left as it is", disk.name);
             Err(Status::failed_precondition(why))
         };
         match filesystem::content(machine, disk)? {
             // What another tool, or a person, has made since is none of a mkfs that was cut.
-            found if is_unfinished && found.may_be_of(kind) => {
+            found if held.0 == Held::Unfinished && found.may_be_of(kind) => {
+                if is_read_only {
+                    return refused(
+                        "a file system that was not made to its end, and is only read (stage it once to be written: it is made anew)",
+                    );
+                }
                 log::info!("{} has {found:?} of a mkfs that was cut: it is made anew", disk.name);
                 self.make(disk, kind, held, context)?;
             }

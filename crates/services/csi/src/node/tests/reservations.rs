@@ -148,3 +148,62 @@ fn a_mkfs_that_was_cut_is_begun_anew() {
     assert_eq!(code(node(&host).stage(&request)), Code::Internal);
     assert_eq!(code(node(&host).stage(&request)), Code::FailedPrecondition);
 }
+
+/// Whoever has the disk itself writes what no tool knows, as a mkfs does that was cut: no later staging takes the one for the other.
+#[test]
+fn what_was_used_as_a_disk_is_no_mkfs_that_was_cut() {
+    let disk = || block(Mode::SingleNodeWriter);
+    let lost = [("exclusive", "1"), ("preempt", "0xaa"), ("unfinished", "1")];
+    let own_was_cut: Step = |host| {
+        host.state().is_mkfs_killed = true;
+        stage(host, "ext4").expect_err("it was killed");
+        Ok(())
+    };
+    let anothers_was_cut: Step = |host| {
+        host.state().holder = Some(0xaa);
+        host.state().has_data = true;
+        Ok(())
+    };
+    for (cut, told) in [(own_was_cut, EXCLUSIVE), (anothers_was_cut, &lost[..])] {
+        let host = Host::new(&nqn());
+        cut(&host).expect("cut");
+        node(&host).stage(&stage_of(disk(), told)).expect("staged as a disk");
+        assert_eq!(host.state().holder, Some(key(own())));
+        publish(&host, disk(), false).expect("bound");
+        unpublish(&host).expect("bound no longer");
+        unstage(&host).expect("gone");
+        for told in [EXCLUSIVE, told] {
+            let request = stage_of(writer("ext4"), told);
+            assert_eq!(code(node(&host).stage(&request)), Code::FailedPrecondition);
+        }
+        let state = host.state();
+        assert!(state.has_data && state.formatted == 0);
+    }
+    everywhere(&[own_was_cut], |host| {
+        let request = stage_of(block(Mode::SingleNodeWriter), EXCLUSIVE);
+        node(host).stage(&request).map(drop)
+    });
+    everywhere(&[anothers_was_cut], |host| {
+        let more = [("exclusive", "1"), ("preempt", "0xaa"), ("unfinished", "1")];
+        node(host)
+            .stage(&stage_of(block(Mode::SingleNodeWriter), &more))
+            .map(drop)
+    });
+}
+
+/// Who only reads makes nothing anew, and half a file system is none.
+#[test]
+fn half_a_file_system_is_not_mounted_to_be_read() {
+    let host = Host::new(&nqn());
+    host.state().is_mkfs_killed = true;
+    assert_eq!(code(stage(&host, "ext4")), Code::Internal);
+    // Its marks are there already.
+    host.state().content = Some("ext4".to_owned());
+    let request = stage_of(mount(Mode::SingleNodeReaderOnly, "ext4"), EXCLUSIVE);
+    let refused = node(&host).stage(&request).expect_err("half a file system");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("not made to its end"), "{refused}");
+    assert!(host.state().mounts.is_empty());
+    stage(&host, "ext4").expect("made anew");
+    is_made_once(&host);
+}
