@@ -349,16 +349,17 @@ impl Api {
         read(&self.send(Method::POST, path, Some(body), None).await?)
     }
 
-    /// Deletes a snapshot as it was looked at.
+    /// Deletes a snapshot as it was looked at; one that is gone, is.
     ///
     /// # Errors
     /// See [`Api::myself`].
     pub async fn delete_snapshot(&self, snapshot: &Tagged<Snapshot>) -> Done<()> {
         let Snapshot { volume, name, .. } = &snapshot.thing;
         let path = format!("/volumes/{}/snapshots/{}", encode(volume), encode(name));
-        self.send(Method::DELETE, path, None, Some(&snapshot.tag))
-            .await
-            .map(drop)
+        match self.send(Method::DELETE, path, None, Some(&snapshot.tag)).await {
+            Err(why) if why.is_not_found() => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     /// The sets of which snapshots are there.

@@ -20,7 +20,7 @@ pub(crate) use publish::FENCED;
 pub use publish::context;
 
 use crate::Driver;
-use crate::api::{Api, OnDelete, Tagged, Volume};
+use crate::api::{Api, Tagged, Trouble, Volume};
 use crate::busy::{Busy, Hold};
 use crate::capability::{Sharing, Use};
 use crate::grpc::unary;
@@ -77,7 +77,6 @@ impl Found {
 /// What is changed of a volume.
 #[derive(Clone, Copy, Debug)]
 enum Change<'a> {
-    Delete(OnDelete),
     Size(u64),
     Label(&'a str, &'a str),
 }
@@ -137,6 +136,14 @@ fn missing(what: &str) -> Status {
 
 fn no_volume(id: &str) -> Status {
     Status::not_found(format!("there is no volume {id:?}"))
+}
+
+/// Another controller has made the same, renamed it or taken it away since it was looked for: whoever asks again finds it as it is.
+fn crossed(why: Trouble) -> Status {
+    match why.is("exists") || why.is_not_found() {
+        true => Status::aborted(why.to_string()),
+        false => why.into(),
+    }
 }
 
 /// The largest number that the specification has room for.
@@ -245,17 +252,17 @@ impl Controller {
         self.look_up(&parsed).await?.ok_or_else(|| no_volume(id))
     }
 
-    /// Changes a volume as it was looked at. What is shown of it has its owner, too, which comes and goes: then it is looked at anew. None: it is gone.
+    /// Changes a volume as it was looked at. What is shown of it has its owner, too, which comes and goes, and it may have been renamed: then it is looked at
+    /// anew. None: it is gone.
     async fn change(&self, found: &Found, change: Change<'_>) -> Result<Option<Volume>, Status> {
         let mut tagged = found.tagged.clone();
         for _ in 0..LOOKS {
             let done = match change {
-                Change::Delete(how) => self.api.delete_volume(&tagged, how).await.map(|()| None),
                 Change::Size(bytes) => self.api.resize(&tagged, bytes).await.map(Some),
                 Change::Label(key, value) => self.api.label(&tagged, key, value).await.map(Some),
             };
             match done {
-                Err(why) if why.is("changed") => match self.look_up(&found.id).await? {
+                Err(why) if why.is("changed") || why.is_not_found() => match self.look_up(&found.id).await? {
                     Some(now) => tagged = now.tagged,
                     None => return Ok(None),
                 },

@@ -10,7 +10,10 @@ use crate::id;
 use http::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 
 /// The driver's name.
 pub const DRIVER: &str = crate::USUAL_NAME;
@@ -100,7 +103,12 @@ pub struct Cluster {
 
 /// It, for those who ask.
 #[derive(Clone, Default)]
-pub struct Fake(Arc<Mutex<Cluster>>);
+pub struct Fake {
+    cluster: Arc<Mutex<Cluster>>,
+    /// Of one of several who are at work at one time: each of its requests waits until it is polled once more. The number of the request whose answer is lost,
+    /// counted down; 0: none is.
+    turns: Option<Arc<AtomicUsize>>,
+}
 
 /// What an operation answers: a status, and a body.
 type Said = Result<(u16, Value), (u16, &'static str, String)>;
@@ -114,7 +122,31 @@ impl Fake {
     }
 
     pub fn cluster(&self) -> MutexGuard<'_, Cluster> {
-        self.0.lock().expect("nobody has panicked")
+        self.cluster.lock().expect("nobody has panicked")
+    }
+
+    /// The same cluster for one of several who are at work at one time; of all its requests the answer of this one is lost (0: of none).
+    pub fn in_turns(&self, lost: usize) -> Fake {
+        Fake {
+            turns: Some(Arc::new(AtomicUsize::new(lost))),
+            ..self.clone()
+        }
+    }
+
+    fn carry_out(&self, ask: &Ask) -> Result<Answer, String> {
+        let mut cluster = self.cluster();
+        let path = ask.path.trim_start_matches("/api/v1");
+        cluster.asked.push(format!("{} {path}", ask.method));
+        let number = cluster.asked.len();
+        let lost = || Err("the connection is lost".to_owned());
+        match cluster.cut {
+            Some(Cut::Before(at)) if at == number => lost(),
+            Some(Cut::After(at)) if at == number => {
+                cluster.answer(ask);
+                lost()
+            }
+            _ => Ok(cluster.answer(ask)),
+        }
     }
 
     /// A controller on it; each has nothing of the one before.
@@ -151,21 +183,24 @@ impl Fake {
 
 impl Way for Fake {
     fn ask(&self, ask: Ask) -> Boxed<'_, Result<Answer, String>> {
-        let mut cluster = self.cluster();
-        cluster
-            .asked
-            .push(format!("{} {}", ask.method, ask.path.trim_start_matches("/api/v1")));
-        let number = cluster.asked.len();
-        let lost = || Err("the connection is lost".to_owned());
-        let answer = match cluster.cut {
-            Some(Cut::Before(at)) if at == number => lost(),
-            Some(Cut::After(at)) if at == number => {
-                cluster.answer(&ask);
-                lost()
-            }
-            _ => Ok(cluster.answer(&ask)),
+        let Some(turns) = &self.turns else {
+            return Box::pin(std::future::ready(self.carry_out(&ask)));
         };
-        Box::pin(std::future::ready(answer))
+        Box::pin(async move {
+            let mut is_its_turn = false;
+            poll_fn(|_| match std::mem::replace(&mut is_its_turn, true) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+            let answer = self.carry_out(&ask);
+            let left = turns.load(Ordering::Relaxed);
+            turns.store(left.saturating_sub(1), Ordering::Relaxed);
+            match left {
+                1 => Err("the connection is lost".to_owned()),
+                _ => answer,
+            }
+        })
     }
 }
 

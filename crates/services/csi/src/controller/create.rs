@@ -213,7 +213,7 @@ impl Controller {
             let made_for = labels::get(&found.volume().labels, labels::SIZE).parse().unwrap_or(0);
             if is_new || found.volume().size_bytes < made_for {
                 self.end_own_snapshots(&found).await?;
-                self.change(&found, Change::Delete(OnDelete::Now)).await?;
+                self.api.delete_volume(&found.tagged, OnDelete::Now).await?;
             }
         }
         match &wish.source {

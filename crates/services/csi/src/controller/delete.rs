@@ -1,6 +1,6 @@
 //! DeleteVolume. One that has snapshots stays under another name, for them, and goes with the last.
 
-use super::{Change, Controller, Found, missing};
+use super::{Change, Controller, Found, LOOKS, crossed, missing};
 use crate::api::OnDelete;
 use crate::id::VolumeId;
 use crate::labels;
@@ -19,7 +19,7 @@ impl Controller {
         let _hold = (self.hold_volume(&id)?, self.hold_snapshots(&id)?);
         if let Some(found) = self.look_up(&id).await? {
             self.end_of_service(&found).await?;
-            self.end(&found).await?;
+            self.end(found).await?;
         }
         Ok(DeleteVolumeResponse {})
     }
@@ -30,7 +30,7 @@ impl Controller {
             return Ok(());
         };
         match subsystem.thing.hosts.is_empty() {
-            true => Ok(self.api.delete_subsystem(&subsystem).await?),
+            true => self.api.delete_subsystem(&subsystem).await.map_err(crossed),
             false => Err(Status::failed_precondition(format!(
                 "volume {} is published to {}",
                 found.name(),
@@ -42,37 +42,52 @@ impl Controller {
     /// Deletes a volume, or has it wait for its snapshots.
     ///
     /// A snapshot may be taken meanwhile, by another controller. So the volume is marked before it is looked for the last time which there are, and whoever
-    /// takes one looks for the mark behind it: of the two one sees the other.
-    pub(super) async fn end(&self, found: &Found) -> Result<(), Status> {
+    /// takes one looks for the mark behind it: of the two one sees the other. For as long as a marked volume has its name, somebody may be about to delete it
+    /// who has seen no snapshot; by the name of one that is gone nobody deletes it who has not looked behind that.
+    pub(super) async fn end(&self, found: Found) -> Result<(), Status> {
         if labels::is_deleted(found.volume()) {
             return self.end_marked(found).await;
         }
         // What may not go is told before anything is done.
-        self.fate(found).await?;
-        self.change(found, Change::Label(labels::DELETED, "1")).await?;
+        self.fate(&found).await?;
+        self.change(&found, Change::Label(labels::DELETED, "1")).await?;
         match self.look_up(&found.id).await? {
-            Some(marked) => self.end_marked(&marked).await,
+            Some(marked) => self.end_marked(marked).await,
             None => Ok(()),
         }
     }
 
-    async fn end_marked(&self, found: &Found) -> Result<(), Status> {
-        let Some(how) = self.fate(found).await? else {
-            let gone = found.id.gone_name();
-            if found.name() != gone {
-                self.api.rename(found.name(), &gone).await?;
+    async fn end_marked(&self, found: Found) -> Result<(), Status> {
+        let mut found = found;
+        for _ in 0..LOOKS {
+            let Some(how) = self.fate(&found).await? else {
+                let gone = found.id.gone_name();
+                if found.name() != gone {
+                    self.api.rename(found.name(), &gone).await.map_err(crossed)?;
+                }
+                return Ok(());
+            };
+            if how == OnDelete::Now {
+                self.end_own_snapshots(&found).await?;
             }
-            return Ok(());
-        };
-        if how == OnDelete::Now {
-            self.end_own_snapshots(found).await?;
+            match self.api.delete_volume(&found.tagged, how).await {
+                // Its owner comes and goes; or it was renamed, for a snapshot: which there are is looked at anew.
+                Err(why) if why.is("changed") || why.is_not_found() => match self.look_up(&found.id).await? {
+                    Some(now) => found = now,
+                    None => return Ok(()),
+                },
+                done => return Ok(done?),
+            }
         }
-        self.change(found, Change::Delete(how)).await.map(drop)
+        Err(Status::aborted(format!(
+            "volume {} changes again and again",
+            found.name()
+        )))
     }
 
     /// How a volume is deleted; none: it waits for its snapshots. Those of an operator's are not the driver's to destroy.
     async fn fate(&self, found: &Found) -> Result<Option<OnDelete>, Status> {
-        let snapshots = self.api.snapshots(found.name()).await?;
+        let snapshots = self.api.snapshots(found.name()).await.map_err(crossed)?;
         let driver = self.driver();
         if snapshots
             .iter()
@@ -106,7 +121,7 @@ impl Controller {
 
     /// Snapshots that the driver has taken for itself go with their volume.
     pub(super) async fn end_own_snapshots(&self, found: &Found) -> Result<(), Status> {
-        for taken in self.api.snapshots(found.name()).await? {
+        for taken in self.api.snapshots(found.name()).await.map_err(crossed)? {
             if labels::get(&taken.labels, labels::DRIVER) != self.driver()
                 || labels::snapshot_id(self.driver(), &found.id, &taken).is_some()
             {

@@ -1,7 +1,7 @@
 //! `GroupController`: snapshots of several volumes at one moment.
 
 use super::snapshot::{as_wire, time};
-use super::{Controller, Found, missing, no_volume};
+use super::{Controller, Found, crossed, missing, no_volume};
 use crate::api::Set;
 use crate::grpc::unary;
 use crate::id::{self, GroupId, SnapshotId, VolumeId};
@@ -12,7 +12,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
-use tonic::Status;
+use tonic::{Code, Status};
 use tonic::body::Body;
 
 /// Volumes of a set, at most (docs/limits.md).
@@ -68,11 +68,20 @@ impl Controller {
         );
         let mut sources = Vec::new();
         for id in &ids {
-            sources.push(self.find(id).await?);
+            match self.find_with_deleted(id).await {
+                Err(why) if why.code() == Code::NotFound => {
+                    self.end_rest(&wanted, &known).await?;
+                    return Err(why);
+                }
+                found => sources.push(found?),
+            }
         }
         let names: Vec<String> = sources.iter().map(|of| of.name().to_owned()).collect();
         let set = match self.taken_together(&wanted).await? {
             None => {
+                if let Some(gone) = sources.iter().find(|of| labels::is_deleted(of.volume())) {
+                    return Err(no_volume(&gone.id.to_string()));
+                }
                 let own = [(labels::DRIVER, self.driver()), (labels::GROUP, wanted.as_str())];
                 let own: Labels = own.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
                 let taken = self.api.take_set(&id::snapshot_name(&wanted), &names, &own).await;
@@ -82,28 +91,48 @@ impl Controller {
                         Some(_) => return Err(Status::aborted(why.to_string())),
                         None => return Err(why.into()),
                     },
-                    taken => taken?,
+                    taken => taken.map_err(crossed)?,
                 }
             }
             Some(set) if set.volumes.iter().collect::<BTreeSet<_>>() == names.iter().collect() => set,
             Some(set) => {
+                for of in &sources {
+                    let now = self.look_up(&of.id).await?;
+                    if now.is_none_or(|now| now.name() != of.name()) {
+                        let why = format!("volume {} was renamed or deleted meanwhile", of.name());
+                        return Err(Status::aborted(why));
+                    }
+                }
                 let why = format!("there are snapshots {wanted} already, of {}", set.volumes.join(", "));
                 return Err(Status::already_exists(why));
             }
         };
         for of in &sources {
-            if !self.is_kept(&of.id).await? {
-                // None of them without the others.
-                for one in &sources {
-                    let (volume, name) = (one.id.clone(), set.name.clone());
-                    self.end_snapshot(&SnapshotId { volume, name }).await?;
-                }
+            if !self.keeps_snapshots(&of.id).await? {
+                self.end_rest(&wanted, &known).await?;
                 return Err(no_volume(&of.id.to_string()));
             }
         }
         Ok(wire::CreateVolumeGroupSnapshotResponse {
             group_snapshot: Some(self.group(&set, &sources).await?),
         })
+    }
+
+    /// A volume of a group is gone, and its snapshot with it: nobody has told of the group, or all of it is to go. None of them without the others.
+    async fn end_rest(&self, wanted: &str, volumes: &BTreeSet<VolumeId>) -> Result<(), Status> {
+        let Some(set) = self.taken_together(wanted).await? else {
+            return Ok(());
+        };
+        let left = self.sources_of(&set).await?;
+        // Of other volumes it is another group.
+        let is_wanted = |of: &Found| volumes.iter().any(|id| id.number == of.id.number);
+        if left.iter().all(is_wanted) {
+            for of in left {
+                let (volume, name) = (of.id, set.name.clone());
+                self.end_snapshot(&SnapshotId { volume, name }).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The set that was taken under a name.

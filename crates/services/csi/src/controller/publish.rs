@@ -1,7 +1,7 @@
 //! ControllerPublishVolume and ControllerUnpublishVolume: which hosts a volume's subsystem lets in. No host is asked.
 
-use super::{Controller, Found, LOOKS, may_be_used, missing};
-use crate::api::{Attachment, Gateway, NewSubsystem, Subsystem, Tagged, Trouble};
+use super::{Controller, Found, LOOKS, crossed, may_be_used, missing};
+use crate::api::{Attachment, Gateway, NewSubsystem, Subsystem, Tagged};
 use crate::capability::{self, Sharing, Use};
 use crate::id::{self, VolumeId};
 use crate::labels;
@@ -273,14 +273,6 @@ impl Controller {
     /// Whoever was taken off a list has no connection any more.
     pub(super) async fn until_cut_off(&self) {
         tokio::time::sleep(self.cut_off).await;
-    }
-}
-
-/// Another controller makes the same, or takes it away: it is looked at anew.
-fn crossed(why: Trouble) -> Status {
-    match why.is("exists") || why.is_not_found() {
-        true => Status::aborted(why.to_string()),
-        false => why.into(),
     }
 }
 

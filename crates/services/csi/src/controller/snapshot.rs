@@ -1,7 +1,7 @@
 //! Snapshots: CreateSnapshot, DeleteSnapshot, ListSnapshots, GetSnapshot.
 
 use super::list::piece;
-use super::{Controller, Found, missing, no_volume, signed};
+use super::{Controller, Found, crossed, missing, no_volume, signed};
 use crate::api;
 use crate::id::{self, GroupId, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
@@ -72,17 +72,15 @@ impl Controller {
                 let name = id::snapshot_name(&wanted);
                 match self.api.take_snapshot(of.name(), &name, &own).await {
                     Err(why) if why.is("exists") => return Err(self.taken_meanwhile(&of, &name, why).await?),
-                    taken => taken?,
+                    taken => taken.map_err(crossed)?,
                 }
             }
         };
-        let is_new = !labels::is_deleted(of.volume());
         let id = SnapshotId {
             volume: of.id,
             name: snapshot.name.clone(),
         };
-        if is_new && !self.is_kept(&id.volume).await? {
-            self.end_snapshot(&id).await?;
+        if !self.keeps_snapshots(&id.volume).await? {
             return Err(no_volume(&request.source_volume_id));
         }
         Ok(CreateSnapshotResponse {
@@ -100,10 +98,19 @@ impl Controller {
         })
     }
 
-    /// Is a volume there, and nobody is about to delete it? Who has taken a snapshot asks, for who deletes may have looked before.
-    pub(super) async fn is_kept(&self, volume: &VolumeId) -> Result<bool, Status> {
-        let now = self.look_up(volume).await?;
-        Ok(now.is_some_and(|now| !labels::is_deleted(now.volume())))
+    /// Does a volume that has a snapshot stay for it? Who has taken one asks, for who deletes may have looked before: a volume that is marked, and has not been
+    /// renamed for its snapshots, may go with all of them. It is not for this call to end its snapshot: another one may have found it, and told of it.
+    pub(super) async fn keeps_snapshots(&self, volume: &VolumeId) -> Result<bool, Status> {
+        let Some(now) = self.look_up(volume).await? else {
+            return Ok(false);
+        };
+        match labels::is_deleted(now.volume()) && now.name() != now.id.gone_name() {
+            false => Ok(true),
+            true => Err(Status::aborted(format!(
+                "volume {} is being deleted: whether its snapshots stay is not known yet",
+                now.name()
+            ))),
+        }
     }
 
     /// A name stands for one snapshot, whichever volume it is of.
@@ -112,13 +119,21 @@ impl Controller {
         let mut named = named
             .into_iter()
             .filter(|taken| labels::get(&taken.labels, labels::DRIVER) == self.driver());
-        match named.next() {
-            Some(taken) if taken.volume == of.name() => Ok(Some(taken)),
-            Some(taken) => Err(Status::already_exists(format!(
+        let Some(taken) = named.next() else {
+            return Ok(None);
+        };
+        // It may have been deleted, and renamed, since it was looked up.
+        let is_of_it = taken.volume == of.name()
+            || self
+                .look_up(&of.id)
+                .await?
+                .is_some_and(|now| now.name() == taken.volume);
+        match is_of_it {
+            true => Ok(Some(taken)),
+            false => Err(Status::already_exists(format!(
                 "there is a snapshot {wanted} already, of volume {}",
                 taken.volume
             ))),
-            None => Ok(None),
         }
     }
 
@@ -151,17 +166,17 @@ impl Controller {
             }
             self.api.delete_snapshot(&found).await?;
         }
-        match labels::is_deleted(of.volume()) {
-            true => self.end_as_it_is(of).await,
-            false => Ok(()),
+        // Behind it: who marks the volume after this sees that the snapshot is gone.
+        let Some(now) = self.look_up(&of.id).await? else {
+            return Ok(());
+        };
+        if now.name() != of.name() {
+            let why = format!("volume {} was renamed while its snapshot {} was deleted", now.name(), id.name);
+            return Err(Status::aborted(why));
         }
-    }
-
-    /// What was looked at before is another thing by now: it had a snapshot more.
-    async fn end_as_it_is(&self, of: Found) -> Result<(), Status> {
-        match self.look_up(&of.id).await? {
-            Some(now) => self.end(&now).await,
-            None => Ok(()),
+        match labels::is_deleted(now.volume()) {
+            true => self.end(now).await,
+            false => Ok(()),
         }
     }
 

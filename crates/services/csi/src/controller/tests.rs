@@ -7,6 +7,7 @@ mod group;
 mod model;
 mod publish;
 mod snapshot;
+mod together;
 
 use crate::capability::tests::{block, mount};
 use crate::fake::{Cut, DRIVER, Fake};
