@@ -5,6 +5,7 @@
 
 mod discovery;
 pub(crate) mod filesystem;
+mod gateways;
 mod hold;
 pub mod machine;
 mod mounts;
@@ -30,6 +31,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use std::future::ready;
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tonic::Status;
 use tonic::body::Body;
 use uuid::Uuid;
@@ -43,6 +45,9 @@ pub struct Node {
     /// Volumes that are published to it at one time, at most; 0: it does not say.
     most_volumes: u32,
     busy: Busy,
+    gateways: Arc<gateways::Gateways>,
+    /// A volume was staged by some of its paths only.
+    paths_are_missing: Arc<Notify>,
 }
 
 /// The host identifier of a machine: the same for as long as it is the same installation under the same name. It is another one than the machine's own
@@ -79,6 +84,8 @@ impl Node {
             host,
             most_volumes,
             busy: Busy::default(),
+            gateways: Arc::default(),
+            paths_are_missing: Arc::default(),
         }
     }
 

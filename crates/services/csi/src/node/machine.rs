@@ -6,7 +6,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 /// The longest file that is read: those of sysfs have a page, `mountinfo` a line for each mount.
 const MAX_FILE: u64 = 16 << 20;
@@ -162,6 +163,8 @@ pub trait Machine: Send + Sync + 'static {
     fn registered(&self, device: &str) -> io::Result<Vec<Registered>>;
     /// Waits.
     fn pause(&self, time: Duration);
+    /// The time that has passed since some moment, which stays; never less than before.
+    fn now(&self) -> Duration;
 }
 
 /// The machine that the driver runs at.
@@ -292,6 +295,11 @@ impl Machine for Linux {
 
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+
+    fn now(&self) -> Duration {
+        static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        BEGUN.elapsed()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Disks by NVMe/TCP: paths by `/dev/nvme-fabrics`, and what sysfs says of them. The kernel makes one disk of all paths of a namespace.
 
+use super::gateways::{Gateways, Missing};
 use super::machine::{Kind, Machine};
 use crate::controller::context;
 use std::collections::BTreeMap;
@@ -19,12 +20,12 @@ const LOOKS: u32 = 150;
 const LOOK: Duration = Duration::from_millis(100);
 /// The kernel is told to look, too, once in so many looks.
 const RESCAN: u32 = 20;
-/// A gateway that has not heard yet of a volume that was just published refuses: it is asked so often,
-const ATTEMPTS: u32 = 7;
+/// A gateway that has not heard yet of a volume that was just published refuses: it is asked again for so long, where there is no path,
+const PATIENCE: Duration = Duration::from_secs(3);
 /// with so much time between.
 const AGAIN: Duration = Duration::from_millis(500);
 /// `EALREADY`: there is such a path.
-const ALREADY: i32 = 114;
+pub(super) const ALREADY: i32 = 114;
 /// Settings of each path: what the volume's context calls them, what the kernel does, and what they are where nothing is said (decision 069).
 pub(super) const SETTINGS: [(&str, &str, &str); 5] = [
     ("nvmeNrIoQueues", "nr_io_queues", "2"),
@@ -67,14 +68,6 @@ pub(super) struct Path {
     pub nqn: String,
     pub address: Option<SocketAddr>,
     pub state: String,
-}
-
-/// Why there is no path.
-enum Missing {
-    /// Nobody answers there.
-    Silent(io::Error),
-    /// The gateway does not let this node in.
-    Refused(io::Error),
 }
 
 pub(super) fn failed(what: &str) -> impl Fn(io::Error) -> Status + '_ {
@@ -146,53 +139,76 @@ impl Target {
         self.nqn == nqn
     }
 
-    /// Connects all paths that there are not, and finds the disk. One path is enough to go on; the kernel tries those again that it has. `is_of`: which
-    /// subsystems have this volume.
-    pub(super) fn connect(&self, machine: &dyn Machine, is_of: impl Fn(&str) -> bool) -> Result<Disk, Status> {
+    /// Connects paths that there are not, and finds the disk; and whether all paths are there. One is enough to go on, and nothing is waited for once it is live:
+    /// the kernel tries those again that it has, and what is missing is connected later. `is_of`: which subsystems have this volume.
+    pub(super) fn connect(
+        &self,
+        machine: &dyn Machine,
+        gateways: &Gateways,
+        is_of: impl Fn(&str) -> bool,
+    ) -> Result<(Disk, bool), Status> {
         ready(machine)?;
+        let until = machine.now() + PATIENCE;
         let there = paths(machine)?;
-        let is_there = |portal: &SocketAddr| {
-            there.iter().any(|path| {
-                path.nqn == self.nqn && path.address == Some(*portal) && !path.state.starts_with("deleting")
-            })
-        };
-        let (mut connected, mut missing): (Vec<SocketAddr>, Vec<SocketAddr>) =
-            self.portals.iter().copied().partition(is_there);
-        let mut reasons = Vec::new();
-        for attempt in 0..ATTEMPTS {
-            // Who says nothing is not asked again: that takes its time.
+        let there: Vec<&Path> = there
+            .iter()
+            .filter(|path| path.nqn == self.nqn && !path.state.starts_with("deleting"))
+            .collect();
+        let is_there = |portal: &SocketAddr| there.iter().any(|path| path.address == Some(*portal));
+        let missing = self.portals.iter().copied().filter(|portal| !is_there(portal));
+        // What kept this machine waiting lately, for whichever volume, is asked where there is no other.
+        let (slow, mut missing): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            missing.partition(|portal| gateways.is_slow(machine, *portal));
+        let mut is_live = there.iter().any(|path| path.state == "live");
+        let mut reasons: Vec<String> = Vec::new();
+        loop {
             let mut refused = Vec::new();
-            for portal in std::mem::take(&mut missing) {
-                match self.connect_one(machine, portal) {
-                    Ok(()) => connected.push(portal),
+            for portal in missing {
+                if is_live && machine.now() >= until {
+                    reasons.push(format!("{portal}: it is asked later"));
+                    continue;
+                }
+                match self.connect_one(machine, gateways, portal, false) {
+                    Ok(()) => is_live = true,
                     Err(Missing::Silent(why)) => reasons.push(format!("{portal}: {why}")),
                     Err(Missing::Refused(why)) => refused.push((portal, why)),
                 }
             }
-            if refused.is_empty() {
-                break;
-            }
-            if attempt + 1 == ATTEMPTS {
-                reasons.extend(refused.into_iter().map(|(portal, why)| format!("{portal}: {why}")));
+            if is_live || refused.is_empty() || machine.now() + AGAIN > until {
+                reasons.extend(refused.iter().map(|(portal, why)| format!("{portal}: {why}")));
                 break;
             }
             missing = refused.into_iter().map(|(portal, _)| portal).collect();
             machine.pause(AGAIN);
         }
-        if connected.is_empty() {
+        for portal in slow {
+            let connected = match is_live {
+                true => Err("it kept this machine waiting lately".to_owned()),
+                false => self.connect_one(machine, gateways, portal, true).map_err(|missing| missing.why().to_string()),
+            };
+            match connected {
+                Ok(()) => is_live = true,
+                Err(why) => reasons.push(format!("{portal}: {why}")),
+            }
+        }
+        if !is_live && there.is_empty() {
             let why = format!("no gateway of {} lets this node in: {}", self.nqn, reasons.join("; "));
             return Err(Status::unavailable(why));
         }
-        for reason in reasons {
+        for reason in &reasons {
             log::warn!("a path of {} is not there yet: {reason}", self.nqn);
         }
         self.end_others(machine, is_of)?;
-        self.await_disk(machine)
+        Ok((self.await_disk(machine)?, reasons.is_empty()))
     }
 
-    fn connect_one(&self, machine: &dyn Machine, portal: SocketAddr) -> Result<(), Missing> {
-        // The kernel makes one connection at a time, of all volumes, and waits two minutes for an address that says nothing.
-        machine.reach(portal).map_err(Missing::Silent)?;
+    fn connect_one(
+        &self,
+        machine: &dyn Machine,
+        gateways: &Gateways,
+        portal: SocketAddr,
+        is_last: bool,
+    ) -> Result<(), Missing> {
         let line = format!(
             "nqn={},transport=tcp,traddr={},trsvcid={},{}",
             self.nqn,
@@ -200,9 +216,9 @@ impl Target {
             portal.port(),
             self.settings
         );
-        match machine.exchange(FABRICS, &line) {
-            Err(why) if why.raw_os_error() != Some(ALREADY) => Err(Missing::Refused(why)),
-            _ => Ok(()),
+        match gateways.connect(machine, portal, &line, is_last) {
+            Err(Missing::Refused(why)) if why.raw_os_error() == Some(ALREADY) => Ok(()),
+            done => done.map(drop),
         }
     }
 

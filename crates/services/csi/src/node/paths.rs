@@ -2,7 +2,7 @@
 //! then, and what is missing is connected as those that are there.
 
 use super::machine::Machine;
-use super::nvme::{self, FABRICS, Path, SETTINGS, failed};
+use super::nvme::{self, Path, SETTINGS, failed};
 use super::{Node, discovery};
 use crate::id;
 use std::collections::BTreeSet;
@@ -12,13 +12,18 @@ use tonic::Status;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(30);
+/// And how long after a volume was staged by some of its paths only.
+const SOON: Duration = Duration::from_secs(3);
 
 impl Node {
     /// Connects paths that are missing, for as long as it runs.
     pub async fn keep_paths(self) {
         let mut said = String::new();
         loop {
-            tokio::time::sleep(EVERY).await;
+            // What a volume lacks that was just staged its gateways have heard of soon.
+            if tokio::time::timeout(EVERY, self.paths_are_missing.notified()).await.is_ok() {
+                tokio::time::sleep(SOON).await;
+            }
             let made = self.clone().wait(Node::connect_missing).await;
             let why = made.err().map(|why| why.message().to_owned()).unwrap_or_default();
             if !why.is_empty() && why != said {
@@ -52,7 +57,7 @@ impl Node {
         let mut made = 0;
         for entry in known.iter().filter(|entry| names.contains(entry.nqn.as_str())) {
             let is_there = |path: &&&Path| path.nqn == entry.nqn && path.address == Some(entry.address);
-            if own.iter().any(|path| is_there(&path)) {
+            if own.iter().any(|path| is_there(&path)) || self.gateways.is_slow(machine, entry.address) {
                 continue;
             }
             match self.connect_like(&entry.nqn, entry.address) {
@@ -87,9 +92,10 @@ impl Node {
             id::host_nqn(self.host),
             self.host
         );
-        let said = machine.reach(address).and_then(|()| machine.exchange(FABRICS, &line));
-        let said =
-            said.map_err(|why| Status::unavailable(format!("{address} has no discovery for this host: {why}")))?;
+        let said = self.gateways.connect(machine, address, &line, false);
+        let said = said.map_err(|missing| {
+            Status::unavailable(format!("{address} has no discovery for this host: {}", missing.why()))
+        })?;
         let number = said
             .split([',', '\n'])
             .find_map(|field| field.trim().strip_prefix("instance="));
@@ -122,8 +128,8 @@ impl Node {
             settings(machine, like),
             secrets(machine, like)
         );
-        let made = machine.reach(address).and_then(|()| machine.exchange(FABRICS, &line));
-        made.map_err(|why| Status::unavailable(format!("{address}: {why}")))?;
+        let made = self.gateways.connect(machine, address, &line, false);
+        made.map_err(|missing| Status::unavailable(format!("{address}: {}", missing.why())))?;
         log::info!("{nqn} has a path more: {address}");
         Ok(true)
     }

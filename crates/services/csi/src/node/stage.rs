@@ -30,7 +30,11 @@ impl Node {
         let _hold = self.hold(id.number)?;
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self.host, told, context, &request.secrets)?;
-        let staged = target.connect(self.machine(), self.is_of(&id)).and_then(|disk| {
+        let connected = target.connect(self.machine(), &self.gateways, self.is_of(&id));
+        let staged = connected.and_then(|(disk, is_whole)| {
+            if !is_whole {
+                self.paths_are_missing.notify_one();
+            }
             let held = (self.reserve(&disk, told)?, self.keys(told)?);
             match &wanted.access {
                 Access::Mount { file_system, options } => {

@@ -48,6 +48,10 @@ pub struct State {
     pub away: BTreeSet<String>,
     /// Gateways that have not heard of the volume yet: they refuse so often.
     pub refusals: BTreeMap<String, usize>,
+    /// Gateways that take a connection by TCP, and say nothing then.
+    pub half_dead: BTreeSet<String>,
+    /// The time that has passed.
+    pub passed: Duration,
     /// What was written to `/dev/nvme-fabrics` of the volume.
     pub lines: Vec<String>,
     /// What gateways know of the volume, as their discovery services say.
@@ -350,6 +354,11 @@ impl State {
             !self.away.contains(&address),
             "the kernel would wait for an address that says nothing"
         );
+        if self.half_dead.contains(&address) {
+            self.lines.push(line.to_owned());
+            self.passed += Duration::from_secs(10);
+            return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+        }
         if field(line, "nqn=") == DISCOVERY {
             self.is_discovering = true;
             self.asked = line.to_owned();
@@ -599,8 +608,12 @@ impl Machine for Host {
     }
 
     fn reach(&self, address: SocketAddr) -> io::Result<()> {
-        match self.state().away.contains(&address.to_string()) {
-            true => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        let mut state = self.state();
+        match state.away.contains(&address.to_string()) {
+            true => {
+                state.passed += Duration::from_secs(3);
+                Err(io::Error::from(io::ErrorKind::TimedOut))
+            }
             false => Ok(()),
         }
     }
@@ -665,5 +678,11 @@ impl Machine for Host {
         Ok(all.into_iter().map(one).collect())
     }
 
-    fn pause(&self, _: Duration) {}
+    fn pause(&self, time: Duration) {
+        self.state().passed += time;
+    }
+
+    fn now(&self) -> Duration {
+        self.state().passed
+    }
 }

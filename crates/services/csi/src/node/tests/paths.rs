@@ -1,6 +1,7 @@
 //! Paths that are missing, lost, or in the way.
 
 use super::*;
+use std::time::Duration;
 
 #[test]
 fn one_path_is_enough_and_the_other_comes_later() {
@@ -25,12 +26,77 @@ fn a_gateway_that_has_not_heard_yet_is_asked_again() {
     let host = Host::new(&nqn());
     host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), 3), ("192.0.2.2:4420".to_owned(), 1)]);
     stage(&host, "ext4").expect("staged");
-    assert_eq!(host.state().paths.len(), 2);
-    assert_eq!(host.state().lines.len(), 6);
+    // Nothing is waited for where there is a path.
+    assert_eq!((host.state().paths.len(), host.state().lines.len()), (1, 4));
+    host.state().refusals.clear();
+    assert_eq!(node(&host).connect_missing().expect("asked"), 1);
+    // For three seconds, where there is none.
+    let host = Host::new(&nqn());
+    let never = ["192.0.2.1:4420", "192.0.2.2:4420"].map(|address| (address.to_owned(), usize::MAX));
+    host.state().refusals = BTreeMap::from(never);
+    assert_eq!(code(stage(&host, "ext4")), Code::Unavailable);
+    assert_eq!((host.state().lines.len(), host.state().passed.as_secs()), (14, 3));
     // One that refuses for good is no obstacle where there is another.
     let host = Host::new(&nqn());
     host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), usize::MAX)]);
     stage(&host, "ext4").expect("staged");
+    assert_eq!(host.state().paths.len(), 1);
+}
+
+/// The kernel waits ten seconds for a gateway that takes a connection and says nothing, and connects nothing else meanwhile.
+#[test]
+fn a_gateway_that_keeps_waiting_does_so_once() {
+    let ten = |host: &Host, so_often: u64| {
+        assert_eq!(host.state().passed.as_secs(), 10 * so_often);
+    };
+    let (first, second) = ("192.0.2.1:4420", "192.0.2.2:4420");
+    let host = Host::new(&nqn());
+    host.state().half_dead.insert(first.to_owned());
+    let node = node(&host);
+    let stage = || node.stage(&stage_of(writer("ext4"), EXCLUSIVE)).map(drop);
+    stage().expect("staged by the other one");
+    assert_eq!(host.state().lines.len(), 2);
+    ten(&host, 1);
+    // Neither the next volume nor the search for paths asks it again soon.
+    for _ in 0..3 {
+        unstage(&host).expect("gone");
+        stage().expect("staged by the other one");
+        assert_eq!(node.connect_missing().expect("asked"), 0);
+    }
+    ten(&host, 1);
+    // Later it is, and twice as late after that.
+    host.state().passed += Duration::from_secs(30);
+    assert_eq!(node.connect_missing().expect("asked"), 0);
+    host.state().passed += Duration::from_secs(30);
+    assert_eq!(node.connect_missing().expect("asked"), 0);
+    assert_eq!(host.state().passed.as_secs(), 10 + 30 + 10 + 30);
+    host.state().half_dead.clear();
+    host.state().passed += Duration::from_secs(30);
+    assert_eq!(node.connect_missing().expect("asked"), 1);
+    // Where there is no other, it is not waited for again and again either.
+    let host = Host::new(&nqn());
+    let all = [first, second].map(str::to_owned);
+    host.state().half_dead.extend(all);
+    let node = super::node(&host);
+    let stage = || node.stage(&stage_of(writer("ext4"), EXCLUSIVE)).map(drop);
+    for _ in 0..3 {
+        let refused = stage().expect_err("no path");
+        assert_eq!(refused.code(), Code::Unavailable);
+        ten(&host, 2);
+    }
+    host.state().half_dead.clear();
+    host.state().passed += Duration::from_secs(30);
+    stage().expect("staged");
+    assert_eq!(host.state().paths.len(), 2);
+    // Nobody waits for one that says nothing by TCP but who asks it: it is asked where there is no other.
+    let host = Host::new(&nqn());
+    host.state().away.extend([first, second].map(str::to_owned));
+    let node = super::node(&host);
+    let stage = || node.stage(&stage_of(writer("ext4"), EXCLUSIVE)).map(drop);
+    assert_eq!(code(stage()), Code::Unavailable);
+    host.state().away.clear();
+    stage().expect("staged");
+    // Once one of them is there, it is enough.
     assert_eq!(host.state().paths.len(), 1);
 }
 
