@@ -3,6 +3,7 @@
 //! All of it is done by one [`Machine`], on threads that may wait. A call may be cut at each thing that it does, and is sent again, perhaps after
 //! a reboot: it looks what is there, and goes on.
 
+mod claims;
 mod discovery;
 pub(crate) mod filesystem;
 mod gateways;

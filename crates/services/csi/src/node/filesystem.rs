@@ -117,12 +117,21 @@ fn older(usage: &str, wanted: &[&str]) -> Vec<&'static str> {
     needed.flat_map(|(flag, _, value)| [flag, value]).collect()
 }
 
-/// Has a file system repaired that was not ended well. XFS does so when it is mounted.
+/// Has a file system repaired that was not ended well. XFS does so when it is mounted. One that is mounted still, by a mount that has come into another name space,
+/// is in use, and no tool takes it: the mount that is made is of the same one.
 pub(super) fn check(machine: &dyn Machine, disk: &Disk, kind: &str) -> Result<(), Status> {
     if kind == "xfs" {
         return Ok(());
     }
     let device = disk.device();
+    match machine.claim(&device) {
+        Ok(Some(free)) => drop(free),
+        Ok(None) => {
+            log::warn!("{device} is mounted where it is not seen from here: it is not checked");
+            return Ok(());
+        }
+        Err(why) => return Err(Status::internal(format!("{device}: {why}"))),
+    }
     let ran = started(machine, &format!("fsck.{kind}"), &["-a", &device])?;
     match ran.code {
         // Well, or well again (fsck(8)).

@@ -72,7 +72,29 @@ pub enum Reserved {
 }
 
 /// A disk that is taken, until it is dropped.
-pub type Claim = Box<dyn Send>;
+pub trait Claimed: Send {
+    /// Has the kernel write what it keeps of the disk.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// It, of whichever machine.
+pub type Claim = Box<dyn Claimed>;
+
+impl Claimed for File {
+    fn sync(&self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+/// A disk that is gone.
+impl Claimed for () {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A host.
 pub trait Machine: Send + Sync + 'static {

@@ -2,7 +2,6 @@
 
 use super::filesystem::{self, Content};
 use super::hold::Held;
-use super::machine::Claim;
 use super::mounts;
 use super::nvme::{self, Disk, Target};
 use super::{Node, path, volume};
@@ -12,15 +11,10 @@ use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
 };
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tonic::Status;
 
 /// Mounts that lie one over another at one place, at most.
 const MOST_MOUNTS: usize = 8;
-/// A disk that is to go is looked at so often,
-const LOOKS: u32 = 10;
-/// with so much time between.
-const LOOK: Duration = Duration::from_millis(200);
 
 impl Node {
     pub(super) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<NodeStageVolumeResponse, Status> {
@@ -61,10 +55,16 @@ impl Node {
         let disks = nvme::disks(self.machine(), &is_meant)?;
         disks.iter().try_for_each(|disk| self.not_used(disk))?;
         // Until the paths are gone.
-        let _claims = disks
+        let claims = disks
             .iter()
             .map(|disk| self.claimed(disk))
             .collect::<Result<Vec<_>, _>>()?;
+        // What was written to the disk itself is in the kernel still, perhaps. Of one that is lost nothing can be written, and it is to go all the same.
+        for (disk, claim) in disks.iter().zip(&claims) {
+            if let Err(why) = claim.sync() {
+                log::error!("not all that was written came to {}: {why}", disk.device());
+            }
+        }
         nvme::disconnect(self.machine(), &is_meant)
     }
 
@@ -211,52 +211,5 @@ impl Node {
         self.unmount(staging)?;
         self.leave(self.is_of(&id))?;
         Ok(NodeUnstageVolumeResponse {})
-    }
-
-    /// A disk that is in use where this process cannot see it is not taken away either: what is mounted in another name space of mounts has data that are
-    /// not written yet.
-    fn claimed(&self, disk: &Disk) -> Result<Claim, Status> {
-        let device = disk.device();
-        for look in 0..LOOKS {
-            if look > 0 {
-                // A mount that has just ended lets go of its disk a little later.
-                self.machine().pause(LOOK);
-            }
-            match self.machine().claim(&device) {
-                Ok(Some(claim)) => return Ok(claim),
-                Ok(None) => {}
-                // It is gone already.
-                Err(why) if matches!(why.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)) => {
-                    return Ok(Box::new(()));
-                }
-                Err(why) => return Err(Status::internal(format!("{device}: {why}"))),
-            }
-        }
-        let holders = self.machine().list(&format!("/sys/block/{}/holders", disk.name));
-        let holders = holders.unwrap_or_default();
-        let by = match holders.is_empty() {
-            true => "a mount that is not seen from here (look into /proc/*/mountinfo), or a program".to_owned(),
-            false => holders.join(", "),
-        };
-        Err(Status::failed_precondition(format!(
-            "{device} is in use still, by {by}"
-        )))
-    }
-
-    /// A disk that is mounted elsewhere is not taken away.
-    fn not_used(&self, disk: &Disk) -> Result<(), Status> {
-        let all =
-            mounts::all(self.machine()).map_err(|why| Status::internal(format!("the mounts of this node: {why}")))?;
-        let file = format!("/{}", disk.name);
-        let used = all
-            .iter()
-            .find(|mount| mount.source == disk.device() || mount.root == file);
-        match used {
-            None => Ok(()),
-            Some(used) => Err(Status::failed_precondition(format!(
-                "{} is in use at {}",
-                disk.name, used.at
-            ))),
-        }
     }
 }

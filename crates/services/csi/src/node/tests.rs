@@ -309,9 +309,31 @@ fn what_is_in_use_elsewhere_is_not_taken_away() {
     assert!(refused.message().contains("/dev/nvme3n1 is in use"), "{refused}");
     assert_eq!(host.state().paths.len(), 2);
     assert_eq!(host.state().synced, [STAGING]);
+    // A pod that comes meanwhile has the file system that is mounted: no tool can check it.
+    stage(&host, "ext4").expect("mounted once more");
+    publish(&host, writer(""), false).expect("shown");
+    unpublish(&host).expect("shown no longer");
+    assert_eq!(code(unstage(&host)), Code::FailedPrecondition);
     host.state().is_used_elsewhere = false;
     unstage(&host).expect("gone");
-    assert!(host.state().paths.is_empty());
+    let state = host.state();
+    assert!(state.paths.is_empty());
+    assert_eq!(state.synced.last().map(String::as_str), Some("/dev/nvme3n1"));
+}
+
+/// What a pod has on its disk the machine may take for its own.
+#[test]
+fn who_has_built_on_a_disk_is_named() {
+    let host = Host::new(&nqn());
+    let request = stage_of(block(Mode::SingleNodeWriter), EXCLUSIVE);
+    node(&host).stage(&request).expect("staged");
+    host.state().built.push("dm-3");
+    let refused = unstage(&host).expect_err("in use");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("by dm-3 (name-of-dm-3)"), "{refused}");
+    assert_eq!(host.state().paths.len(), 2);
+    host.state().built.clear();
+    unstage(&host).expect("gone");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::node::Registered;
 use crate::node::discovery::{self, NQN as DISCOVERY};
-use crate::node::machine::{Claim, Kind, Machine, Ran, Reserve, Reserved, Space};
+use crate::node::machine::{Claim, Claimed, Kind, Machine, Ran, Reserve, Reserved, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
@@ -70,7 +70,9 @@ pub struct State {
     pub is_mkfs_killed: bool,
     /// It is mounted where the driver cannot see it, and something of it is not written yet.
     pub is_used_elsewhere: bool,
-    /// Mounts whose data were written.
+    /// What the kernel has built on its first partition: disks of the device mapper.
+    pub built: Vec<&'static str>,
+    /// Mounts, and disks, whose data were written.
     pub synced: Vec<String>,
     pub is_read_only: bool,
     bytes: u64,
@@ -295,6 +297,7 @@ impl State {
                 self.formatted += 1;
                 ran(0, "")
             }
+            "fsck.ext4" if self.is_in_use() => ran(8, "/dev/nvme3n1 is in use."),
             "fsck.ext4" => ran(1, "repaired"),
             "mount" => self.mount(words),
             "umount" => {
@@ -437,6 +440,19 @@ impl State {
     }
 }
 
+/// The disk, taken.
+struct Taken(Host);
+
+impl Claimed for Taken {
+    fn sync(&self) -> io::Result<()> {
+        self.0.act(|state| {
+            assert!(state.has_disk(), "it is written before its paths go");
+            state.synced.push(format!("/dev/{DISK}"));
+            Ok(())
+        })
+    }
+}
+
 impl Machine for Host {
     fn read(&self, path: &str) -> io::Result<String> {
         let state = self.state();
@@ -484,6 +500,7 @@ impl Machine for Host {
                 "ro" => format!("{}\n", u8::from(state.is_read_only)),
                 other => panic!("nobody reads {other}"),
             }),
+            ["sys", "block", built, "dm", "name"] if state.built.contains(built) => Ok(format!("name-of-{built}\n")),
             _ => Err(gone(path)),
         }
     }
@@ -506,6 +523,8 @@ impl Machine for Host {
                 all.extend(paths);
                 Ok(all)
             }
+            "/sys/block/nvme3n1" => Ok(["size", "nvme3n1p1"].map(str::to_owned).to_vec()),
+            "/sys/block/nvme3n1/nvme3n1p1/holders" => Ok(state.built.iter().map(|name| (*name).to_owned()).collect()),
             _ => Err(gone(path)),
         }
     }
@@ -628,8 +647,8 @@ impl Machine for Host {
     fn claim(&self, device: &str) -> io::Result<Option<Claim>> {
         let state = self.state();
         let is_mounted = state.mounts.iter().any(|mount| mount.source == device);
-        let is_free = !is_mounted && !state.is_used_elsewhere;
-        Ok(is_free.then(|| Box::new(()) as Claim))
+        let is_free = !is_mounted && !state.is_used_elsewhere && state.built.is_empty();
+        Ok(is_free.then(|| Box::new(Taken(self.clone())) as Claim))
     }
 
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {
