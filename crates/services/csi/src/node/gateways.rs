@@ -5,7 +5,7 @@
 
 use super::machine::Machine;
 use super::nvme::{ALREADY, FABRICS};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,9 @@ const FIRST: Duration = Duration::from_secs(30);
 const MOST: Duration = Duration::from_secs(240);
 /// Addresses that are known to be slow, at most: more gateways than a cluster has.
 const MOST_SLOW: usize = 1024;
+
+/// For so long a gateway may be away and come again: it is started anew, or its machine is. A host's I/O waits as long for a path (decision 069).
+const LEFT: Duration = Duration::from_secs(600);
 
 /// Why there is no path.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub(super) struct Gateways {
     /// Who connects: the kernel would have the others wait all the same, and so they see who was slow meanwhile.
     turn: Mutex<()>,
     slow: Mutex<BTreeMap<SocketAddr, Slow>>,
+    /// Paths to gateways that are not named any more, and since when.
+    left: Mutex<BTreeMap<(String, SocketAddr), Duration>>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,6 +67,22 @@ impl Gateways {
     /// Did an address keep this machine waiting, and is left alone for now?
     pub(super) fn is_slow(&self, machine: &dyn Machine, address: SocketAddr) -> bool {
         self.slow_one(machine, address).is_some()
+    }
+
+    /// Of these paths to gateways that are not named any more, those of which that was so for long.
+    pub(super) fn left_for_long(
+        &self,
+        machine: &dyn Machine,
+        paths: BTreeSet<(String, SocketAddr)>,
+    ) -> Vec<(String, SocketAddr)> {
+        let now = machine.now();
+        let mut left = lock(&self.left);
+        left.retain(|path, _| paths.contains(path));
+        for path in paths {
+            left.entry(path).or_insert(now);
+        }
+        let is_long = |(_, since): &(&(String, SocketAddr), &Duration)| now.saturating_sub(**since) >= LEFT;
+        left.iter().filter(is_long).map(|(path, _)| path.clone()).collect()
     }
 
     fn slow_one(&self, machine: &dyn Machine, address: SocketAddr) -> Option<Slow> {

@@ -15,6 +15,9 @@ const EVERY: Duration = Duration::from_secs(30);
 /// And how long after a volume was staged by some of its paths only.
 const SOON: Duration = Duration::from_secs(3);
 
+/// Gateways that are asked each time, at most.
+const MOST_ASKED: usize = 64;
+
 impl Node {
     /// Connects paths that are missing, for as long as it runs.
     pub async fn keep_paths(self) {
@@ -40,22 +43,15 @@ impl Node {
         name.strip_prefix(&before)?.parse().ok()
     }
 
-    /// Connects what gateways have of the volumes that are here, and this machine has not; how many there were.
+    /// Connects what gateways have of the volumes that are here, and this machine has not; how many there were. Ends paths to gateways that left.
     pub(super) fn connect_missing(&self) -> Result<usize, Status> {
         let machine = self.machine();
         self.end_of_discovery()?;
         let all = nvme::paths(machine)?;
         let own: Vec<&Path> = all.iter().filter(|path| self.number(&path.nqn).is_some()).collect();
-        let live = own.iter().filter(|path| path.state == "live");
-        let Some((by, address)) = live.filter_map(|path| Some((path, path.address?))).next() else {
-            return Ok(0);
-        };
-        // What a host has to prove by TLS, a gateway does not tell it without.
-        let proofs = secrets(machine, by) + tls(machine, by);
-        let known = self.ask_gateway(address, &proofs)?;
-        let names: BTreeSet<&str> = own.iter().map(|path| path.nqn.as_str()).collect();
+        let known = self.ask_gateways(&own)?;
         let mut made = 0;
-        for entry in known.iter().filter(|entry| names.contains(entry.nqn.as_str())) {
+        for entry in &known {
             let is_there = |path: &&&Path| path.nqn == entry.nqn && path.address == Some(entry.address);
             if own.iter().any(|path| is_there(&path)) || self.gateways.is_slow(machine, entry.address) {
                 continue;
@@ -66,7 +62,70 @@ impl Node {
                 Err(why) => log::debug!("a path of {} is missing still: {}", entry.nqn, why.message()),
             }
         }
+        self.end_of_left(&own, &known)?;
         Ok(made)
+    }
+
+    /// What gateways know of the subsystems of these paths. A gateway tells a host of what it has proven itself for, and one that does not answer tells nothing: so
+    /// each subsystem is asked for by a path of its own, with the proofs of that, until one gateway has named it; most are named with the first one.
+    fn ask_gateways(&self, own: &[&Path]) -> Result<Vec<discovery::Entry>, Status> {
+        let machine = self.machine();
+        let names: BTreeSet<&str> = own.iter().map(|path| path.nqn.as_str()).collect();
+        let mut known: Vec<discovery::Entry> = Vec::new();
+        let mut asked = BTreeSet::new();
+        let mut trouble = None;
+        for path in own.iter().filter(|path| path.state == "live") {
+            let Some(address) = path.address else { continue };
+            if known.iter().any(|entry| entry.nqn == path.nqn) {
+                continue;
+            }
+            // What a host has to prove by TLS, a gateway does not tell it without.
+            let proofs = secrets(machine, path) + tls(machine, path);
+            if asked.len() == MOST_ASKED || !asked.insert((address, proofs.clone())) {
+                continue;
+            }
+            match self.ask_gateway(address, &proofs) {
+                Ok(said) => {
+                    let said = said.into_iter().filter(|entry| names.contains(entry.nqn.as_str()));
+                    let said: Vec<discovery::Entry> = said.filter(|entry| !known.contains(entry)).collect();
+                    known.extend(said);
+                }
+                Err(why) => trouble = Some(why),
+            }
+        }
+        match trouble {
+            Some(why) if known.is_empty() => Err(why),
+            _ => Ok(known),
+        }
+    }
+
+    /// The kernel tries a path for ever. One to a gateway that is not named any more, which may be one that is started anew, is ended when it has been away for long
+    /// and the volume has others.
+    fn end_of_left(&self, own: &[&Path], known: &[discovery::Entry]) -> Result<(), Status> {
+        let machine = self.machine();
+        let is_named = |nqn: &str, address: Option<SocketAddr>| {
+            let mut all = known.iter().filter(|entry| entry.nqn == nqn);
+            all.any(|entry| address.is_none_or(|address| address == entry.address))
+        };
+        let left = own.iter().filter_map(|path| {
+            let address = path.address?;
+            let is_left = path.state != "live" && is_named(&path.nqn, None) && !is_named(&path.nqn, Some(address));
+            is_left.then(|| (path.nqn.clone(), address))
+        });
+        for (nqn, address) in self.gateways.left_for_long(machine, left.collect()) {
+            let Some(_hold) = self.number(&nqn).and_then(|number| self.hold(number).ok()) else {
+                continue;
+            };
+            // Looked at anew: it may have come again since.
+            let now = nvme::paths(machine)?;
+            let has_others = now.iter().any(|path| path.nqn == nqn && path.state == "live");
+            let is_it = |path: &&Path| path.nqn == nqn && path.address == Some(address) && path.state != "live";
+            if let Some(path) = now.iter().find(is_it).filter(|_| has_others) {
+                log::info!("{nqn} has no gateway at {address} any more: its path is ended");
+                nvme::end(machine, path)?;
+            }
+        }
+        Ok(())
     }
 
     /// A path to a discovery service that was left behind, by a driver that has ended in the middle.

@@ -56,6 +56,10 @@ pub struct State {
     pub lines: Vec<String>,
     /// What gateways know of the volume, as their discovery services say.
     pub gateways: Vec<&'static str>,
+    /// Gateways whose discovery services name nothing.
+    pub mute: BTreeSet<&'static str>,
+    /// Paths that the kernel tries.
+    pub broken: BTreeSet<&'static str>,
     /// By what one of those services was asked last.
     pub asked: String,
     /// There is a path to one of those services.
@@ -486,6 +490,7 @@ impl Machine for Host {
                 Ok(match *what {
                     "subsysnqn" => format!("{}\n", state.nqn),
                     "address" => format!("traddr={ip},trsvcid={port},src_addr=192.0.2.9\n"),
+                    "state" if state.broken.contains(address.as_str()) => "connecting\n".to_owned(),
                     "state" => "live\n".to_owned(),
                     other => State::attribute(state.line(address), other),
                 })
@@ -656,9 +661,11 @@ impl Machine for Host {
         self.act(|state| {
             assert!(state.is_discovering);
             let other = state.nqn.replace("01234567", "89abcdef");
+            let by = format!("{}:{}", field(&state.asked, "traddr="), field(&state.asked, "trsvcid="));
             let all = state
                 .gateways
                 .iter()
+                .filter(|_| !state.mute.contains(by.as_str()))
                 .flat_map(|address| [(&*state.nqn, *address), (&*other, *address)]);
             Ok(discovery::made_up(&all.collect::<Vec<_>>()))
         })

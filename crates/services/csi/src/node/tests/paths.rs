@@ -202,3 +202,53 @@ fn what_was_lost_ends_when_the_volume_comes_again() {
     };
     everywhere(&[lost_before], |host| stage(host, "ext4"));
 }
+
+/// A gateway that has nothing to say, or does not answer, is not the only one.
+#[test]
+fn each_volume_is_asked_for_until_a_gateway_names_it() {
+    let host = Host::new(&nqn());
+    stage(&host, "ext4").expect("staged");
+    host.state().gateways.push("192.0.2.3:4420");
+    host.state().mute.insert("192.0.2.1:4420");
+    assert_eq!(node(&host).connect_missing().expect("asked"), 1);
+    host.state().gateways.push("192.0.2.4:4420");
+    host.state().mute.clear();
+    host.state().away.insert("192.0.2.1:4420".to_owned());
+    assert_eq!(node(&host).connect_missing().expect("asked"), 1);
+    assert_eq!(host.state().paths.len(), 4);
+    // One is enough for each.
+    host.state().away.clear();
+    host.cut(None);
+    node(&host).connect_missing().expect("asked");
+    assert_eq!(host.done(), 3, "a path to one service, its log, and the end of that");
+    // None answers.
+    let all = host.state().paths.iter().map(|(_, address)| address.clone()).collect::<Vec<_>>();
+    host.state().away.extend(all);
+    assert_eq!(code(node(&host).connect_missing()), Code::Unavailable);
+}
+
+#[test]
+fn a_path_to_a_gateway_that_left_is_ended() {
+    let host = Host::new(&nqn());
+    let node = node(&host);
+    node.stage(&stage_of(writer("ext4"), EXCLUSIVE)).expect("staged");
+    let ask = |seconds: u64| {
+        host.state().passed += Duration::from_secs(seconds);
+        node.connect_missing().expect("asked");
+        host.state().paths.len()
+    };
+    // It is started anew: it is named again soon.
+    host.state().gateways.retain(|gateway| *gateway != "192.0.2.1:4420");
+    host.state().broken.insert("192.0.2.1:4420");
+    assert_eq!((ask(0), ask(599)), (2, 2));
+    host.state().gateways.push("192.0.2.1:4420");
+    assert_eq!(ask(30), 2);
+    host.state().gateways.retain(|gateway| *gateway != "192.0.2.1:4420");
+    assert_eq!((ask(30), ask(570), ask(30)), (2, 2, 1));
+    // What is named nowhere, and what is live, stays.
+    host.state().gateways.clear();
+    assert_eq!((ask(0), ask(700)), (1, 1));
+    host.state().gateways.push("192.0.2.9:4420");
+    host.state().away.insert("192.0.2.9:4420".to_owned());
+    assert_eq!((ask(0), ask(700)), (1, 1));
+}
