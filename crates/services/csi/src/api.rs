@@ -79,6 +79,15 @@ fn read<T: DeserializeOwned>(answer: &Answer) -> Done<T> {
     serde_json::from_slice(&answer.body).map_err(|why| Trouble::Unreadable(why.to_string()))
 }
 
+/// A thing as it was made or changed: it is the one that was left while its tag is the same. An answer without a tag is of one that is not known again.
+fn read_tagged<T: DeserializeOwned>(answer: &Answer) -> Done<Tagged<T>> {
+    let tag = answer.tag.clone().unwrap_or_else(|| "\"\"".to_owned());
+    Ok(Tagged {
+        thing: read(answer)?,
+        tag,
+    })
+}
+
 impl Api {
     /// By this way.
     #[must_use]
@@ -165,10 +174,10 @@ impl Api {
     ///
     /// # Errors
     /// See [`Api::myself`].
-    pub async fn create_volume(&self, wanted: &NewVolume<'_>) -> Done<Volume> {
+    pub async fn create_volume(&self, wanted: &NewVolume<'_>) -> Done<Tagged<Volume>> {
         let body = json!({"name": wanted.name, "pool": wanted.pool, "size_bytes": wanted.size_bytes, "labels": wanted.labels,
             "encrypted": wanted.encrypted});
-        read(&self.send(Method::POST, "/volumes".to_owned(), Some(body), None).await?)
+        read_tagged(&self.send(Method::POST, "/volumes".to_owned(), Some(body), None).await?)
     }
 
     /// Makes a volume of a snapshot.
@@ -180,17 +189,17 @@ impl Api {
         (volume, snapshot): (&str, &str),
         name: &str,
         labels: &BTreeMap<String, String>,
-    ) -> Done<Volume> {
+    ) -> Done<Tagged<Volume>> {
         let path = format!("/volumes/{}/snapshots/{}/clones", encode(volume), encode(snapshot));
         let body = json!({"name": name, "labels": labels});
-        read(&self.send(Method::POST, path, Some(body), None).await?)
+        read_tagged(&self.send(Method::POST, path, Some(body), None).await?)
     }
 
     /// Has a volume be larger.
     ///
     /// # Errors
     /// See [`Api::myself`].
-    pub async fn resize(&self, volume: &Tagged<Volume>, size_bytes: u64) -> Done<Volume> {
+    pub async fn resize(&self, volume: &Tagged<Volume>, size_bytes: u64) -> Done<Tagged<Volume>> {
         self.change(volume, json!({"size_bytes": size_bytes})).await
     }
 
@@ -198,13 +207,13 @@ impl Api {
     ///
     /// # Errors
     /// See [`Api::myself`].
-    pub async fn label(&self, volume: &Tagged<Volume>, key: &str, value: &str) -> Done<Volume> {
+    pub async fn label(&self, volume: &Tagged<Volume>, key: &str, value: &str) -> Done<Tagged<Volume>> {
         self.change(volume, json!({"labels": {key: value}})).await
     }
 
-    async fn change(&self, volume: &Tagged<Volume>, change: Value) -> Done<Volume> {
+    async fn change(&self, volume: &Tagged<Volume>, change: Value) -> Done<Tagged<Volume>> {
         let path = format!("/volumes/{}", encode(&volume.thing.name));
-        read(&self.send(Method::PATCH, path, Some(change), Some(&volume.tag)).await?)
+        read_tagged(&self.send(Method::PATCH, path, Some(change), Some(&volume.tag)).await?)
     }
 
     /// Gives a volume another name.

@@ -59,6 +59,7 @@ pub struct Controller {
 }
 
 /// A volume that was looked up by its id.
+#[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) id: VolumeId,
     pub(crate) tagged: Tagged<Volume>,
@@ -258,8 +259,8 @@ impl Controller {
         let mut tagged = found.tagged.clone();
         for _ in 0..LOOKS {
             let done = match change {
-                Change::Size(bytes) => self.api.resize(&tagged, bytes).await.map(Some),
-                Change::Label(key, value) => self.api.label(&tagged, key, value).await.map(Some),
+                Change::Size(bytes) => self.api.resize(&tagged, bytes).await.map(|grown| Some(grown.thing)),
+                Change::Label(key, value) => self.api.label(&tagged, key, value).await.map(|labelled| Some(labelled.thing)),
             };
             match done {
                 Err(why) if why.is("changed") || why.is_not_found() => match self.look_up(&found.id).await? {

@@ -97,7 +97,7 @@ pub struct Cluster {
     pub used_nqns: BTreeSet<String>,
     last_id: u64,
     last_set: u64,
-    asked: Vec<String>,
+    pub asked: Vec<String>,
     cut: Option<Cut>,
 }
 

@@ -1,8 +1,8 @@
 //! CreateVolume: empty, from a snapshot, or as a clone of another volume.
 
 use super::capacity::left;
-use super::{Change, Controller, Found, Sizes, missing, signed};
-use crate::api::{NewVolume, OnDelete, Snapshot, Tagged, Trouble, Volume};
+use super::{Controller, Found, Sizes, crossed, missing, signed};
+use crate::api::{NewVolume, OnDelete, Snapshot, Tagged, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
@@ -124,14 +124,6 @@ impl Wish {
     }
 }
 
-/// It was looked for, and there was none: another controller was faster. Whoever asks again finds it, and is told whether it is what was wanted.
-pub(super) fn made_meanwhile(why: Trouble) -> Status {
-    match why.is("exists") {
-        true => Status::aborted(why.to_string()),
-        false => why.into(),
-    }
-}
-
 /// Is it an answer after which nobody asks again (CSI 1.13, "CreateVolume Errors")?
 fn is_final(code: Code) -> bool {
     let goes_on = [
@@ -139,9 +131,24 @@ fn is_final(code: Code) -> bool {
         Code::Unavailable,
         Code::DeadlineExceeded,
         Code::Cancelled,
+        Code::Internal,
+        Code::Unknown,
     ];
     // Another volume has the name: nothing was made.
     code != Code::AlreadyExists && !goes_on.contains(&code)
+}
+
+/// What has become of it is not known: it is to be asked for again. Sidecars take these two for final, and would leave what was made.
+fn to_be_asked_again(why: Status) -> Status {
+    match why.code() {
+        Code::Internal | Code::Unknown => Status::unavailable(why.message()),
+        _ => why,
+    }
+}
+
+/// How many bytes a volume was to have.
+fn wanted_bytes(volume: &Volume) -> u64 {
+    labels::get(&volume.labels, labels::SIZE).parse().unwrap_or(0)
 }
 
 fn source_of(content: &VolumeContentSource) -> Result<Source, Status> {
@@ -166,13 +173,13 @@ impl Controller {
         let _hold = self.hold(format!("volume {}", wish.name))?;
         let pool = self.wanted_pool(&wish).await?;
         let there = self.api.volume(&wish.name).await?;
-        let is_new = there.as_ref().is_none_or(|there| labels::is_deleted(&there.thing));
-        let found = match self.whole(&wish, there, pool.as_deref()).await {
+        let mut unfinished = None;
+        let found = match self.whole(&wish, there, pool.as_deref(), &mut unfinished).await {
             Err(why) if is_final(why.code()) => {
-                self.undo(&wish, is_new).await?;
+                self.undo(&wish, unfinished).await?;
                 return Err(why);
             }
-            done => done?,
+            done => done.map_err(to_be_asked_again)?,
         };
         Ok(CreateVolumeResponse {
             volume: Some(common::Volume {
@@ -185,35 +192,47 @@ impl Controller {
         })
     }
 
-    /// The volume with all that was asked for.
-    async fn whole(&self, wish: &Wish, there: Option<Tagged<Volume>>, pool: Option<&str>) -> Result<Found, Status> {
-        let found = match there {
-            None => self.make(wish, pool).await?,
+    /// The volume with all that was asked for. `unfinished` is what would have to be undone at each moment: the volume as this call has made it, or has found it
+    /// short of its size, for a call before it was cut.
+    async fn whole(
+        &self,
+        wish: &Wish,
+        there: Option<Tagged<Volume>>,
+        pool: Option<&str>,
+        unfinished: &mut Option<Found>,
+    ) -> Result<Found, Status> {
+        let (mut found, is_own) = match there {
+            None => (self.make(wish, pool).await?, true),
             Some(there) => self.made_before(wish, there, pool).await?,
         };
-        let found = self.grow(found).await?;
+        let is_short = found.volume().size_bytes < wanted_bytes(found.volume());
+        if is_own || is_short {
+            *unfinished = Some(found.clone());
+        }
+        if is_short {
+            found = self.grow(found).await?;
+            *unfinished = is_own.then(|| found.clone());
+        }
         if let Some(Source::Volume(source)) = &wish.source {
             self.end_of_clone(source, &wish.clone_snapshot()).await?;
         }
+        self.limit(found.name(), &wish.mutable).await?;
+        // The last thing: what is sealed is whole.
         if wish.read_only {
             self.seal(&found).await?;
         }
-        self.limit(found.name(), &wish.mutable).await?;
         Ok(found)
     }
 
-    /// Whoever is told for good that there is no volume neither asks for it again nor has it deleted. So what was made for it goes: by this call, or by one before it
-    /// that did not come to the size. What was whole before may be in use.
-    async fn undo(&self, wish: &Wish, is_new: bool) -> Result<(), Status> {
-        if let Some(there) = self.api.volume(&wish.name).await?
-            && let Ok(found) = self.found(wish, there)
-            && !labels::is_deleted(found.volume())
-            && wish.differs(found.volume(), None).is_none()
-        {
-            let made_for = labels::get(&found.volume().labels, labels::SIZE).parse().unwrap_or(0);
-            if is_new || found.volume().size_bytes < made_for {
-                self.end_own_snapshots(&found).await?;
-                self.api.delete_volume(&found.tagged, OnDelete::Now).await?;
+    /// Whoever is told for good that there is no volume neither asks for it again nor has it deleted. So what this call has made goes, and what one before it has left
+    /// short of its size. Another controller may have found it, made it whole, and told of it: then it is another one than this call has left, and stays.
+    async fn undo(&self, wish: &Wish, unfinished: Option<Found>) -> Result<(), Status> {
+        if let Some(found) = unfinished {
+            match self.api.delete_volume(&found.tagged, OnDelete::Now).await {
+                Err(why) if why.is_not_found() => {}
+                // Sealed, or it has a snapshot of somebody's.
+                Err(why) if why.is("in-use") => return Err(Status::aborted(why.to_string())),
+                done => done?,
             }
         }
         match &wish.source {
@@ -238,22 +257,28 @@ impl Controller {
         Ok(Found { id, tagged })
     }
 
-    /// There is a volume of its name.
-    async fn made_before(&self, wish: &Wish, there: Tagged<Volume>, pool: Option<&str>) -> Result<Found, Status> {
+    /// There is a volume of its name; it, or another one in its place that this call has made.
+    async fn made_before(
+        &self,
+        wish: &Wish,
+        there: Tagged<Volume>,
+        pool: Option<&str>,
+    ) -> Result<(Found, bool), Status> {
         let found = self.found(wish, there)?;
         if labels::is_deleted(found.volume()) {
             // Its deletion was cut off before it had lost its name.
-            self.api.rename(found.name(), &found.id.gone_name()).await?;
-            return self.make(wish, pool).await;
+            let gone = self.api.rename(found.name(), &found.id.gone_name()).await;
+            gone.map_err(crossed)?;
+            return Ok((self.make(wish, pool).await?, true));
         }
         match wish.differs(found.volume(), pool) {
-            None => Ok(found),
+            None => Ok((found, false)),
             Some(why) => Err(Status::already_exists(why)),
         }
     }
 
     async fn make(&self, wish: &Wish, pool: Option<&str>) -> Result<Found, Status> {
-        match &wish.source {
+        let made = match &wish.source {
             None => self.make_empty(wish, pool).await?,
             Some(Source::Snapshot(snapshot)) => {
                 let none = || Status::not_found(format!("there is no snapshot \"{snapshot}\""));
@@ -265,7 +290,7 @@ impl Controller {
                 let found = found.filter(is_own).ok_or_else(none)?;
                 let least = found.thing.size_bytes;
                 self.fits_source(wish, (&of, least), pool).await?;
-                self.make_of(wish, &of, (&snapshot.name, least)).await?;
+                self.make_of(wish, &of, (&snapshot.name, least)).await?
             }
             Some(Source::Volume(source)) => {
                 let _hold = self.hold_snapshots(source)?;
@@ -277,18 +302,16 @@ impl Controller {
                     None => {
                         let labels = Labels::from([(labels::DRIVER.to_owned(), self.driver().to_owned())]);
                         let taken = self.api.take_snapshot(of.name(), &name, &labels).await;
-                        taken.map_err(made_meanwhile)?
+                        taken.map_err(crossed)?
                     }
                 };
-                self.make_of(wish, &of, (&name, taken.size_bytes)).await?;
+                self.make_of(wish, &of, (&name, taken.size_bytes)).await?
             }
-        }
-        let made = self.api.volume(&wish.name).await?;
-        let made = made.ok_or_else(|| Status::aborted(format!("volume {} was made and deleted", wish.name)))?;
+        };
         self.found(wish, made)
     }
 
-    async fn make_empty(&self, wish: &Wish, pool: Option<&str>) -> Result<(), Status> {
+    async fn make_empty(&self, wish: &Wish, pool: Option<&str>) -> Result<Tagged<Volume>, Status> {
         let size_bytes = wish.sizes.choose(0)?;
         let pool = match pool {
             Some(pool) => pool.to_owned(),
@@ -303,20 +326,25 @@ impl Controller {
         };
         // A pool that is not there is a wrong class, and no volume that is missing.
         let made = self.api.create_volume(&wanted).await;
-        made.map(drop).map_err(|why| match why.is_not_found() {
+        made.map_err(|why| match why.is_not_found() {
             true => Status::invalid_argument(why.to_string()),
-            false => made_meanwhile(why),
+            false => crossed(why),
         })
     }
 
-    async fn make_of(&self, wish: &Wish, of: &Found, (snapshot, least): (&str, u64)) -> Result<(), Status> {
+    async fn make_of(
+        &self,
+        wish: &Wish,
+        of: &Found,
+        (snapshot, least): (&str, u64),
+    ) -> Result<Tagged<Volume>, Status> {
         let size_bytes = wish.sizes.choose(least)?;
         let labels = wish.labels(self.driver(), size_bytes);
         let made = self
             .api
             .clone_snapshot((of.name(), snapshot), &wish.name, &labels)
             .await;
-        made.map(drop).map_err(made_meanwhile)
+        made.map_err(crossed)
     }
 
     /// A clone lies where its source does, is encrypted as that is, and begins with its size. What cannot be is told before anything is made: also that it cannot
@@ -345,18 +373,12 @@ impl Controller {
         }
     }
 
-    /// A clone begins with its source's size.
+    /// A clone begins with its source's size. Nobody uses it yet: who has changed it meanwhile is at work on the same.
     async fn grow(&self, found: Found) -> Result<Found, Status> {
-        let wanted = labels::get(&found.volume().labels, labels::SIZE).parse().unwrap_or(0);
-        if found.volume().size_bytes >= wanted {
-            return Ok(found);
-        }
-        let grown = self.change(&found, Change::Size(wanted)).await?;
-        let grown = grown.ok_or_else(|| Status::aborted("the volume was made and deleted"))?;
-        let tag = found.tagged.tag;
+        let grown = self.api.resize(&found.tagged, wanted_bytes(found.volume())).await;
         Ok(Found {
             id: found.id,
-            tagged: Tagged { thing: grown, tag },
+            tagged: grown.map_err(crossed)?,
         })
     }
 
@@ -377,7 +399,7 @@ impl Controller {
         if self.api.snapshot(found.name(), name).await?.is_none() {
             let labels = Labels::from([(labels::DRIVER.to_owned(), self.driver().to_owned())]);
             let taken = self.api.take_snapshot(found.name(), name, &labels).await;
-            taken.map_err(made_meanwhile)?;
+            taken.map_err(crossed)?;
         }
         Ok(())
     }

@@ -276,3 +276,154 @@ fn a_group_that_was_told_of_stays_whoever_deletes_one_of_its_volumes() {
         println!("{orders} orders");
     }
 }
+
+/// Room that is there, and is not, and is there again.
+fn others(fake: &Fake) -> Actor<'_> {
+    let waits = Rc::default();
+    let pause = async || {
+        let mut is_its_turn = false;
+        poll_fn(|_| match std::mem::replace(&mut is_its_turn, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    };
+    let run = Box::pin(async move {
+        pause().await;
+        fake.cluster().grows_no_more = true;
+        pause().await;
+        fake.cluster().grows_no_more = false;
+    });
+    Actor { run, waits }
+}
+
+/// Whoever was told of a volume has it, also where another call for it is refused for good, and undone.
+#[test]
+fn a_volume_that_was_told_of_is_not_undone() {
+    let from = |source| CreateVolumeRequest {
+        volume_content_source: source,
+        ..wanted("two", 2 * GIB)
+    };
+    for (name, switches) in [("snapshot", 3), ("volume", 2)] {
+        let orders = in_orders(switches, |order| {
+            let fake = one("recycle");
+            now(take(&fake, "1:v", "s")).expect("taken");
+            let request = from(match name {
+                "snapshot" => from_snapshot("1:v@s"),
+                _ => from_volume("1:v"),
+            });
+            let (first, second) = (Outcome::default(), Outcome::default());
+            order.run(vec![
+                caller(&first, fake.in_turns(0), async |fake: &Fake| make(fake, request.clone()).await),
+                caller(&second, fake.in_turns(0), async |fake: &Fake| make(fake, request.clone()).await),
+                others(&fake),
+            ]);
+            let told = [said(&first), said(&second)];
+            let cluster = fake.cluster();
+            let there = cluster.volumes.get("two");
+            for made in &told {
+                match made {
+                    Ok((id, bytes)) => {
+                        let there = there.unwrap_or_else(|| panic!("it was told of: {:?}", cluster.asked));
+                        assert_eq!((format!("{}:two", there.id), 2 * GIB), (id.clone(), *bytes));
+                        assert_eq!(there.size_bytes, 2 << 30);
+                    }
+                    Err(why) => assert_eq!(*why, Code::ResourceExhausted),
+                }
+            }
+            // And nothing is left of what nobody was told of.
+            assert_eq!(there.is_some(), told.iter().any(Result::is_ok), "{:?}", cluster.asked);
+            assert_eq!(cluster.snapshots.len(), 1, "{:?}", cluster.asked);
+        });
+        println!("{orders} orders of two who begin as a {name}");
+    }
+}
+
+#[test]
+fn two_who_make_one_volume_have_the_same() {
+    let of_snapshot = CreateVolumeRequest {
+        volume_content_source: from_snapshot("1:v@s"),
+        ..wanted("two", 2 * GIB)
+    };
+    let of_volume = CreateVolumeRequest {
+        volume_content_source: from_volume("1:v"),
+        ..wanted("two", 2 * GIB)
+    };
+    let read_only = CreateVolumeRequest {
+        volume_capabilities: vec![mount(Mode::MultiNodeReaderOnly, "")],
+        ..of_snapshot.clone()
+    };
+    for (request, switches, snapshots) in [
+        (wanted("two", GIB), ALL, 1),
+        (of_snapshot, 5, 1),
+        (of_volume, 4, 1),
+        (read_only, 4, 2),
+    ] {
+        let orders = in_orders(switches, |order| {
+            let fake = one("recycle");
+            now(take(&fake, "1:v", "s")).expect("taken");
+            let (first, second) = (Outcome::default(), Outcome::default());
+            order.run(vec![
+                caller(&first, fake.in_turns(0), async |fake: &Fake| make(fake, request.clone()).await),
+                caller(&second, fake.in_turns(0), async |fake: &Fake| make(fake, request.clone()).await),
+            ]);
+            let cluster = fake.cluster();
+            assert!(said(&first).is_ok(), "{:?} {:?}", said(&first), cluster.asked);
+            assert_eq!(said(&first), said(&second), "{:?}", cluster.asked);
+            assert_eq!(cluster.volumes.len(), 2);
+            assert_eq!(cluster.snapshots.len(), snapshots, "{:?}", cluster.snapshots);
+        });
+        println!("{orders} orders");
+    }
+}
+
+/// Its source goes meanwhile: the clone is there whole, or not at all.
+#[test]
+fn a_clone_and_the_deletion_of_its_source() {
+    for how in ["recycle", "now"] {
+        let orders = in_orders(4, |order| {
+            let fake = one(how);
+            let request = CreateVolumeRequest {
+                volume_content_source: from_volume("1:v"),
+                ..wanted("two", 2 * GIB)
+            };
+            let (made, deleted) = (Outcome::default(), Outcome::default());
+            order.run(vec![
+                caller(&made, fake.in_turns(0), async |fake: &Fake| make(fake, request.clone()).await),
+                caller(&deleted, fake.in_turns(0), async |fake: &Fake| delete(fake, "1:v").await),
+            ]);
+            assert_eq!(said(&deleted), Ok(()));
+            let cluster = fake.cluster();
+            match said(&made) {
+                Ok(_) => assert_eq!(cluster.volumes.keys().collect::<Vec<_>>(), ["two"], "{:?}", cluster.asked),
+                Err(why) => {
+                    assert_eq!(why, Code::NotFound);
+                    assert!(cluster.volumes.is_empty(), "{:?}", cluster.asked);
+                }
+            }
+            assert!(cluster.snapshots.is_empty(), "{:?}", cluster.asked);
+        });
+        println!("{orders} orders");
+    }
+}
+
+#[test]
+fn two_who_delete_one_volume() {
+    for snapshot in [false, true] {
+        in_orders(ALL, |order| {
+            let fake = one("now");
+            if snapshot {
+                now(take(&fake, "1:v", "s")).expect("taken");
+            }
+            let (first, second) = (Outcome::default(), Outcome::default());
+            order.run(vec![
+                caller(&first, fake.in_turns(0), async |fake: &Fake| delete(fake, "1:v").await),
+                caller(&second, fake.in_turns(0), async |fake: &Fake| delete(fake, "1:v").await),
+            ]);
+            assert_eq!((said(&first), said(&second)), (Ok(()), Ok(())));
+            let cluster = fake.cluster();
+            assert_eq!(cluster.volumes.contains_key("csi-gone-1"), snapshot, "{:?}", cluster.asked);
+            assert_eq!(cluster.volumes.len(), usize::from(snapshot), "{:?}", cluster.asked);
+        });
+    }
+}
