@@ -80,7 +80,27 @@ impl Controller {
         if let Some(number) = attachment(&subsystem) {
             publish_context.insert(context::ATTACHMENT.to_owned(), number.to_string());
         }
+        self.is_so_still(&subsystem, &publish_context, host).await?;
         Ok(ControllerPublishVolumeResponse { publish_context })
+    }
+
+    /// What a node is told is of one attachment: another controller may have ended it and made another one between the looks. Numbers are never used twice, so
+    /// what is the same before and after was so all the time.
+    async fn is_so_still(
+        &self,
+        before: &Subsystem,
+        told: &BTreeMap<String, String>,
+        host: Uuid,
+    ) -> Result<(), Status> {
+        let now = self.api.subsystem(&before.name).await?.map(|now| now.thing);
+        let nqn = id::host_nqn(host);
+        let is_it = |now: &Subsystem| {
+            now.serial == before.serial && told.get(context::NQN) == Some(&now.nqn) && now.hosts.contains(&nqn)
+        };
+        match now.as_ref().is_some_and(is_it) {
+            true => Ok(()),
+            false => Err(Status::aborted(format!("who has {} changes at present", before.name))),
+        }
     }
 
     /// What of a volume hosts have: itself, or what it is sealed as.
@@ -272,7 +292,9 @@ impl Controller {
 
     /// Whoever was taken off a list has no connection any more.
     pub(super) async fn until_cut_off(&self) {
-        tokio::time::sleep(self.cut_off).await;
+        if !self.cut_off.is_zero() {
+            tokio::time::sleep(self.cut_off).await;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! other, and also where the answer of one is lost. Who is told to come again comes at once, and then when the others are through.
 
 use super::group::{take_both, two};
+use super::publish::{ONE, TWO, publish, unpublish};
 use super::snapshot::drop_snapshot;
 use super::*;
 use std::cell::{Cell, RefCell};
@@ -426,4 +427,60 @@ fn two_who_delete_one_volume() {
             assert_eq!(cluster.volumes.len(), usize::from(snapshot), "{:?}", cluster.asked);
         });
     }
+}
+
+/// What a node is told is of one attachment, whoever ends it meanwhile and makes another one.
+#[test]
+fn what_a_node_is_told_is_of_one_attachment() {
+    for tls in [false, true] {
+        let one_of = async |fake: &Fake| {
+            let request = ControllerPublishVolumeRequest {
+                volume_id: "1:v".to_owned(),
+                node_id: ONE.to_owned(),
+                volume_capability: Some(block(Mode::SingleNodeWriter)),
+                volume_context: of(&[("tlsRequired", if tls { "true" } else { "false" })]),
+                ..Default::default()
+            };
+            Ok::<_, Status>(fake.controller().publish(request).await?.publish_context)
+        };
+        let orders = in_orders(4, |order| {
+            let fake = one("recycle");
+            let first = now(one_of(&fake)).expect("published");
+            let (again, moved) = (Outcome::default(), Outcome::default());
+            order.run(vec![
+                caller(&again, fake.in_turns(0), async |fake: &Fake| one_of(fake).await),
+                caller(&moved, fake.in_turns(0), async |fake: &Fake| {
+                    unpublish(fake, "1:v", ONE).await?;
+                    one_of(fake).await
+                }),
+            ]);
+            let there = [first, said(&moved).expect("published")];
+            let told = said(&again).expect("published");
+            let of_one = |known: &BTreeMap<String, String>| {
+                (known["nqn"].as_str(), known["attachment"].as_str()) == (told["nqn"].as_str(), told["attachment"].as_str())
+            };
+            assert!(there.iter().any(of_one), "{told:?} {there:?} {:?}", fake.cluster().asked);
+        });
+        println!("{orders} orders");
+    }
+    // And of two nodes that want a volume of one node, one has it.
+    let orders = in_orders(4, |order| {
+        let fake = one("recycle");
+        let (first, second) = (Outcome::default(), Outcome::default());
+        let wanted = async |fake: &Fake, node: &str| match publish(fake, "1:v", node, Mode::SingleNodeWriter).await {
+            // For good, while the other one has it.
+            Err(why) if why.code() == Code::FailedPrecondition => Ok(false),
+            done => done.map(|_| true),
+        };
+        order.run(vec![
+            caller(&first, fake.in_turns(0), async |fake: &Fake| wanted(fake, ONE).await),
+            caller(&second, fake.in_turns(0), async |fake: &Fake| wanted(fake, TWO).await),
+        ]);
+        let (first, second) = (said(&first).expect("told"), said(&second).expect("told"));
+        let cluster = fake.cluster();
+        let hosts: usize = cluster.subsystems.values().map(|found| found.hosts.len()).sum();
+        assert!(!(first && second), "{:?}", cluster.asked);
+        assert_eq!(hosts, usize::from(first) + usize::from(second), "{:?}", cluster.asked);
+    });
+    println!("{orders} orders of two nodes");
 }
