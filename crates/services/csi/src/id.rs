@@ -226,6 +226,13 @@ impl Keys {
     }
 }
 
+/// The attachment that a subsystem with this serial number is: subsystems have numbers in the order in which they are made, and each attachment has one of its own.
+#[must_use]
+pub fn attachment_of_serial(serial: &str) -> Option<u32> {
+    let at = serial.len().checked_sub(8)?;
+    u32::from_str_radix(serial.get(at..)?, 16).ok()
+}
+
 /// The lower half of a host's keys: even.
 fn lower(host: Uuid) -> u64 {
     (making_key(host) & 0x7fff_ffff) << 1

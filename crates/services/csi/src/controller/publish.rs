@@ -77,7 +77,7 @@ impl Controller {
         may_be_used(found.volume(), &wanted).map_err(Status::failed_precondition)?;
         let subsystem = self.let_in(&found, host, &wanted, &serving).await?;
         let mut publish_context = self.told(&found, host, &wanted, &serving).await?;
-        if let Some(number) = attachment(&subsystem) {
+        if let Some(number) = id::attachment_of_serial(&subsystem.serial) {
             publish_context.insert(context::ATTACHMENT.to_owned(), number.to_string());
         }
         self.is_so_still(&subsystem, &publish_context, host).await?;
@@ -296,12 +296,6 @@ impl Controller {
             tokio::time::sleep(self.cut_off).await;
         }
     }
-}
-
-/// Subsystems have numbers in the order in which they are made, and each attachment has one of its own.
-fn attachment(subsystem: &Subsystem) -> Option<u32> {
-    let at = subsystem.serial.len().checked_sub(8)?;
-    u32::from_str_radix(subsystem.serial.get(at..)?, 16).ok()
 }
 
 /// Where others had it, and have gone since: the list may have been empty in between, and its name would be one that was used.

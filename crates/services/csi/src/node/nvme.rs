@@ -3,6 +3,7 @@
 use super::gateways::{Gateways, Missing};
 use super::machine::{Kind, Machine};
 use crate::controller::context;
+use crate::id;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -45,6 +46,8 @@ pub(super) struct Target {
     nqn: String,
     uuid: String,
     portals: Vec<SocketAddr>,
+    /// Which attachment it is; none: the controller did not say.
+    number: Option<u32>,
     /// Behind the address, on each line. There may be secrets in it.
     settings: String,
 }
@@ -101,7 +104,7 @@ impl Target {
         if !is_word(&nqn) {
             return Err(Status::invalid_argument("the subsystem's name has a comma"));
         }
-        let mut settings = format!("hostnqn={},hostid={host}", crate::id::host_nqn(host));
+        let mut settings = format!("hostnqn={},hostid={host}", id::host_nqn(host));
         for (key, option, usual) in SETTINGS {
             let value = volume.get(key).map_or(usual, String::as_str);
             if value.parse::<i64>().is_err() {
@@ -130,6 +133,7 @@ impl Target {
             nqn,
             uuid,
             portals,
+            number: told.get(context::ATTACHMENT).and_then(|text| text.parse().ok()),
             settings,
         })
     }
@@ -149,6 +153,7 @@ impl Target {
     ) -> Result<(Disk, bool), Status> {
         ready(machine)?;
         let until = machine.now() + PATIENCE;
+        self.is_the_newest(machine, &is_of)?;
         let there = paths(machine)?;
         let there: Vec<&Path> = there
             .iter()
@@ -198,8 +203,37 @@ impl Target {
         for reason in &reasons {
             log::warn!("a path of {} is not there yet: {reason}", self.nqn);
         }
-        self.end_others(machine, is_of)?;
-        Ok((self.await_disk(machine)?, reasons.is_empty()))
+        self.end_others(machine, &is_of)?;
+        let disk = self.await_disk(machine)?;
+        // Not every kernel ignores a second disk of one UUID: where the path was away for a moment, there are two.
+        match paths(machine)?.iter().find(|path| self.is_another(path, &is_of)) {
+            None => Ok((disk, reasons.is_empty())),
+            Some(other) => Err(Status::unavailable(format!(
+                "{} is there still, and {} was not there long enough to end it",
+                other.nqn, self.nqn
+            ))),
+        }
+    }
+
+    /// Is it a path of the volume by another name?
+    fn is_another(&self, path: &Path, is_of: &impl Fn(&str) -> bool) -> bool {
+        path.nqn != self.nqn && is_of(&path.nqn)
+    }
+
+    /// A call that was on its way for long, or sent twice, may be of an attachment that was ended since: what is here of a newer one is not ended for it.
+    fn is_the_newest(&self, machine: &dyn Machine, is_of: &impl Fn(&str) -> bool) -> Result<(), Status> {
+        let Some(own) = self.number else { return Ok(()) };
+        for path in paths(machine)?.iter().filter(|path| self.is_another(path, is_of)) {
+            let serial = machine.read(&file(path, "serial")).unwrap_or_default();
+            if id::attachment_of_serial(serial.trim()).is_some_and(|number| number > own) {
+                return Err(Status::failed_precondition(format!(
+                    "{} is here, which is newer than {}: ask with what it was published with last (after a cluster was restored to an earlier \
+                     state: nvme disconnect -n {})",
+                    path.nqn, self.nqn, path.nqn
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn connect_one(
@@ -225,11 +259,12 @@ impl Target {
     /// Ends what this machine has of the volume by another name: an attachment that was ended without it. Gateways let nobody in by that name, and what is queued
     /// there is to fail. The kernel ignores a disk for as long as another subsystem has one of its UUID. Only whoever is let in by the new name knows
     /// that the other one is the older one.
-    fn end_others(&self, machine: &dyn Machine, is_of: impl Fn(&str) -> bool) -> Result<(), Status> {
+    fn end_others(&self, machine: &dyn Machine, is_of: &impl Fn(&str) -> bool) -> Result<(), Status> {
         let is_other = |nqn: &str| nqn != self.nqn && is_of(nqn);
         let all = paths(machine)?;
         let is_let_in = all.iter().any(|path| path.nqn == self.nqn && path.state == "live");
-        let Some(other) = all.iter().find(|path| is_other(&path.nqn)).filter(|_| is_let_in) else {
+        let other = all.iter().find(|path| self.is_another(path, is_of));
+        let Some(other) = other.filter(|_| is_let_in) else {
             return Ok(());
         };
         log::warn!(

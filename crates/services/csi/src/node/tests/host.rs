@@ -42,6 +42,10 @@ pub struct State {
     last_path: usize,
     /// An attachment that was lost: its subsystem, of which there is a path still.
     pub lost: Option<String>,
+    /// Which attachment that was.
+    pub lost_number: u32,
+    /// The kernel has two disks of one UUID.
+    pub takes_both: bool,
     /// The kernel ignores the disk: when it looked, the lost one had its UUID.
     is_ignored: bool,
     /// Gateways that do not answer.
@@ -380,7 +384,7 @@ impl State {
         if self.paths.iter().any(|(_, there)| *there == address) {
             return Err(io::Error::from_raw_os_error(114));
         }
-        self.is_ignored |= self.paths.is_empty() && self.lost.is_some();
+        self.is_ignored |= self.paths.is_empty() && self.lost.is_some() && !self.takes_both;
         self.last_path += 1;
         self.paths.push((self.last_path, address));
         Ok(format!("instance={},cntlid=1", self.last_path))
@@ -479,6 +483,7 @@ impl Machine for Host {
                     "subsysnqn" => format!("{lost}\n"),
                     "address" => "traddr=192.0.2.1,trsvcid=4420\n".to_owned(),
                     "state" => "connecting\n".to_owned(),
+                    "serial" => format!("01234567{:08X}\n", state.lost_number),
                     other => panic!("nobody reads {other}"),
                 })
             }

@@ -252,3 +252,37 @@ fn a_path_to_a_gateway_that_left_is_ended() {
     host.state().away.insert("192.0.2.9:4420".to_owned());
     assert_eq!((ask(0), ask(700)), (1, 1));
 }
+
+/// A kernel that has both disks would have the new one used while the old one sends what is queued.
+#[test]
+fn nothing_is_staged_beside_what_was_lost() {
+    let lost = nqn().replace("01234567", "89abcdef");
+    let host = Host::new(&nqn());
+    {
+        let mut state = host.state();
+        (state.lost, state.takes_both) = (Some(lost.clone()), true);
+        // Its paths are away just when it is looked whether they are let in.
+        state.broken.extend(["192.0.2.1:4420", "192.0.2.2:4420"]);
+    }
+    assert_eq!(code(stage(&host, "ext4")), Code::Unavailable);
+    assert_eq!((host.state().lost.clone(), host.state().formatted), (Some(lost), 0));
+    host.state().broken.clear();
+    stage(&host, "ext4").expect("staged");
+    assert_eq!(host.state().lost, None);
+}
+
+#[test]
+fn a_late_call_does_not_end_a_newer_attachment() {
+    let lost = nqn().replace("01234567", "89abcdef");
+    let stage_as = |host: &Host, number: &str| {
+        let more = [("exclusive", "1"), ("attachment", number)];
+        node(host).stage(&stage_of(writer("ext4"), &more)).map(drop)
+    };
+    let host = Host::new(&nqn());
+    host.state().lost = Some(lost.clone());
+    host.state().lost_number = 9;
+    assert_eq!(code(stage_as(&host, "7")), Code::FailedPrecondition);
+    assert_eq!((host.state().lost.clone(), host.state().lines.len()), (Some(lost), 0));
+    stage_as(&host, "10").expect("staged");
+    assert_eq!(host.state().lost, None);
+}
