@@ -8,6 +8,7 @@ mod discovery;
 pub(crate) mod filesystem;
 mod gateways;
 mod hold;
+mod leftovers;
 pub mod machine;
 mod mounts;
 mod nvme;
@@ -47,6 +48,7 @@ pub struct Node {
     most_volumes: u32,
     busy: Busy,
     gateways: Arc<gateways::Gateways>,
+    leftovers: Arc<leftovers::Leftovers>,
     /// A volume was staged by some of its paths only.
     paths_are_missing: Arc<Notify>,
 }
@@ -86,6 +88,7 @@ impl Node {
             most_volumes,
             busy: Busy::default(),
             gateways: Arc::default(),
+            leftovers: Arc::default(),
             paths_are_missing: Arc::default(),
         }
     }

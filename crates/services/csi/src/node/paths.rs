@@ -23,6 +23,10 @@ impl Node {
     pub async fn keep_paths(self) {
         let mut said = String::new();
         loop {
+            let ended = self.clone().wait(Node::end_of_leftovers).await;
+            if let Err(why) = ended {
+                log::debug!("what was left from before is not looked at: {}", why.message());
+            }
             // What a volume lacks that was just staged its gateways have heard of soon.
             if tokio::time::timeout(EVERY, self.paths_are_missing.notified()).await.is_ok() {
                 tokio::time::sleep(SOON).await;
@@ -37,7 +41,7 @@ impl Node {
     }
 
     /// The number of a volume of this driver by its subsystem's qualified name.
-    fn number(&self, nqn: &str) -> Option<u64> {
+    pub(super) fn number(&self, nqn: &str) -> Option<u64> {
         let before = id::subsystem_before(&self.driver.name);
         let (_, name) = nqn.rsplit_once(':')?;
         name.strip_prefix(&before)?.parse().ok()

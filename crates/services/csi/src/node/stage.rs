@@ -51,7 +51,7 @@ impl Node {
     }
 
     /// Ends the paths of these subsystems, of which nobody uses anything here.
-    fn leave(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
+    pub(super) fn leave(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
         let disks = nvme::disks(self.machine(), &is_meant)?;
         disks.iter().try_for_each(|disk| self.not_used(disk))?;
         // Until the paths are gone.

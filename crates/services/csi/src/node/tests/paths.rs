@@ -286,3 +286,60 @@ fn a_late_call_does_not_end_a_newer_attachment() {
     stage_as(&host, "10").expect("staged");
     assert_eq!(host.state().lost, None);
 }
+
+/// A volume was taken from this node while the driver was away.
+#[test]
+fn paths_of_before_that_nobody_uses_are_ended() {
+    let disk: Step = |host| {
+        let request = stage_of(block(Mode::SingleNodeWriter), EXCLUSIVE);
+        node(host).stage(&request).map(drop)
+    };
+    let bound: Step = |host| publish(host, block(Mode::SingleNodeWriter), false);
+    let mounted: Step = |host| stage(host, "ext4");
+    let built: Step = |host| {
+        host.state().built.push("dm-3");
+        Ok(())
+    };
+    let taken: Step = |host| {
+        host.state().broken.extend(["192.0.2.1:4420", "192.0.2.2:4420"]);
+        Ok(())
+    };
+    let cases: [(&[Step], usize); 5] = [
+        (&[disk, taken], 0),
+        (&[disk], 2),
+        (&[disk, bound, taken], 2),
+        (&[disk, built, taken], 2),
+        (&[mounted, taken], 2),
+    ];
+    for (number, (before, left)) in cases.into_iter().enumerate() {
+        let host = Host::new(&nqn());
+        for step in before {
+            step(&host).expect("what comes before");
+        }
+        let node = node(&host);
+        for _ in 0..2 {
+            node.end_of_leftovers().expect("looked");
+            assert_eq!(host.state().paths.len(), 2, "{number}");
+            host.state().passed += Duration::from_secs(300);
+        }
+        node.end_of_leftovers().expect("looked");
+        assert_eq!(host.state().paths.len(), left, "{number}");
+    }
+    // What has come since the driver was started is kubelet's to unstage; and what was let in once more is.
+    let begins: [&[Step]; 2] = [&[], &[disk, taken]];
+    for before in begins {
+        let host = Host::new(&nqn());
+        for step in before {
+            step(&host).expect("what comes before");
+        }
+        let node = node(&host);
+        node.end_of_leftovers().expect("looked");
+        host.state().broken.clear();
+        disk(&host).expect("staged");
+        node.end_of_leftovers().expect("looked");
+        taken(&host).expect("taken");
+        host.state().passed += Duration::from_secs(1000);
+        node.end_of_leftovers().expect("looked");
+        assert_eq!(host.state().paths.len(), 2);
+    }
+}
