@@ -260,7 +260,11 @@ impl Controller {
         for _ in 0..LOOKS {
             let done = match change {
                 Change::Size(bytes) => self.api.resize(&tagged, bytes).await.map(|grown| Some(grown.thing)),
-                Change::Label(key, value) => self.api.label(&tagged, key, value).await.map(|labelled| Some(labelled.thing)),
+                Change::Label(key, value) => self
+                    .api
+                    .label(&tagged, key, value)
+                    .await
+                    .map(|labelled| Some(labelled.thing)),
             };
             match done {
                 Err(why) if why.is("changed") || why.is_not_found() => match self.look_up(&found.id).await? {

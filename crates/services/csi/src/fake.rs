@@ -90,6 +90,8 @@ pub struct Cluster {
     /// By subsystem: its qualified name, and its number.
     pub nqns: BTreeMap<String, String>,
     pub numbers: BTreeMap<String, u32>,
+    /// The qualified name and the number of each subsystem that was ever made.
+    pub made: BTreeSet<(String, u32)>,
     last_number: u32,
     /// Just when the next host is let in somewhere, the others there have gone.
     pub others_go: bool,

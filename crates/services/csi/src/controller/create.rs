@@ -332,12 +332,7 @@ impl Controller {
         })
     }
 
-    async fn make_of(
-        &self,
-        wish: &Wish,
-        of: &Found,
-        (snapshot, least): (&str, u64),
-    ) -> Result<Tagged<Volume>, Status> {
+    async fn make_of(&self, wish: &Wish, of: &Found, (snapshot, least): (&str, u64)) -> Result<Tagged<Volume>, Status> {
         let size_bytes = wish.sizes.choose(least)?;
         let labels = wish.labels(self.driver(), size_bytes);
         let made = self

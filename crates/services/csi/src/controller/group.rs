@@ -12,8 +12,8 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
-use tonic::{Code, Status};
 use tonic::body::Body;
+use tonic::{Code, Status};
 
 /// Volumes of a set, at most (docs/limits.md).
 const MOST_VOLUMES: usize = 1024;

@@ -86,12 +86,7 @@ impl Controller {
 
     /// What a node is told is of one attachment: another controller may have ended it and made another one between the looks. Numbers are never used twice, so
     /// what is the same before and after was so all the time.
-    async fn is_so_still(
-        &self,
-        before: &Subsystem,
-        told: &BTreeMap<String, String>,
-        host: Uuid,
-    ) -> Result<(), Status> {
+    async fn is_so_still(&self, before: &Subsystem, told: &BTreeMap<String, String>, host: Uuid) -> Result<(), Status> {
         let now = self.api.subsystem(&before.name).await?.map(|now| now.thing);
         let nqn = id::host_nqn(host);
         let is_it = |now: &Subsystem| {

@@ -171,7 +171,11 @@ impl Controller {
             return Ok(());
         };
         if now.name() != of.name() {
-            let why = format!("volume {} was renamed while its snapshot {} was deleted", now.name(), id.name);
+            let why = format!(
+                "volume {} was renamed while its snapshot {} was deleted",
+                now.name(),
+                id.name
+            );
             return Err(Status::aborted(why));
         }
         match labels::is_deleted(now.volume()) {

@@ -72,8 +72,9 @@ impl Cluster {
                 {
                     return refuse(422, "bad-setting", "the qualified name is another's");
                 }
-                self.nqns.insert(name.clone(), nqn);
                 self.last_number += 1;
+                self.made.insert((nqn.clone(), self.last_number));
+                self.nqns.insert(name.clone(), nqn);
                 self.numbers.insert(name.clone(), self.last_number);
                 self.subsystems.insert(name.clone(), made);
                 Ok((201, self.subsystem(&name)?))

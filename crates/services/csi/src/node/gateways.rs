@@ -100,7 +100,10 @@ impl Gateways {
             return;
         }
         let wait = all.get(&address).map_or(FIRST, |before| (before.wait * 2).min(MOST));
-        log::warn!("{address} keeps this machine waiting: it is left alone for {} s", wait.as_secs());
+        log::warn!(
+            "{address} keeps this machine waiting: it is left alone for {} s",
+            wait.as_secs()
+        );
         let until = now + wait;
         all.insert(address, Slow { until, wait, in_kernel });
     }
@@ -116,7 +119,10 @@ impl Gateways {
         line: &str,
         is_last: bool,
     ) -> Result<String, Missing> {
-        let left_alone = || self.slow_one(machine, address).filter(|slow| slow.in_kernel || !is_last);
+        let left_alone = || {
+            self.slow_one(machine, address)
+                .filter(|slow| slow.in_kernel || !is_last)
+        };
         let silent = |slow: Slow| {
             let seconds = slow.until.saturating_sub(machine.now()).as_secs();
             Missing::Silent(io::Error::other(format!(

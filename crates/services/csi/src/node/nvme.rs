@@ -189,7 +189,9 @@ impl Target {
         for portal in slow {
             let connected = match is_live {
                 true => Err("it kept this machine waiting lately".to_owned()),
-                false => self.connect_one(machine, gateways, portal, true).map_err(|missing| missing.why().to_string()),
+                false => self
+                    .connect_one(machine, gateways, portal, true)
+                    .map_err(|missing| missing.why().to_string()),
             };
             match connected {
                 Ok(()) => is_live = true,

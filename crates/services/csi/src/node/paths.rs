@@ -28,7 +28,10 @@ impl Node {
                 log::debug!("what was left from before is not looked at: {}", why.message());
             }
             // What a volume lacks that was just staged its gateways have heard of soon.
-            if tokio::time::timeout(EVERY, self.paths_are_missing.notified()).await.is_ok() {
+            if tokio::time::timeout(EVERY, self.paths_are_missing.notified())
+                .await
+                .is_ok()
+            {
                 tokio::time::sleep(SOON).await;
             }
             let made = self.clone().wait(Node::connect_missing).await;

@@ -251,7 +251,10 @@ impl State {
             }
             ["--bind", source, at] if *source == device => {
                 assert!(self.files.contains(*at), "a disk is bound to a file");
-                assert!(!self.is_making(), "who may write to a disk is not making a file system there");
+                assert!(
+                    !self.is_making(),
+                    "who may write to a disk is not making a file system there"
+                );
                 mount("udev", &format!("/{DISK}"), "devtmpfs", false)
             }
             ["--bind", source, _] => match self.mounts.iter().rfind(|mount| mount.at == *source) {

@@ -27,7 +27,8 @@ fn a_gateway_that_has_not_heard_yet_is_asked_again() {
     host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), 3), ("192.0.2.2:4420".to_owned(), 1)]);
     stage(&host, "ext4").expect("staged");
     // Nothing is waited for where there is a path.
-    assert_eq!((host.state().paths.len(), host.state().lines.len()), (1, 4));
+    assert_eq!(host.state().paths.len(), 1);
+    assert_eq!(host.state().lines.len(), 4);
     host.state().refusals.clear();
     assert_eq!(node(&host).connect_missing().expect("asked"), 1);
     // For three seconds, where there is none.
@@ -35,7 +36,8 @@ fn a_gateway_that_has_not_heard_yet_is_asked_again() {
     let never = ["192.0.2.1:4420", "192.0.2.2:4420"].map(|address| (address.to_owned(), usize::MAX));
     host.state().refusals = BTreeMap::from(never);
     assert_eq!(code(stage(&host, "ext4")), Code::Unavailable);
-    assert_eq!((host.state().lines.len(), host.state().passed.as_secs()), (14, 3));
+    assert_eq!(host.state().lines.len(), 14);
+    assert_eq!(host.state().passed.as_secs(), 3);
     // One that refuses for good is no obstacle where there is another.
     let host = Host::new(&nqn());
     host.state().refusals = BTreeMap::from([("192.0.2.1:4420".to_owned(), usize::MAX)]);
@@ -222,7 +224,12 @@ fn each_volume_is_asked_for_until_a_gateway_names_it() {
     node(&host).connect_missing().expect("asked");
     assert_eq!(host.done(), 3, "a path to one service, its log, and the end of that");
     // None answers.
-    let all = host.state().paths.iter().map(|(_, address)| address.clone()).collect::<Vec<_>>();
+    let all = host
+        .state()
+        .paths
+        .iter()
+        .map(|(_, address)| address.clone())
+        .collect::<Vec<_>>();
     host.state().away.extend(all);
     assert_eq!(code(node(&host).connect_missing()), Code::Unavailable);
 }
@@ -265,7 +272,8 @@ fn nothing_is_staged_beside_what_was_lost() {
         state.broken.extend(["192.0.2.1:4420", "192.0.2.2:4420"]);
     }
     assert_eq!(code(stage(&host, "ext4")), Code::Unavailable);
-    assert_eq!((host.state().lost.clone(), host.state().formatted), (Some(lost), 0));
+    assert_eq!(host.state().lost, Some(lost));
+    assert_eq!(host.state().formatted, 0);
     host.state().broken.clear();
     stage(&host, "ext4").expect("staged");
     assert_eq!(host.state().lost, None);
@@ -282,7 +290,8 @@ fn a_late_call_does_not_end_a_newer_attachment() {
     host.state().lost = Some(lost.clone());
     host.state().lost_number = 9;
     assert_eq!(code(stage_as(&host, "7")), Code::FailedPrecondition);
-    assert_eq!((host.state().lost.clone(), host.state().lines.len()), (Some(lost), 0));
+    assert_eq!(host.state().lost, Some(lost));
+    assert_eq!(host.state().lines.len(), 0);
     stage_as(&host, "10").expect("staged");
     assert_eq!(host.state().lost, None);
 }
