@@ -10,6 +10,8 @@
 //! allowed factor, or the mean beyond what the allowed loss of throughput means (a client with a fixed queue that is to keep
 //! 70 % of its throughput may see 1/0.7 of its mean latency)? Then the *width*, the number of windows under way at once,
 //! shrinks by a factor; while there is room it grows by a little. A width below one stands for pauses between windows.
+//! Where nothing that ran was urgent, half of the loss of throughput is allowed: what a core sees of its clients is not all
+//! that they feel, and nobody's data waits for it.
 //! Idle clients need no care: the width grows without them, and returns to where it was when they are back.
 //!
 //! **Levels.** What is more urgent goes first: less urgent work starts nothing while more urgent work waits. Each level has
@@ -29,7 +31,7 @@ pub use pass::{Pacer, Pass};
 
 use amita_reactor::Time;
 use amita_types::recovery::{Limits, Recovery};
-use clients::{Clients, Mood};
+use clients::{Clients, Mood, Spares};
 use std::time::Duration;
 
 /// Why background work is done, the most urgent first.
@@ -45,8 +47,7 @@ pub enum Level {
     Scrub,
 }
 
-/// How many levels there are.
-const LEVELS: usize = 4;
+const LEVELS: [Level; 4] = [Level::Critical, Level::Degraded, Level::Rebalance, Level::Scrub];
 /// A span of clients' I/O that is judged at once, if enough was done in it.
 const SPAN: Duration = Duration::from_millis(200);
 /// Work that was refused for a reason that has no end of its own asks again after so long.
@@ -63,9 +64,9 @@ const WIDEST: u32 = 32 * ONE;
 const FIRST: u32 = ONE;
 /// What each level keeps whatever the clients feel. Below a hundredth even a window that costs the clients many times their
 /// latency does not show in their p99.
-const LEAST: [u32; LEVELS] = [ONE / 20, ONE / 100, ONE / 200, ONE / 500];
+const LEAST: [u32; LEVELS.len()] = [ONE / 20, ONE / 100, ONE / 200, ONE / 500];
 /// The levels that bring lost copies back: theirs is the rate that an operator wants kept.
-const KEEPS_RATE: [bool; LEVELS] = [true, true, false, false];
+const KEEPS_RATE: [bool; LEVELS.len()] = [true, true, false, false];
 /// What a window counts as for the rate that is kept, whatever it moves: most of those that compare find nothing to move, and they cost the
 /// clients something as well.
 const WINDOW_BYTES: u64 = 128 << 10;
@@ -140,7 +141,7 @@ pub struct PaceStatus {
 #[derive(Debug)]
 pub struct Pace {
     settings: Recovery,
-    gates: [Gate; LEVELS],
+    gates: [Gate; LEVELS.len()],
     /// Bytes a second that are kept, this core's share; zero: none.
     least_bytes_per_s: u64,
     now: Time,
@@ -155,8 +156,8 @@ pub struct Pace {
     /// When copies of volumes were last refused; and when what takes turns with them was.
     refused: [Option<Time>; 2],
     span_began: Time,
-    /// Background work ran in this span.
-    worked: bool,
+    /// The most urgent background work that ran in this span.
+    worked: Option<Level>,
     quiet: Option<Quiet>,
     /// When what is normal was last seen.
     learned: Option<Time>,
@@ -179,7 +180,7 @@ impl Pace {
             gap: Time(0),
             refused: [None; 2],
             span_began: Time(0),
-            worked: false,
+            worked: None,
             quiet: None,
             learned: None,
             status: PaceStatus::default(),
@@ -255,7 +256,7 @@ impl Pace {
         let gate = &mut self.gates[level as usize];
         gate.active = gate.active.saturating_add(1);
         gate.behind = gate.behind.max(now).plus(cost).min(now.plus(cost + CREDIT));
-        self.worked = true;
+        self.worked = Some(self.worked.map_or(level, |other| other.min(level)));
         self.status.started += 1;
     }
 
@@ -369,8 +370,10 @@ impl Pace {
         }
     }
 
-    fn is_working(&self) -> bool {
-        self.gates.iter().any(|gate| gate.active > 0)
+    /// The most urgent level with windows under way.
+    fn working(&self) -> Option<Level> {
+        let most_urgent = self.gates.iter().position(|gate| gate.active > 0)?;
+        Some(LEVELS[most_urgent])
     }
 
     /// Begins a pause where what is normal is not known, or not any more, and clients are at work.
@@ -389,7 +392,7 @@ impl Pace {
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         if let Some(quiet) = self.quiet {
-            if !quiet.clean && !self.is_working() {
+            if !quiet.clean && self.working().is_none() {
                 self.quiet = Some(Quiet { clean: true, ..quiet });
                 self.begin_span(now);
             }
@@ -403,12 +406,13 @@ impl Pace {
         if length < SPAN {
             return;
         }
-        match self.clients.judge(length, self.worked, &self.settings) {
+        let spares = self.worked.map(|level| Spares::of(level, &self.settings));
+        match self.clients.judge(length, spares) {
             // A little more is needed.
             Mood::Unsure => return,
             Mood::Idle => {
                 self.idle = true;
-                if self.worked {
+                if self.worked.is_some() {
                     self.idle_width = (self.idle_width * 2).min(WIDEST);
                 }
             }
@@ -435,7 +439,7 @@ impl Pace {
 
     fn begin_span(&mut self, now: Time) {
         self.span_began = now;
-        self.worked = self.is_working();
+        self.worked = self.working();
         self.clients.begin_span();
     }
 }

@@ -1,5 +1,6 @@
 //! How the clients fare: their latency now, against what is normal.
 
+use super::Level;
 use crate::histogram::Histogram;
 use amita_types::recovery::Recovery;
 use std::time::Duration;
@@ -35,6 +36,29 @@ pub(super) enum Mood {
     Fine,
 }
 
+/// How much of what is normal clients keep beside background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spares {
+    /// Their p99, in percent of the normal one, at most.
+    p99_percent: u32,
+    /// Their throughput, in percent of the normal one, at least.
+    iops_percent: u32,
+}
+
+impl Spares {
+    /// Beside work of which nothing was more urgent than `level`.
+    pub(super) fn of(level: Level, settings: &Recovery) -> Spares {
+        let allowed = settings.iops_percent;
+        Spares {
+            p99_percent: settings.p99_percent,
+            iops_percent: match level {
+                Level::Critical | Level::Degraded => allowed,
+                Level::Rebalance | Level::Scrub => allowed.midpoint(100),
+            },
+        }
+    }
+}
+
 /// Reads, or writes.
 #[derive(Debug, Default)]
 struct Kind {
@@ -58,7 +82,7 @@ impl Kind {
     }
 
     /// How much they suffer, in percent of what they may; `None` where that cannot be told.
-    fn suffering(&self, settings: &Recovery) -> Option<u64> {
+    fn suffering(&self, spares: Spares) -> Option<u64> {
         if self.span.count() < FEW || self.normal.count() < FEW {
             return None;
         }
@@ -67,7 +91,7 @@ impl Kind {
             |found: Duration, normal: Duration| found.as_nanos() as u64 * 100 / (normal.as_nanos() as u64).max(1);
         let tail = ratio(self.span.permille(permille), self.normal.permille(permille));
         let mean = ratio(self.span.mean(), self.normal.mean());
-        Some((tail * 100 / u64::from(settings.p99_percent.max(1))).max(mean * u64::from(settings.iops_percent) / 100))
+        Some((tail * 100 / u64::from(spares.p99_percent.max(1))).max(mean * u64::from(spares.iops_percent) / 100))
     }
 }
 
@@ -91,8 +115,8 @@ impl Clients {
         self.writes.span.clear();
     }
 
-    /// A span of at least the usual length.
-    pub(super) fn judge(&mut self, length: Duration, worked: bool, settings: &Recovery) -> Mood {
+    /// A span of at least the usual length. `spares` is none where no background work ran.
+    pub(super) fn judge(&mut self, length: Duration, spares: Option<Spares>) -> Mood {
         let count = self.count();
         if u128::from(count) * 1000 < u128::from(IDLE_IOPS) * length.as_millis() {
             return Mood::Idle;
@@ -100,12 +124,12 @@ impl Clients {
         if count < ENOUGH && length < LONGEST_SPAN {
             return Mood::Unsure;
         }
-        if !worked {
+        let Some(spares) = spares else {
             self.reads.learn();
             self.writes.learn();
             return Mood::Normal;
-        }
-        let worst = self.reads.suffering(settings).max(self.writes.suffering(settings));
+        };
+        let worst = self.reads.suffering(spares).max(self.writes.suffering(spares));
         match worst {
             Some(percent) if percent > 100 => Mood::Hurt { percent },
             Some(percent) if percent < ROOM_PERCENT => Mood::Content,

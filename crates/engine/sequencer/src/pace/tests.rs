@@ -128,6 +128,26 @@ fn a_rebuild_leaves_the_clients_their_latency() {
 }
 
 #[test]
+fn what_is_not_urgent_takes_half_of_what_clients_may_lose() {
+    for level in [Level::Rebalance, Level::Scrub] {
+        let mut disk = Disk::new(&Recovery::default());
+        // The mean decides, and not the tail.
+        disk.more_us = 20;
+        disk.run(ms(5000));
+        let mean = disk.mean_us();
+        disk.rebuild = Some(level);
+        disk.run(ms(10_000));
+        disk.run(ms(60_000));
+        let during = disk.mean_us();
+        assert!(
+            during * 82 <= mean * 100,
+            "{level:?}: mean {mean} us before, {during} during"
+        );
+        assert!(disk.moved > 10 << 20, "{level:?}: {} bytes in a minute", disk.moved);
+    }
+}
+
+#[test]
 fn what_costs_the_clients_nothing_goes_on_at_full_speed() {
     let mut disk = Disk::new(&Recovery::default());
     disk.more_us = 0;
