@@ -1,5 +1,6 @@
 //! The driver of CSI at real nodes: what Kubernetes asks its controller, said on its socket as curl speaks gRPC.
 
+mod burst;
 mod chart;
 mod sanity;
 
@@ -16,7 +17,9 @@ use amita_harness::process::Process;
 use amita_harness::tool;
 use prost::Message;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const ONE: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 const TWO: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
@@ -58,47 +61,13 @@ impl Driver<'_> {
 
     /// What a method answers, or the number of its status.
     fn ask<A: Message + Default>(&self, method: &str, message: &impl Message) -> Result<A, String> {
-        let file = |name: &str| self.world.file(&format!("csi-{name}")).display().to_string();
-        let (sent, head, said) = (file("sent"), file("head"), file("said"));
-        let mut framed = vec![0];
-        framed.extend((message.encoded_len() as u32).to_be_bytes());
-        framed.extend(message.encode_to_vec());
-        std::fs::write(&sent, framed).expect("written");
-        let _ = std::fs::remove_file(&said);
-        let (socket, url) = (self.socket.display().to_string(), format!("http://csi/{method}"));
-        let words = [
-            "--silent",
-            "--show-error",
-            "--max-time",
-            "60",
-            "--http2-prior-knowledge",
-            "--unix-socket",
-            &socket,
-            "--header",
-            "Content-Type: application/grpc",
-            "--header",
-            "TE: trailers",
-            "--data-binary",
-            &format!("@{sent}"),
-            "--dump-header",
-            &head,
-            "--output",
-            &said,
-            &url,
-        ];
-        self.world.done("curl", &words);
-        let head = std::fs::read_to_string(&head).expect("a head");
-        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        match field("grpc-status:") {
-            Some("0") => {
-                let bytes = std::fs::read(&said).expect("an answer");
-                Ok(A::decode(bytes.get(5..).expect("a frame")).expect("a message"))
+        match call(self.world.folder(), &self.socket, "csi", method, message) {
+            Said::Message { message, .. } => Ok(message),
+            Said::Status { code, why } => {
+                println!("{method}: {code} {why}");
+                Err(code)
             }
-            Some(status) => {
-                println!("{method}: {status} {}", field("grpc-message:").unwrap_or_default());
-                Err(status.to_owned())
-            }
-            None => panic!("{method} has no status: {head}"),
+            Said::Nothing(why) => panic!("{method} has no status: {why}"),
         }
     }
 
@@ -185,6 +154,83 @@ impl Driver<'_> {
             self.process.last_words()
         );
         assert!(!self.socket.exists());
+    }
+}
+
+/// What came of a call.
+enum Said<A> {
+    Message {
+        message: A,
+        /// From before the connection to the last byte, as curl counts it.
+        took: Duration,
+    },
+    Status {
+        code: String,
+        why: String,
+    },
+    /// Nobody answered, or not to the end.
+    Nothing(String),
+}
+
+/// Calls a method as curl speaks gRPC. What is sent and said lies in files of the folder that begin with `place`: each caller at one time has its own.
+fn call<A: Message + Default>(
+    folder: &Path,
+    socket: &Path,
+    place: &str,
+    method: &str,
+    message: &impl Message,
+) -> Said<A> {
+    let file = |name: &str| folder.join(format!("{place}-{name}"));
+    let (sent, head, said) = (file("sent"), file("head"), file("said"));
+    let mut framed = vec![0];
+    framed.extend((message.encoded_len() as u32).to_be_bytes());
+    framed.extend(message.encode_to_vec());
+    std::fs::write(&sent, framed).expect("written");
+    for old in [&head, &said] {
+        let _ = std::fs::remove_file(old);
+    }
+    let (data, url) = (format!("@{}", sent.display()), format!("http://csi/{method}"));
+    let words: [&OsStr; 19] = [
+        "--silent".as_ref(),
+        "--show-error".as_ref(),
+        "--max-time".as_ref(),
+        "60".as_ref(),
+        "--http2-prior-knowledge".as_ref(),
+        "--unix-socket".as_ref(),
+        socket.as_ref(),
+        "--header".as_ref(),
+        "Content-Type: application/grpc".as_ref(),
+        "--header".as_ref(),
+        "TE: trailers".as_ref(),
+        "--data-binary".as_ref(),
+        data.as_ref(),
+        "--dump-header".as_ref(),
+        head.as_ref(),
+        "--output".as_ref(),
+        said.as_ref(),
+        "--write-out=took %{time_total}\n".as_ref(),
+        url.as_ref(),
+    ];
+    let ran = tool::run(folder, "curl", words, Duration::from_secs(90)).expect("curl runs");
+    let head = std::fs::read_to_string(&head).unwrap_or_default();
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    match field("grpc-status:") {
+        Some("0") => {
+            let bytes = std::fs::read(&said).expect("an answer");
+            let took = ran.text.lines().find_map(|line| line.strip_prefix("took "));
+            let took = took
+                .and_then(|seconds| seconds.trim().parse().ok())
+                .expect("curl's time");
+            Said::Message {
+                message: A::decode(bytes.get(5..).expect("a frame")).expect("a message"),
+                took: Duration::from_secs_f64(took),
+            }
+        }
+        Some(code) => Said::Status {
+            code: code.to_owned(),
+            why: field("grpc-message:").unwrap_or_default().to_owned(),
+        },
+        None => Said::Nothing(format!("{head}{}", ran.text)),
     }
 }
 
