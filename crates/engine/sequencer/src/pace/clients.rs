@@ -16,7 +16,7 @@ const FEW: u64 = 20;
 const MANY: u64 = 100;
 /// When so many are remembered as normal, the older ones begin to fade.
 const REMEMBERED: u64 = 4000;
-/// Below so much of what they may suffer, in percent, background work may press harder.
+/// Below so much of the tail that they may have, in percent, background work may press harder.
 const ROOM_PERCENT: u64 = 80;
 
 /// How the clients fared in a span.
@@ -57,6 +57,13 @@ impl Spares {
             },
         }
     }
+
+    /// Below so much of the mean that they may have, in percent, background work may press harder: a third of the loss that is allowed is left. Of a
+    /// normal mean `iops_percent` are suffered, so that less than that never is.
+    fn room_percent(self) -> u64 {
+        let allowed = u64::from(self.iops_percent);
+        allowed + 100_u64.saturating_sub(allowed).div_ceil(3)
+    }
 }
 
 /// Reads, or writes.
@@ -81,8 +88,8 @@ impl Kind {
         self.normal.add(&self.span);
     }
 
-    /// How much they suffer, in percent of what they may; `None` where that cannot be told.
-    fn suffering(&self, spares: Spares) -> Option<u64> {
+    /// How much they suffer; `None` where that cannot be told.
+    fn suffering(&self, spares: Spares) -> Option<Suffering> {
         if self.span.count() < FEW || self.normal.count() < FEW {
             return None;
         }
@@ -90,9 +97,23 @@ impl Kind {
         let ratio =
             |found: Duration, normal: Duration| found.as_nanos() as u64 * 100 / (normal.as_nanos() as u64).max(1);
         let tail = ratio(self.span.permille(permille), self.normal.permille(permille));
+        let tail = tail * 100 / u64::from(spares.p99_percent.max(1));
         let mean = ratio(self.span.mean(), self.normal.mean());
-        Some((tail * 100 / u64::from(spares.p99_percent.max(1))).max(mean * u64::from(spares.iops_percent) / 100))
+        let mean = mean * u64::from(spares.iops_percent) / 100;
+        Some(Suffering {
+            percent: tail.max(mean),
+            has_room: tail < ROOM_PERCENT && mean < spares.room_percent(),
+        })
     }
+}
+
+/// How clients fare beside background work.
+#[derive(Clone, Copy, Debug)]
+struct Suffering {
+    /// Of what they may suffer.
+    percent: u64,
+    /// They may suffer some more.
+    has_room: bool,
 }
 
 impl Clients {
@@ -129,10 +150,15 @@ impl Clients {
             self.writes.learn();
             return Mood::Normal;
         };
-        let worst = self.reads.suffering(spares).max(self.writes.suffering(spares));
-        match worst {
-            Some(percent) if percent > 100 => Mood::Hurt { percent },
-            Some(percent) if percent < ROOM_PERCENT => Mood::Content,
+        let both = [self.reads.suffering(spares), self.writes.suffering(spares)];
+        let (mut percent, mut has_room) = (0, both.iter().any(Option::is_some));
+        for suffering in both.into_iter().flatten() {
+            percent = percent.max(suffering.percent);
+            has_room &= suffering.has_room;
+        }
+        match percent {
+            percent if percent > 100 => Mood::Hurt { percent },
+            _ if has_room => Mood::Content,
             _ => Mood::Fine,
         }
     }
