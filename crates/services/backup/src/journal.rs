@@ -17,6 +17,7 @@ use crate::seal::Kind;
 use crate::state::State;
 use crate::store::{Put, StoreError};
 use crate::vault::Vault;
+use crate::verify::Judged;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::collections::BTreeSet;
 
@@ -189,7 +190,7 @@ impl Vault {
         &self,
         place: u64,
         ends: &dyn Fn() -> bool,
-        judge: &mut dyn FnMut(Error) -> Result<Error, Error>,
+        judge: &mut dyn FnMut(Error) -> Result<Judged<Option<Vec<u8>>>, Error>,
     ) -> Entries {
         let mut found = Entries {
             damaged: Vec::new(),
@@ -201,7 +202,13 @@ impl Vault {
             return found;
         }
         // What is wrong with that one was said when it was its turn.
-        let mut before = match self.hash_of(place).or_else(|error| judge(error).map(|_| None)) {
+        let before = self.hash_of(place).or_else(|error| {
+            Ok(match judge(error)? {
+                Judged::Read(_) => self.hash_of(place)?,
+                Judged::Damage(_) => None,
+            })
+        });
+        let mut before = match before {
             Ok(before) => before,
             Err(error) => {
                 found.failed = Some(error);
@@ -214,17 +221,18 @@ impl Vault {
             }
             let number = found.place + 1;
             let object = self.id.journal(number);
-            let read = self.store.get(&object).map_err(of(&object, "read it"));
-            let bytes = match read {
-                Ok(Some(bytes)) => Ok(bytes),
-                Ok(None) => Err(Error::Missing { object: object.clone() }),
-                Err(error) => match judge(error) {
-                    Ok(error) => Err(error),
-                    Err(error) => {
-                        found.failed = Some(error);
-                        break;
-                    }
-                },
+            let judged = match self.store.get(&object).map_err(of(&object, "read it")) {
+                Ok(bytes) => Ok(Judged::Read(bytes)),
+                Err(error) => judge(error),
+            };
+            let bytes = match judged {
+                Ok(Judged::Read(Some(bytes))) => Ok(bytes),
+                Ok(Judged::Read(None)) => Err(Error::Missing { object: object.clone() }),
+                Ok(Judged::Damage(error)) => Err(error),
+                Err(error) => {
+                    found.failed = Some(error);
+                    break;
+                }
             };
             let opened = bytes.and_then(|bytes| {
                 let hash = hash(&bytes);

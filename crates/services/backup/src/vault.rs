@@ -14,12 +14,26 @@ use crate::seal::{Keys, MasterKey, random};
 use crate::slot::{Cost, KeySlot, is_drawn};
 use crate::state::State;
 use crate::store::{ObjectStore, Retention, list_all};
+use crate::verify::Judged;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// How many passphrases a vault may have. All are looked for by name: no listing decides whether a vault opens.
 const SLOTS: usize = 16;
+/// When so many of them cannot be read, it is the store that does not answer.
+const UNREAD_SLOTS: usize = 3;
+
+/// What was found of a vault's keys.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    /// So many there are.
+    pub found: usize,
+    /// What is wrong with some of them.
+    pub damaged: Vec<Error>,
+    /// It has ended before all were looked at.
+    pub failed: Option<Error>,
+}
 
 /// The name of a vault: random.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,11 +182,20 @@ impl Vault {
     /// # Errors
     /// When it is not there, when the passphrase opens no key of it, when its journal is damaged.
     pub fn open(store: Arc<dyn ObjectStore>, id: VaultId, passphrase: &[u8], options: Options) -> Result<Vault, Error> {
-        let (mut slots, mut damage) = (0, None);
+        let (mut slots, mut damage, mut unread) = (0, None, Vec::new());
         for number in 0..SLOTS {
             let object = id.key(number);
-            let Some(bytes) = store.get(&object).map_err(of(&object, "read it"))? else {
-                continue;
+            let bytes = match store.get(&object).map_err(of(&object, "read it")) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => continue,
+                // Another one may open it; each may be waited for.
+                Err(error) => {
+                    unread.push(error);
+                    match unread.len() < UNREAD_SLOTS {
+                        true => continue,
+                        false => break,
+                    }
+                }
             };
             slots += 1;
             let why = match KeySlot::parse(&bytes) {
@@ -180,7 +203,7 @@ impl Vault {
                     Some(master) => {
                         let mut vault = Vault::new(store, id, master, options)?;
                         vault.read()?;
-                        vault.passed_over.extend(damage);
+                        vault.passed_over.extend(damage.into_iter().chain(unread));
                         return Ok(vault);
                     }
                     None => continue,
@@ -190,8 +213,8 @@ impl Vault {
             };
             damage = Some(Error::Damaged { object, why });
         }
-        Err(match damage {
-            Some(damage) => damage,
+        Err(match unread.into_iter().next().or(damage) {
+            Some(why) => why,
             None if slots == 0 => Error::NoVault { vault: id },
             None => Error::Passphrase {
                 vault: id,
@@ -262,32 +285,33 @@ impl Vault {
         Ok(opened.len())
     }
 
-    /// How many keys there are, and those that are damaged. `judge`: is it damage that one cannot be read? Else it ends by that.
-    pub(crate) fn damaged_keys(
-        &self,
-        judge: &mut dyn FnMut(Error) -> Result<Error, Error>,
-    ) -> Result<(usize, Vec<Error>), Error> {
-        let (mut found, mut damaged) = (0, Vec::new());
+    /// The keys that there are, and those that are damaged. `judge`: is it damage that one cannot be read, or was it read after all? Else it ends by that.
+    pub(crate) fn damaged_keys(&self, judge: &mut dyn FnMut(Error) -> Result<Judged<Option<Vec<u8>>>, Error>) -> Slots {
+        let mut slots = Slots::default();
         for number in 0..SLOTS {
             let object = self.id.key(number);
-            let bytes = match self.store.get(&object).map_err(of(&object, "read it")) {
-                Ok(Some(bytes)) => bytes,
-                Ok(None) => continue,
+            let judged = match self.store.get(&object).map_err(of(&object, "read it")) {
+                Ok(bytes) => Ok(Judged::Read(bytes)),
+                Err(error) => judge(error),
+            };
+            let damage = match judged {
+                Ok(Judged::Read(None)) => continue,
+                Ok(Judged::Read(Some(bytes))) => match KeySlot::parse(&bytes) {
+                    Ok(slot) if slot.vault() == self.id => None,
+                    Ok(_) => Some("it is a key of another vault"),
+                    Err(why) => Some(why.0),
+                }
+                .map(|why| Error::Damaged { object, why }),
+                Ok(Judged::Damage(error)) => Some(error),
                 Err(error) => {
-                    found += 1;
-                    damaged.push(judge(error)?);
-                    continue;
+                    slots.failed = Some(error);
+                    break;
                 }
             };
-            found += 1;
-            let why = match KeySlot::parse(&bytes) {
-                Ok(slot) if slot.vault() == self.id => continue,
-                Ok(_) => "it is a key of another vault",
-                Err(why) => why.0,
-            };
-            damaged.push(Error::Damaged { object, why });
+            slots.found += 1;
+            slots.damaged.extend(damage);
         }
-        Ok((found, damaged))
+        slots
     }
 
     /// Locks all that the points need, and all that the vault's order needs, at least until then: for a store with object lock, once for

@@ -9,13 +9,14 @@
 //! caller's to remember, and it is made in as many sessions as its caller likes; what all packs are asked for, and the trees, are looked at beside ([`look_round`]).
 //!
 //! **One object that cannot be read** must not be taken for damage where the store is away, nor keep all that comes behind it from being read for ever. What had been
-//! read before it counts, and its caller remembers it. Where it cannot be read the next time either, and others can, in the way that failed, it is damage as any other: named,
+//! read before it counts, and its caller remembers it. Where it cannot be read the next time either, in no way, and others can, it is damage as any other: named,
 //! and passed over. A further one behind it is so at first sight, where something was read in between: of two in a row the second one ends the reading.
+//! A pack that cannot be read at once is read in parts: a proxy that cuts long answers, or a time limit of the store's, is not its damage.
 
 use crate::error::{Error, of};
 use crate::pack::{Pack, PackName};
-use crate::store::list_until;
-use crate::vault::Vault;
+use crate::store::{StoreError, list_until};
+use crate::vault::{Slots, Vault};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub struct Report {
     pub unreadable: usize,
     /// Nothing was read since the last one of these.
     in_row: bool,
+    /// One was passed over that says something of those behind it.
+    has_passed: bool,
 }
 
 impl Report {
@@ -105,10 +108,11 @@ impl Reading<'_> {
     }
 }
 
-/// How an object was to be read: others are tried in the same way.
+/// How much of a pack is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Whole,
+    /// Its end.
     Part,
 }
 
@@ -118,11 +122,7 @@ enum How {
 /// When the store does not answer: that is no damage. What is damaged is in the report.
 pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
     let mut report = Report::default();
-    let (keys, damaged) = vault.damaged_keys(&mut Err)?;
-    report.damage.extend(damaged);
-    if keys == 0 {
-        report.damage.push(Error::NoVault { vault: vault.id });
-    }
+    keys_in(vault.damaged_keys(&mut Err), vault, &mut report)?;
     if scope == Scope::Whole {
         let found = vault.damaged_entries(0, &|| false, &mut Err);
         report.damage.extend(found.damaged);
@@ -154,11 +154,52 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
 
 /// What is wrong with a pack, by all of its bytes.
 fn read_whole(vault: &Vault, name: PackName) -> Result<Option<Error>, Error> {
+    checked(vault, name, &|object, _| vault.store.get(object))
+}
+
+/// The same, where it cannot be read at once.
+fn read_in_parts(vault: &Vault, name: PackName, reading: Reading<'_>) -> Result<Option<Error>, Error> {
+    checked(vault, name, &|object, bytes| {
+        // A byte more than there is to be: an object that is longer is another one.
+        let end = bytes.saturating_add(1);
+        let mut read = Vec::new();
+        while (read.len() as u64) < end {
+            if (reading.ends)() {
+                return Err(StoreError::Unknown("it was told to end".to_owned()));
+            }
+            let left = end - read.len() as u64;
+            let length = usize::try_from(left).unwrap_or(PART_BYTES).min(PART_BYTES);
+            let Some(part) = vault.store.get_range(object, read.len() as u64, length)? else {
+                return Ok(None);
+            };
+            read.extend_from_slice(&part);
+            if part.len() < length {
+                break;
+            }
+        }
+        Ok(Some(read))
+    })
+}
+
+/// At once, or else in parts.
+fn read_any_way(vault: &Vault, name: PackName, reading: Reading<'_>) -> Result<Option<Error>, Error> {
+    read_whole(vault, name).or_else(|error| match (reading.ends)() {
+        true => Err(error),
+        false => read_in_parts(vault, name, reading),
+    })
+}
+
+/// `get`: the bytes of this object, which is to have so many.
+fn checked(
+    vault: &Vault,
+    name: PackName,
+    get: &dyn Fn(&str, u64) -> Result<Option<Vec<u8>>, StoreError>,
+) -> Result<Option<Error>, Error> {
     let Some(pack) = vault.state.packs.get(&name) else {
         return Ok(None);
     };
     let object = vault.id.pack(name);
-    let wrong = match vault.store.get(&object).map_err(of(&object, "read it"))? {
+    let wrong = match get(&object, pack.bytes).map_err(of(&object, "read it"))? {
         Some(bytes) => pack.check(&vault.keys, &object, &bytes, &mut |_, _| {}),
         None => Err(Error::Missing { object }),
     };
@@ -185,36 +226,27 @@ fn read_end(vault: &Vault, name: PackName) -> Result<Option<Error>, Error> {
 /// Where something cannot be read so many others are tried at most: each may take minutes where the store does not answer.
 const PROBES: usize = 3;
 
-/// Can others be read, in this way, where this one cannot? Not as far as is known, where it is to end.
-fn others_answer(vault: &Vault, object: &str, how: How, reading: Reading<'_>, report: &Report) -> bool {
+/// A pack that cannot be read at once is read in parts of this length.
+const PART_BYTES: usize = 1 << 20;
+
+/// Can others be read, where this one cannot? Not as far as is known, where it is to end.
+fn others_answer(vault: &Vault, object: &str, reading: Reading<'_>, report: &Report) -> bool {
     let answers = |name: &PackName, pack: &Pack| {
-        let other = vault.id.pack(*name);
-        let read = match how {
-            How::Whole => vault.store.get(&other),
-            How::Part => vault.store.get_range(&other, pack.bytes - 1, 2),
-        };
+        let read = vault.store.get_range(&vault.id.pack(*name), pack.bytes - 1, 2);
         matches!(read, Ok(Some(_)))
     };
-    if let Some((name, pack)) = pack_of_object(vault, object).and_then(|name| vault.state.packs.get_key_value(&name)) {
+    if let Some(name) = pack_of_object(vault, object) {
         let is_other = |(other, _): &(&PackName, &Pack)| {
-            *other != name
+            **other != name
                 && !report.packs_lost.contains(*other)
                 && !vault.state.is_condemned(other)
                 && !reading.suspects.contains(&vault.id.pack(**other))
         };
         let others: Vec<_> = vault.state.packs.iter().filter(is_other).collect();
-        // What fails for long ones alone is not seen by short ones.
-        let mut tried: Vec<_> = others
-            .iter()
-            .filter(|(_, other)| other.bytes >= pack.bytes / 2)
-            .collect();
-        if tried.is_empty() {
-            tried = others.iter().collect();
-        }
         // A stretch of neighbours may be what cannot be read; and so may those be that were tried the time before.
         let first = UNIX_EPOCH.elapsed().map_or(0, |now| now.subsec_nanos() as usize);
-        let (count, probes) = (tried.len(), tried.len().min(PROBES));
-        let mut spread = (0..probes).map(|at| tried[(first + at * count / probes) % count]);
+        let (count, probes) = (others.len(), others.len().min(PROBES));
+        let mut spread = (0..probes).map(|at| others[(first + at * count / probes) % count]);
         if !others.is_empty() {
             return spread.any(|(other, pack)| !(reading.ends)() && answers(other, pack));
         }
@@ -223,55 +255,85 @@ fn others_answer(vault: &Vault, object: &str, how: How, reading: Reading<'_>, re
     object != last && !(reading.ends)() && vault.store.get(&last).is_ok()
 }
 
+/// What came of an object that could not be read at first.
+#[derive(Debug)]
+pub(crate) enum Judged<T> {
+    /// It is damage.
+    Damage(Error),
+    /// It was read when it was asked for once more.
+    Read(T),
+}
+
 /// What kept an object from being looked at, as damage: where it is this one alone, for it was suspected, or another one was passed over before, and something was read
-/// in between. `again`: now that others have answered, does this one?
-fn judge(
+/// in between. `again` reads it once more, now that others have answered.
+fn judge<T>(
     vault: &Vault,
     error: Error,
-    how: How,
     reading: Reading<'_>,
     report: &mut Report,
-    again: &dyn Fn() -> bool,
-) -> Result<Error, Error> {
+    again: impl FnOnce() -> Result<T, Error>,
+) -> Result<Judged<T>, Error> {
     let Error::Store { object, .. } = &error else {
         return Err(error);
     };
-    let at_first_sight = report.unreadable > 0 && !report.in_row;
+    let at_first_sight = report.has_passed && !report.in_row;
     let is_suspect = at_first_sight || reading.suspects.contains(object);
-    if is_suspect && others_answer(vault, object, how, reading, report) && !again() {
-        report.unreadable += 1;
-        report.in_row = true;
-        return Ok(error);
+    if !is_suspect || !others_answer(vault, object, reading, report) {
+        return Err(error);
     }
-    Err(error)
+    match again() {
+        Ok(read) => {
+            report.in_row = false;
+            Ok(Judged::Read(read))
+        }
+        // It was told to end meanwhile, and nothing is known.
+        Err(_) if (reading.ends)() => Err(error),
+        Err(Error::Store { .. }) => {
+            report.unreadable += 1;
+            (report.in_row, report.has_passed) = (true, true);
+            Ok(Judged::Damage(error))
+        }
+        Err(damage) => Ok(Judged::Damage(damage)),
+    }
 }
 
 /// The same of an object that is no pack, and is read whole.
-fn judge_object(vault: &Vault, error: Error, reading: Reading<'_>, report: &mut Report) -> Result<Error, Error> {
+fn judge_object(
+    vault: &Vault,
+    error: Error,
+    reading: Reading<'_>,
+    report: &mut Report,
+) -> Result<Judged<Option<Vec<u8>>>, Error> {
     let object = match &error {
         Error::Store { object, .. } => object.clone(),
         _ => return Err(error),
     };
-    let again = || vault.store.get(&object).is_ok();
-    judge(vault, error, How::Whole, reading, report, &again)
+    let again = || vault.store.get(&object).map_err(of(&object, "read it"));
+    judge(vault, error, reading, report, again)
 }
 
 /// Looks at a pack, and has what is wrong with it in the report. Is there what was to be read?
 fn look_at(vault: &Vault, name: PackName, how: How, reading: Reading<'_>, report: &mut Report) -> Result<bool, Error> {
-    let look = || match how {
+    let looked = match how {
         How::Whole => read_whole(vault, name),
         How::Part => read_end(vault, name),
     };
-    let (wrong, is_read) = match look() {
+    let judged = match looked {
         Ok(wrong) => {
             report.in_row = false;
+            Judged::Read(wrong)
+        }
+        Err(error) => judge(vault, error, reading, report, || match how {
+            How::Whole => read_any_way(vault, name, reading),
+            How::Part => read_end(vault, name),
+        })?,
+    };
+    let (wrong, is_read) = match judged {
+        Judged::Read(wrong) => {
             let is_read = !is_missing(wrong.as_ref());
             (wrong, is_read)
         }
-        Err(error) => {
-            let wrong = judge(vault, error, how, reading, report, &|| look().is_ok())?;
-            (Some(wrong), false)
-        }
+        Judged::Damage(error) => (Some(error), false),
     };
     report.lose(name, wrong);
     Ok(is_read)
@@ -397,13 +459,13 @@ pub fn read_again(vault: &Vault, packs: &[PackName], reading: Reading<'_>, repor
         if vault.state.is_condemned(name) {
             continue;
         }
-        match read_whole(vault, *name) {
+        match read_any_way(vault, *name, reading) {
             Ok(wrong) => {
                 report.read.push(*name);
                 report.lose(*name, wrong);
             }
             // Where nothing else answers either it would be waited for with each.
-            Err(_) if !others_answer(vault, &vault.id.pack(*name), How::Whole, reading, report) => return done,
+            Err(_) if !others_answer(vault, &vault.id.pack(*name), reading, report) => return done,
             Err(_) => {}
         }
     }
@@ -443,7 +505,12 @@ pub fn read_journal(vault: &Vault, place: u64, reading: Reading<'_>, report: &mu
         };
         report.in_row = entry.is_some() && unread == entry.map(|entry| entry.saturating_sub(1));
         unread = entry;
-        judge_object(vault, error, reading, report)
+        let (unreadable, has_passed) = (report.unreadable, report.has_passed);
+        let judged = judge_object(vault, error, reading, report);
+        if entry == Some(place) {
+            (report.unreadable, report.has_passed) = (unreadable, has_passed);
+        }
+        judged
     };
     let found = vault.damaged_entries(place, &ends, &mut judged);
     report.damage.extend(found.damaged);
@@ -467,16 +534,14 @@ pub fn entry_of_object(vault: &Vault, object: &str) -> Option<u64> {
 /// # Errors
 /// When the store does not answer; [`Error::Ended`]. What was found until then is in the report.
 pub fn look_round(vault: &Vault, behind: Option<u64>, reading: Reading<'_>, report: &mut Report) -> Result<(), Error> {
-    let (keys, damaged) = vault.damaged_keys(&mut |error| {
+    let keys = vault.damaged_keys(&mut |error| {
         // They are few, and each is asked for by itself: two of them are no stretch.
         report.in_row = false;
         judge_object(vault, error, reading, report)
-    })?;
-    report.in_row = false;
-    report.damage.extend(damaged);
-    if keys == 0 {
-        report.damage.push(Error::NoVault { vault: vault.id });
-    }
+    });
+    // What could not be read of them says nothing of packs.
+    (report.in_row, report.has_passed) = (false, false);
+    keys_in(keys, vault, report)?;
     let prefix = vault.id.packs();
     let listed = list_until(&*vault.store, &prefix, reading.ends).map_err(of(&prefix, "list it"))?;
     let listed = listed.ok_or(Error::Ended)?;
@@ -492,6 +557,16 @@ pub fn look_round(vault: &Vault, behind: Option<u64>, reading: Reading<'_>, repo
         }
     }
     points(vault, behind, reading, report)
+}
+
+/// Has what was found of the keys in the report.
+fn keys_in(keys: Slots, vault: &Vault, report: &mut Report) -> Result<(), Error> {
+    report.damage.extend(keys.damaged);
+    keys.failed.map_or(Ok(()), Err)?;
+    if keys.found == 0 {
+        report.damage.push(Error::NoVault { vault: vault.id });
+    }
+    Ok(())
 }
 
 /// The pack of this vault that an object is; none: it is another object, or the pack is of the vault no more.

@@ -185,9 +185,14 @@ pub fn points(
     looked: impl Fn(u64) -> bool,
 ) {
     let mut lost: Vec<BackupPointLost> = lost.into_iter().collect();
+    // Those that the parts before have found, and that are there still.
+    let gone = |point: &&BackupPointLost| !is_there(point.point) && !looked(point.point);
     let found = match part.begins {
         true => 0,
-        false => verified.points_found,
+        false => {
+            let gone = verified.points_lost.iter().filter(gone).count() as u64;
+            verified.points_found.saturating_sub(gone)
+        }
     };
     let found = found.saturating_add(lost.len() as u64);
     verified.points_found = if part.ends { 0 } else { found };
@@ -409,6 +414,10 @@ mod tests {
         points(&mut verified, first, [lost(9)], |_| true, |point| point <= 100);
         points(&mut verified, second, [lost(150)], |_| true, |point| point > 100);
         assert_eq!((verified.lost(), verified.points_lost[0].point), (2, 150));
+        // What the first part has found is given up before the second one.
+        points(&mut verified, first, [lost(8), lost(9)], |_| true, |point| point <= 100);
+        points(&mut verified, second, [], |point| point > 100, |point| point > 100);
+        assert_eq!((verified.lost(), verified.points_lost.len()), (0, 0));
     }
 
     #[test]

@@ -72,12 +72,40 @@ fn where_long_ones_alone_cannot_be_read_none_is_damaged() {
     let mut report = Report::default();
     let went = read_packs(&vault, ALL, free(&suspects), &mut report);
     assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
+    // They are read in parts, whether others are cut too or not.
+    for cuts in [1, longest] {
+        let mut cut = Unreadable::of(&store, &[], false);
+        Arc::get_mut(&mut cut).unwrap().cuts = usize::try_from(cuts).unwrap();
+        vault.store = cut;
+        let suspects = all.iter().map(|(_, object)| object.clone()).collect();
+        let mut report = Report::default();
+        let went = read_packs(&vault, ALL, free(&suspects), &mut report);
+        assert!(went.is_round && report.is_clean(), "{cuts}: {went:?}");
+        assert_eq!((report.packs, went.unread), (all.len(), 0), "{cuts}");
+    }
+    // By what was read in parts damage is seen as well.
+    let (name, object) = all.iter().find(long).unwrap();
+    let whole = store.get(object).unwrap().unwrap();
+    let (shorter, mut longer) = (whole[..whole.len() - 1].to_vec(), whole.clone());
+    longer.push(0);
+    let mut other = whole.clone();
+    other[whole.len() / 2] ^= 1;
+    for wrong in [shorter, longer, other] {
+        store.with(|objects| objects.get_mut(object).unwrap().0 = wrong);
+        let mut report = Report::default();
+        assert_eq!(read_again(&vault, &[*name], free(&suspects), &mut report), 1);
+        assert_eq!(report.packs_lost, [*name].into(), "{report:?}");
+    }
+    store.with(|objects| objects.get_mut(object).unwrap().0 = whole);
     // Others are not tried for ever.
     let counted = Unreadable::of(&store, &[], true);
     vault.store = counted.clone();
     let known: Vec<PackName> = all.iter().map(|(name, _)| *name).collect();
     assert_eq!(read_again(&vault, &known, free(&suspects), &mut report), 0);
-    assert!(counted.asked.lock().unwrap().len() <= 4, "one, and three others");
+    assert!(
+        counted.asked.lock().unwrap().len() <= 5,
+        "one, in both ways, and three others"
+    );
     // Where it is to end none is.
     counted.asked.lock().unwrap().clear();
     let suspects = suspect(&all[0].1);
@@ -145,9 +173,32 @@ fn what_answers_when_it_is_asked_once_more_is_not_damaged() {
     vault.store = once;
     let (suspects, mut report) = (suspect(&name), Report::default());
     let went = read_packs(&vault, ALL, free(&suspects), &mut report);
-    assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
-    let went = read_packs(&vault, ALL, free(&suspects), &mut report);
     assert!(went.is_round && report.is_clean(), "{went:?}");
+    assert_eq!((report.packs, report.unreadable), (vault.state.packs.len(), 0));
+}
+
+#[test]
+fn a_key_that_cannot_be_read_keeps_no_other_one_from_opening_the_vault() {
+    let (store, vault, _) = prepared();
+    let keys = [0, 1, 2, 3].map(|number| vault.id().key(number));
+    let slot = store.get(&keys[0]).unwrap().unwrap();
+    for key in &keys[1..] {
+        store.put(key, &slot, None).unwrap();
+    }
+    let open = |unread: &[String]| {
+        let unread: Vec<&str> = unread.iter().map(String::as_str).collect();
+        let store = Unreadable::of(&store, &unread, false);
+        Vault::open(store, vault.id(), PASSPHRASE, options())
+    };
+    let opened = open(&keys[..2]).unwrap();
+    let named = |error: &Error, key: &String| matches!(error, Error::Store { object, .. } if object == key);
+    let passed_over = opened.passed_over();
+    assert!(
+        named(&passed_over[0], &keys[0]) && named(&passed_over[1], &keys[1]),
+        "{passed_over:?}"
+    );
+    // Three: it is the store.
+    assert!(named(&open(&keys[..3]).unwrap_err(), &keys[0]));
 }
 
 #[test]
@@ -163,6 +214,26 @@ fn keys_that_cannot_be_read_are_named_and_keep_nothing_else_from_being_looked_at
     look_round(&vault, None, free(&suspect(&keys[1])), &mut report).unwrap();
     assert_eq!((report.unreadable, report.damage.len()), (2, 2), "{report:?}");
     assert_eq!(report.points, vault.state.points.len());
+    // That says nothing of a pack: one that fails once is no damage.
+    let pack = packs(&vault)[1].1.clone();
+    let known = [&keys[1], &keys[2]].map(String::clone).into();
+    store.with(|objects| objects.get_mut(&pack).unwrap().0.push(0));
+    vault.store = Unreadable::of(&store, &[keys[1].as_str(), keys[2].as_str(), &pack], false);
+    let mut report = Report::default();
+    let looked = look_round(&vault, None, free(&known), &mut report);
+    assert!(
+        matches!(&looked, Err(Error::Store { object, .. }) if *object == pack),
+        "{looked:?}"
+    );
+    // And what was found of keys before it ended is told.
+    let mut report = Report::default();
+    vault.store = Unreadable::of(&store, &[keys[1].as_str(), keys[2].as_str()], false);
+    assert!(look_round(&vault, None, free(&suspect(&keys[2])), &mut report).is_err());
+    assert!(report.damage.is_empty() && report.unreadable == 0, "{report:?}");
+    let broken = store.get(&keys[0]).unwrap().unwrap()[1..].to_vec();
+    store.with(|objects| objects.get_mut(&keys[0]).unwrap().0 = broken);
+    assert!(look_round(&vault, None, free(&suspect(&keys[2])), &mut report).is_err());
+    assert!(report.damage.len() == 1, "{report:?}");
 }
 
 #[test]

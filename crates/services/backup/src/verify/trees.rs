@@ -3,7 +3,7 @@
 //! A part that several points share is read once, and also where it leads to something that is lost: what points have in common is most of what they are, and one damaged
 //! pack may be of all of them.
 
-use super::{How, Reading, Report, judge, pack_of};
+use super::{Judged, Reading, Report, judge};
 use crate::entry::Point;
 use crate::error::Error;
 use crate::piece::PieceId;
@@ -59,10 +59,14 @@ impl<'a> Trees<'a> {
         if let Some(known) = self.known(id)? {
             return Ok(known);
         }
+        let read = match self.vault.branch(id) {
+            Err(error) => self.judged(id, error, report, || self.vault.branch(id))?,
+            Ok(branch) => Judged::Read(branch),
+        };
         let mut lack = None;
-        match self.vault.branch(id) {
-            Err(error) => lack = Some(self.judged(error, report, &|| self.vault.branch(id).is_ok())?),
-            Ok(branch) => {
+        match read {
+            Judged::Damage(error) => lack = Some(Arc::new(error)),
+            Judged::Read(branch) => {
                 report.in_row = false;
                 for leaf in branch.leaves().iter().flatten() {
                     lack = self.leaf(*leaf, report)?;
@@ -80,9 +84,13 @@ impl<'a> Trees<'a> {
         if let Some(known) = self.known(id)? {
             return Ok(known);
         }
-        let lack = match self.vault.leaf(id) {
-            Err(error) => Some(self.judged(error, report, &|| self.vault.leaf(id).is_ok())?),
-            Ok(leaf) => {
+        let read = match self.vault.leaf(id) {
+            Err(error) => self.judged(id, error, report, || self.vault.leaf(id))?,
+            Ok(leaf) => Judged::Read(leaf),
+        };
+        let lack = match read {
+            Judged::Damage(error) => Some(Arc::new(error)),
+            Judged::Read(leaf) => {
                 report.in_row = false;
                 leaf.extents().iter().find_map(|extent| self.gone(extent.piece))
             }
@@ -119,12 +127,19 @@ impl<'a> Trees<'a> {
         })))
     }
 
-    /// Why a part of a tree cannot be read, as what it lacks.
-    fn judged(&self, error: Error, report: &mut Report, again: &dyn Fn() -> bool) -> Result<Arc<Error>, Error> {
-        let is_known = pack_of(self.vault, &error).is_some_and(|pack| report.packs_lost.contains(&pack));
+    /// Why a part of a tree cannot be read, as what it lacks; or that part, where it can be read after all.
+    fn judged<T>(
+        &self,
+        id: PieceId,
+        error: Error,
+        report: &mut Report,
+        again: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<Judged<T>, Error> {
+        let places = self.vault.state.places(&id);
+        let is_known = places.iter().all(|place| report.packs_lost.contains(&place.pack));
         match error.is_damage() || is_known || matches!(error, Error::NewerFormat { .. }) {
-            true => Ok(Arc::new(error)),
-            false => judge(self.vault, error, How::Part, self.reading, report, again).map(Arc::new),
+            true => Ok(Judged::Damage(error)),
+            false => judge(self.vault, error, self.reading, report, again),
         }
     }
 }

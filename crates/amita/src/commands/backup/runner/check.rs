@@ -395,7 +395,10 @@ impl Check<'_> {
                 let pack = PackName::parse(pack);
                 pack.is_some_and(|pack| report.read.contains(&pack) && !report.packs_lost.contains(&pack))
             };
-            let is_mended = verification::read_in_turn(&mut verified, is_whole);
+            let mut is_mended = verification::read_in_turn(&mut verified, is_whole);
+            // Those that are named are read again first, as far as there is time for it.
+            let is_read = |object: &str| pack_of_object(vault, object).is_some_and(|pack| report.read.contains(&pack));
+            is_mended |= verification::looked_again(&mut verified, is_read, &found(&report));
             let is_new = verification::add(&mut verified, &found(&report), By::Turn, now().as_secs());
             if is_mended || is_new {
                 verification::owe_points(&mut verified);
