@@ -198,7 +198,7 @@ fn a_key_that_cannot_be_read_keeps_no_other_one_from_opening_the_vault() {
         "{passed_over:?}"
     );
     // Three: it is the store.
-    assert!(named(&open(&keys[..3]).unwrap_err(), &keys[0]));
+    assert!(open(&keys[..3]).is_err_and(|error| named(&error, &keys[0])));
 }
 
 #[test]
