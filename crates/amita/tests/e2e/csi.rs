@@ -190,7 +190,7 @@ fn call<A: Message + Default>(
         let _ = std::fs::remove_file(old);
     }
     let (data, url) = (format!("@{}", sent.display()), format!("http://csi/{method}"));
-    let words: [&OsStr; 19] = [
+    let words: [&OsStr; 20] = [
         "--silent".as_ref(),
         "--show-error".as_ref(),
         "--max-time".as_ref(),
@@ -208,7 +208,8 @@ fn call<A: Message + Default>(
         head.as_ref(),
         "--output".as_ref(),
         said.as_ref(),
-        "--write-out=took %{time_total}\n".as_ref(),
+        "--write-out".as_ref(),
+        "took %{time_total}\n".as_ref(),
         url.as_ref(),
     ];
     let ran = tool::run(folder, "curl", words, Duration::from_secs(90)).expect("curl runs");

@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 
 /// Starts both parts of the driver, waits for their sockets, and makes what `suite` needs. `BINARY`, `SANITY`, `APIS` and `IDENTITY` are put before it.
 const LIBRARY: &str = r#"
-fail() { echo "FAILED: $*" >&2; tail -n 20 /tmp/csi/*.log >&2; dmesg | tail -n 8 >&2; exit 1; }
+fail() { tail -n 20 /tmp/csi/*.log >&2; dmesg | tail -n 8 >&2; echo "FAILED: $*" >&2; exit 1; }
 drivers() {
     modprobe -qa nvme-tcp
     mkdir -p /tmp/csi

@@ -365,9 +365,9 @@ fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
         let told = bring(&gateways, &controller, &first, &one, &volume)?;
         alpha.sh(&format!(
             "for wait in $(seq 600); do [ -s /tmp/csi/ended ] && break; sleep 0.1; done
-             [ \"$(cat /tmp/csi/ended)\" = 1 ] || fail 'what was queued was taken'
+             [ \"$(cat /tmp/csi/ended)\" = 1 ] || fail \"what was queued was taken: $(cat /tmp/csi/ended /tmp/csi/dd)\"
              for folder in /sys/class/nvme/nvme*; do
-                 [ ! -e \"$folder/subsysnqn\" ] || [ \"$(cat \"$folder/subsysnqn\")\" = '{}' ] || fail 'the lost attachment is there'
+                 [ ! -e \"$folder/subsysnqn\" ] || [ \"$(cat \"$folder/subsysnqn\")\" = '{}' ] || fail \"the lost attachment is there: $folder $(cat \"$folder/subsysnqn\" \"$folder/state\")\"
              done
              [ \"$(tail -n 1 {STAGING}/before)\" = 200000 ] && sha256sum <{STAGING}/before",
             told["nqn"]

@@ -72,17 +72,15 @@ fn where_long_ones_alone_cannot_be_read_none_is_damaged() {
     let mut report = Report::default();
     let went = read_packs(&vault, ALL, free(&suspects), &mut report);
     assert!(went.failed.is_some() && report.is_clean(), "{went:?}");
-    // They are read in parts, whether others are cut too or not.
-    for cuts in [1, longest] {
-        let mut cut = Unreadable::of(&store, &[], false);
-        Arc::get_mut(&mut cut).unwrap().cuts = usize::try_from(cuts).unwrap();
-        vault.store = cut;
-        let suspects = all.iter().map(|(_, object)| object.clone()).collect();
-        let mut report = Report::default();
-        let went = read_packs(&vault, ALL, free(&suspects), &mut report);
-        assert!(went.is_round && report.is_clean(), "{cuts}: {went:?}");
-        assert_eq!((report.packs, went.unread), (all.len(), 0), "{cuts}");
-    }
+    // They are read in parts.
+    let mut cut = Unreadable::of(&store, &[], false);
+    Arc::get_mut(&mut cut).unwrap().cuts = usize::try_from(longest).unwrap();
+    vault.store = cut;
+    let longest: BTreeSet<String> = all.iter().filter(long).map(|(_, object)| object.clone()).collect();
+    let mut report = Report::default();
+    let went = read_packs(&vault, ALL, free(&longest), &mut report);
+    assert!(went.is_round && report.is_clean(), "{went:?}");
+    assert_eq!((report.packs, went.unread), (all.len(), 0));
     // By what was read in parts damage is seen as well.
     let (name, object) = all.iter().find(long).unwrap();
     let whole = store.get(object).unwrap().unwrap();
