@@ -189,12 +189,11 @@ fn read_any_way(vault: &Vault, name: PackName, reading: Reading<'_>) -> Result<O
     })
 }
 
+/// The bytes of an object, if there is one.
+type Bytes = Result<Option<Vec<u8>>, StoreError>;
+
 /// `get`: the bytes of this object, which is to have so many.
-fn checked(
-    vault: &Vault,
-    name: PackName,
-    get: &dyn Fn(&str, u64) -> Result<Option<Vec<u8>>, StoreError>,
-) -> Result<Option<Error>, Error> {
+fn checked(vault: &Vault, name: PackName, get: &dyn Fn(&str, u64) -> Bytes) -> Result<Option<Error>, Error> {
     let Some(pack) = vault.state.packs.get(&name) else {
         return Ok(None);
     };
