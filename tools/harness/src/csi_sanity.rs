@@ -40,12 +40,13 @@ pub fn go_tool(name: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// The suite's program.
+/// The suite's program, by a path without links: a guest has the folder that it lies in, and no other one.
 ///
 /// # Errors
 /// As [`go_tool`].
 pub fn program() -> Result<PathBuf> {
-    go_tool("csi-sanity")
+    let program = go_tool("csi-sanity")?;
+    program.canonicalize().context(|| program.display().to_string())
 }
 
 /// The cases of a report (`--ginkgo.junit-report`), without what the suite does around them.
