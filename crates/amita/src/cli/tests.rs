@@ -107,7 +107,16 @@ fn every_command_but_those_that_serve_knows_json() {
     without(&Cli::command(), "", &mut found);
     assert_eq!(
         found,
-        ["serve", "meta", "ca serve", "audit ship", "completions", "demo"]
+        [
+            "serve",
+            "meta",
+            "ca serve",
+            "csi controller",
+            "csi node",
+            "audit ship",
+            "completions",
+            "demo"
+        ]
     );
 }
 
