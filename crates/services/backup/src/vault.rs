@@ -245,15 +245,23 @@ impl Vault {
     /// When it cannot be put, or the vault has 16 already.
     pub fn add_passphrase(&self, passphrase: &[u8], cost: Cost) -> Result<String, Error> {
         let slot = KeySlot::seal(self.id, &self.master, passphrase, cost)?;
+        let mut unread = Vec::new();
         for number in 0..SLOTS {
             let object = self.id.key(number);
-            if let Landed::Ours = self.put(&object, slot.bytes())? {
-                return Ok(object);
+            match self.put(&object, slot.bytes()) {
+                Ok(Landed::Ours) => return Ok(object),
+                Ok(Landed::Another) => {}
+                // What is there cannot be read, say: another one may be free. Two that are the same do no harm.
+                Err(error @ Error::Store { .. }) if unread.len() + 1 < UNREAD_SLOTS => unread.push(error),
+                Err(error) => return Err(error),
             }
         }
-        Err(Error::Limit {
-            what: "the number of passphrases",
-            most: SLOTS as u64,
+        Err(match unread.into_iter().next() {
+            Some(error) => error,
+            None => Error::Limit {
+                what: "the number of passphrases",
+                most: SLOTS as u64,
+            },
         })
     }
 
@@ -329,9 +337,15 @@ impl Vault {
         let packs = packs.iter().map(|pack| self.id.pack(*pack));
         let entries = (1..=self.head.number).map(|number| self.id.journal(number));
         let mut objects: Vec<String> = packs.chain(entries).collect();
+        // One that cannot be read keeps nothing else from being locked.
+        let mut unread = None;
         for slot in (0..SLOTS).map(|slot| self.id.key(slot)) {
-            if self.store.get(&slot).map_err(of(&slot, "read it"))?.is_some() {
-                objects.push(slot);
+            match self.store.get(&slot).map_err(of(&slot, "read it")) {
+                Ok(None) => {}
+                Ok(Some(_)) => objects.push(slot),
+                Err(error) => {
+                    unread.get_or_insert(error);
+                }
             }
         }
         for object in &objects {
@@ -340,7 +354,7 @@ impl Vault {
             }
             self.store.retain(object, until).map_err(of(object, "lock it"))?;
         }
-        Ok(())
+        unread.map_or(Ok(()), Err)
     }
 
     /// Says who works with it: it stands behind the labels of sessions that begin from now on.

@@ -121,6 +121,11 @@ enum How {
 /// # Errors
 /// When the store does not answer: that is no damage. What is damaged is in the report.
 pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
+    let reading = Reading {
+        suspects: &BTreeSet::new(),
+        ends: &|| false,
+        until: None,
+    };
     let mut report = Report::default();
     keys_in(vault.damaged_keys(&mut Err), vault, &mut report)?;
     if scope == Scope::Whole {
@@ -134,7 +139,7 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
             Scope::Sampled { per_mille, seed } => draw(seed, *name) < per_mille.into(),
         };
         let wrong = match whole {
-            true => read_whole(vault, *name)?,
+            true => read_any_way(vault, *name, reading)?,
             false => read_end(vault, *name)?,
         };
         if whole && !is_missing(wrong.as_ref()) {
@@ -143,11 +148,6 @@ pub fn verify(vault: &Vault, scope: Scope) -> Result<Report, Error> {
         }
         report.lose(*name, wrong);
     }
-    let reading = Reading {
-        suspects: &BTreeSet::new(),
-        ends: &|| false,
-        until: None,
-    };
     points(vault, None, reading, &mut report)?;
     Ok(report)
 }
@@ -183,9 +183,9 @@ fn read_in_parts(vault: &Vault, name: PackName, reading: Reading<'_>) -> Result<
 
 /// At once, or else in parts.
 fn read_any_way(vault: &Vault, name: PackName, reading: Reading<'_>) -> Result<Option<Error>, Error> {
-    read_whole(vault, name).or_else(|error| match (reading.ends)() {
-        true => Err(error),
-        false => read_in_parts(vault, name, reading),
+    read_whole(vault, name).or_else(|error| match &error {
+        Error::Store { .. } if !(reading.ends)() => read_in_parts(vault, name, reading),
+        _ => Err(error),
     })
 }
 
@@ -228,24 +228,36 @@ const PROBES: usize = 3;
 /// A pack that cannot be read at once is read in parts of this length.
 const PART_BYTES: usize = 1 << 20;
 
-/// Can others be read, where this one cannot? Not as far as is known, where it is to end.
-fn others_answer(vault: &Vault, object: &str, reading: Reading<'_>, report: &Report) -> bool {
+/// Can others be read, in this way, where this one cannot? Not as far as is known, where it is to end.
+fn others_answer(vault: &Vault, object: &str, how: How, reading: Reading<'_>, report: &Report) -> bool {
+    // A whole one is read in parts in the end, and the first one of these is what it begins with.
+    let first_part = |pack: &Pack| usize::try_from(pack.bytes).unwrap_or(PART_BYTES).min(PART_BYTES);
     let answers = |name: &PackName, pack: &Pack| {
-        let read = vault.store.get_range(&vault.id.pack(*name), pack.bytes - 1, 2);
+        let other = vault.id.pack(*name);
+        let read = match how {
+            How::Whole => vault.store.get_range(&other, 0, first_part(pack)),
+            How::Part => vault.store.get_range(&other, pack.bytes - 1, 2),
+        };
         matches!(read, Ok(Some(_)))
     };
-    if let Some(name) = pack_of_object(vault, object) {
+    if let Some((name, pack)) = pack_of_object(vault, object).and_then(|name| vault.state.packs.get_key_value(&name)) {
         let is_other = |(other, _): &(&PackName, &Pack)| {
-            **other != name
+            *other != name
                 && !report.packs_lost.contains(*other)
                 && !vault.state.is_condemned(other)
                 && !reading.suspects.contains(&vault.id.pack(**other))
         };
         let others: Vec<_> = vault.state.packs.iter().filter(is_other).collect();
+        // What fails for long answers alone is not seen by short ones.
+        let is_long = |(_, other): &&(&PackName, &Pack)| how == How::Part || first_part(other) >= first_part(pack);
+        let mut tried: Vec<_> = others.iter().filter(is_long).collect();
+        if tried.is_empty() {
+            tried = others.iter().collect();
+        }
         // A stretch of neighbours may be what cannot be read; and so may those be that were tried the time before.
         let first = UNIX_EPOCH.elapsed().map_or(0, |now| now.subsec_nanos() as usize);
-        let (count, probes) = (others.len(), others.len().min(PROBES));
-        let mut spread = (0..probes).map(|at| others[(first + at * count / probes) % count]);
+        let (count, probes) = (tried.len(), tried.len().min(PROBES));
+        let mut spread = (0..probes).map(|at| tried[(first + at * count / probes) % count]);
         if !others.is_empty() {
             return spread.any(|(other, pack)| !(reading.ends)() && answers(other, pack));
         }
@@ -268,6 +280,7 @@ pub(crate) enum Judged<T> {
 fn judge<T>(
     vault: &Vault,
     error: Error,
+    how: How,
     reading: Reading<'_>,
     report: &mut Report,
     again: impl FnOnce() -> Result<T, Error>,
@@ -277,7 +290,7 @@ fn judge<T>(
     };
     let at_first_sight = report.has_passed && !report.in_row;
     let is_suspect = at_first_sight || reading.suspects.contains(object);
-    if !is_suspect || !others_answer(vault, object, reading, report) {
+    if !is_suspect || !others_answer(vault, object, how, reading, report) {
         return Err(error);
     }
     match again() {
@@ -308,24 +321,21 @@ fn judge_object(
         _ => return Err(error),
     };
     let again = || vault.store.get(&object).map_err(of(&object, "read it"));
-    judge(vault, error, reading, report, again)
+    judge(vault, error, How::Whole, reading, report, again)
 }
 
 /// Looks at a pack, and has what is wrong with it in the report. Is there what was to be read?
 fn look_at(vault: &Vault, name: PackName, how: How, reading: Reading<'_>, report: &mut Report) -> Result<bool, Error> {
-    let looked = match how {
-        How::Whole => read_whole(vault, name),
+    let look = || match how {
+        How::Whole => read_any_way(vault, name, reading),
         How::Part => read_end(vault, name),
     };
-    let judged = match looked {
+    let judged = match look() {
         Ok(wrong) => {
             report.in_row = false;
             Judged::Read(wrong)
         }
-        Err(error) => judge(vault, error, reading, report, || match how {
-            How::Whole => read_any_way(vault, name, reading),
-            How::Part => read_end(vault, name),
-        })?,
+        Err(error) => judge(vault, error, how, reading, report, look)?,
     };
     let (wrong, is_read) = match judged {
         Judged::Read(wrong) => {
@@ -464,7 +474,7 @@ pub fn read_again(vault: &Vault, packs: &[PackName], reading: Reading<'_>, repor
                 report.lose(*name, wrong);
             }
             // Where nothing else answers either it would be waited for with each.
-            Err(_) if !others_answer(vault, &vault.id.pack(*name), reading, report) => return done,
+            Err(_) if !others_answer(vault, &vault.id.pack(*name), How::Whole, reading, report) => return done,
             Err(_) => {}
         }
     }

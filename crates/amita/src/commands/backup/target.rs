@@ -183,6 +183,11 @@ impl Target {
                     log::warn!("the repository: {object}: {why}; so it is not known whose vault that is");
                     damaged = Some(Error::Damaged { object, why });
                 }
+                // Nor is it that one of several cannot be read.
+                Err(error @ Error::Store { .. }) if all.len() > 1 && is_of_key(&error) => {
+                    log::warn!("the repository: {error}; so it is not known whose vault that is");
+                    damaged = Some(error);
+                }
                 opened => return opened.described(),
             }
         }
@@ -203,6 +208,10 @@ impl Target {
             Some(error) => failure::failure(error),
         })
     }
+}
+
+fn is_of_key(error: &Error) -> bool {
+    matches!(error, Error::Store { object, .. } if object.starts_with("keys/"))
 }
 
 /// Puts a checkpoint where many entries are read behind the last one. Nothing is lost where it cannot be put: that is told.

@@ -161,8 +161,8 @@ pub fn round(verified: &mut BackupVerified, now: u64) {
 /// Which part of a look at all points has come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// It began with the first point.
-    pub begins: bool,
+    /// It began behind this point; none: with the first one.
+    pub behind: Option<u64>,
     /// It ended with the last one.
     pub ends: bool,
 }
@@ -170,7 +170,7 @@ pub struct Part {
 impl Part {
     /// The whole look.
     pub const ALL: Part = Part {
-        begins: true,
+        behind: None,
         ends: true,
     };
 }
@@ -186,12 +186,12 @@ pub fn points(
 ) {
     let mut lost: Vec<BackupPointLost> = lost.into_iter().collect();
     // Those that the parts before have found, and that are there still.
-    let gone = |point: &&BackupPointLost| !is_there(point.point) && !looked(point.point);
-    let found = match part.begins {
-        true => 0,
-        false => {
-            let gone = verified.points_lost.iter().filter(gone).count() as u64;
-            verified.points_found.saturating_sub(gone)
+    let found = match part.behind {
+        None => 0,
+        Some(behind) => {
+            let gone = verified.points_lost.iter();
+            let gone = gone.filter(|point| point.point <= behind && !is_there(point.point));
+            verified.points_found.saturating_sub(gone.count() as u64)
         }
     };
     let found = found.saturating_add(lost.len() as u64);
@@ -381,7 +381,7 @@ mod tests {
             |_| true,
         );
         let first = Part {
-            begins: true,
+            behind: None,
             ends: false,
         };
         points(&mut verified, first, [lost(3)], |point| point != 6, |point| point <= 3);
@@ -400,7 +400,7 @@ mod tests {
         points(&mut verified, Part::ALL, (1..=200).map(lost), |_| true, |_| true);
         assert_eq!((verified.lost(), verified.points_lost[0].point), (200, 200));
         // The newer half is whole again: the look finds the older one, and ends in between.
-        let [first, second] = [(true, false), (false, true)].map(|(begins, ends)| Part { begins, ends });
+        let [first, second] = [(None, false), (Some(100), true)].map(|(behind, ends)| Part { behind, ends });
         points(
             &mut verified,
             first,
@@ -418,6 +418,21 @@ mod tests {
         points(&mut verified, first, [lost(8), lost(9)], |_| true, |point| point <= 100);
         points(&mut verified, second, [], |point| point > 100, |point| point > 100);
         assert_eq!((verified.lost(), verified.points_lost.len()), (0, 0));
+        // What is known of an earlier look, and lies behind a part, was not found by it.
+        points(&mut verified, Part::ALL, (197..=200).map(lost), |_| true, |_| true);
+        points(&mut verified, first, (1..=60).map(lost), |_| true, |point| point <= 70);
+        let middle = Part {
+            behind: Some(70),
+            ends: false,
+        };
+        let is_there = |point| point <= 190;
+        points(&mut verified, middle, [], is_there, |point| point > 70 && point <= 80);
+        let last = Part {
+            behind: Some(80),
+            ends: true,
+        };
+        points(&mut verified, last, [], is_there, |point| point > 80);
+        assert_eq!(verified.lost(), 60);
     }
 
     #[test]

@@ -14,6 +14,8 @@ const LONGEST_SPAN: Duration = Duration::from_secs(1);
 const FEW: u64 = 20;
 /// The p99 of fewer is the luck of one: their p90 is taken instead.
 const MANY: u64 = 100;
+/// What of the mean is kept from one span to the next: three quarters.
+const FADES: (u64, u64) = (3, 4);
 /// When so many are remembered as normal, the older ones begin to fade.
 const REMEMBERED: u64 = 4000;
 /// Below so much of the tail that they may have, in percent, background work may press harder.
@@ -71,6 +73,9 @@ impl Spares {
 struct Kind {
     span: Histogram,
     normal: Histogram,
+    /// Beside background work, the older the less: nanoseconds, and of so many. The mean of one span of a few hundred is off by a fifth where some take ten
+    /// times as long.
+    recent: (u64, u64),
 }
 
 /// The clients of one core.
@@ -88,6 +93,16 @@ impl Kind {
         self.normal.add(&self.span);
     }
 
+    /// Counts the span as one beside background work.
+    fn remember(&mut self) {
+        let (ns, count) = (self.span.mean().as_nanos() as u64, self.span.count());
+        let (sum, all) = self.recent;
+        self.recent = (
+            (sum / FADES.1 * FADES.0).saturating_add(ns.saturating_mul(count)),
+            all / FADES.1 * FADES.0 + count,
+        );
+    }
+
     /// How much they suffer; `None` where that cannot be told.
     fn suffering(&self, spares: Spares) -> Option<Suffering> {
         if self.span.count() < FEW || self.normal.count() < FEW {
@@ -98,7 +113,8 @@ impl Kind {
             |found: Duration, normal: Duration| found.as_nanos() as u64 * 100 / (normal.as_nanos() as u64).max(1);
         let tail = ratio(self.span.permille(permille), self.normal.permille(permille));
         let tail = tail * 100 / u64::from(spares.p99_percent.max(1));
-        let mean = ratio(self.span.mean(), self.normal.mean());
+        let recent = Duration::from_nanos(self.recent.0 / self.recent.1.max(1));
+        let mean = ratio(recent, self.normal.mean());
         let mean = mean * u64::from(spares.iops_percent) / 100;
         Some(Suffering {
             percent: tail.max(mean),
@@ -140,6 +156,7 @@ impl Clients {
     pub(super) fn judge(&mut self, length: Duration, spares: Option<Spares>) -> Mood {
         let count = self.count();
         if u128::from(count) * 1000 < u128::from(IDLE_IOPS) * length.as_millis() {
+            self.forget();
             return Mood::Idle;
         }
         if count < ENOUGH && length < LONGEST_SPAN {
@@ -148,8 +165,11 @@ impl Clients {
         let Some(spares) = spares else {
             self.reads.learn();
             self.writes.learn();
+            self.forget();
             return Mood::Normal;
         };
+        self.reads.remember();
+        self.writes.remember();
         let both = [self.reads.suffering(spares), self.writes.suffering(spares)];
         let (mut percent, mut has_room) = (0, both.iter().any(Option::is_some));
         for suffering in both.into_iter().flatten() {
@@ -157,10 +177,18 @@ impl Clients {
             has_room &= suffering.has_room;
         }
         match percent {
-            percent if percent > 100 => Mood::Hurt { percent },
+            // There is less of it from now on: what was before says nothing of that.
+            percent if percent > 100 => {
+                self.forget();
+                Mood::Hurt { percent }
+            }
             _ if has_room => Mood::Content,
             _ => Mood::Fine,
         }
+    }
+
+    fn forget(&mut self) {
+        (self.reads.recent, self.writes.recent) = ((0, 0), (0, 0));
     }
 
     /// Of reads and of writes.

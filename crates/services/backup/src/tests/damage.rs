@@ -429,6 +429,8 @@ pub(super) struct Unreadable {
     all: bool,
     /// Objects of so many bytes, and longer ones, cannot be read whole.
     pub cuts: usize,
+    /// Parts of so many bytes, and longer ones, cannot be read.
+    pub cuts_parts: usize,
     /// So often none of them can be read; then all can.
     pub left: Mutex<usize>,
     /// What was asked for.
@@ -442,6 +444,7 @@ impl Unreadable {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             all,
             cuts: usize::MAX,
+            cuts_parts: usize::MAX,
             left: Mutex::new(usize::MAX),
             asked: Mutex::default(),
         })
@@ -475,7 +478,10 @@ impl ObjectStore for Unreadable {
 
     fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError> {
         self.asked(name)?;
-        self.under.get_range(name, offset, length)
+        match self.under.get_range(name, offset, length)? {
+            Some(bytes) if bytes.len() >= self.cuts_parts => Err(StoreError::Unknown("it was cut".to_owned())),
+            found => Ok(found),
+        }
     }
 
     fn list(&self, prefix: &str, after: &str, most: usize) -> Result<Vec<Listed>, StoreError> {

@@ -3,9 +3,10 @@
 //! A part that several points share is read once, and also where it leads to something that is lost: what points have in common is most of what they are, and one damaged
 //! pack may be of all of them.
 
-use super::{Judged, Reading, Report, judge};
+use super::{How, Judged, Reading, Report, judge};
 use crate::entry::Point;
 use crate::error::Error;
+use crate::pack::PackName;
 use crate::piece::PieceId;
 use crate::vault::Vault;
 use std::collections::{HashMap, HashSet};
@@ -136,10 +137,22 @@ impl<'a> Trees<'a> {
         again: impl FnOnce() -> Result<T, Error>,
     ) -> Result<Judged<T>, Error> {
         let places = self.vault.state.places(&id);
-        let is_known = places.iter().all(|place| report.packs_lost.contains(&place.pack));
-        match error.is_damage() || is_known || matches!(error, Error::NewerFormat { .. }) {
-            true => Ok(Judged::Damage(error)),
-            false => judge(self.vault, error, self.reading, report, again),
+        let is_known = |pack: &PackName| report.packs_lost.contains(pack);
+        let all_known = places.iter().all(|place| is_known(&place.pack));
+        if error.is_damage() || all_known || matches!(error, Error::NewerFormat { .. }) {
+            return Ok(Judged::Damage(error));
         }
+        // Of several copies it hangs on one of which nothing is known yet.
+        let is_suspect = |pack: &PackName| is_known(pack) || self.reading.suspects.contains(&self.vault.id.pack(*pack));
+        let other = places.iter().find(|place| !is_suspect(&place.pack));
+        let error = match (error, other) {
+            (Error::Store { what, source, .. }, Some(other)) => Error::Store {
+                object: self.vault.id.pack(other.pack),
+                what,
+                source,
+            },
+            (error, _) => error,
+        };
+        judge(self.vault, error, How::Part, self.reading, report, again)
     }
 }

@@ -464,7 +464,7 @@ impl Check<'_> {
         let is_there = |point: u64| points.contains_key(&point);
         let is_behind = |point: u64| behind.is_none_or(|behind| point > behind);
         let part = Part {
-            begins: behind.is_none(),
+            behind,
             ends: looked.is_ok(),
         };
         let due = verified.runs.run.as_ref().map(|run| run.due);
