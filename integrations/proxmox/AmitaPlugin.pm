@@ -23,13 +23,15 @@ use IO::Socket::IP;
 use JSON ();
 use Time::HiRes ();
 
-# All of one call of Proxmox', whatever it asks: its locks of the cluster are held for 60 s at most.
-use constant CALL_SECONDS => 45;
-# One request; where a node says nothing for so long, the next one is asked. A change may have to wait for the node that has a volume open.
-use constant LOOK_SECONDS => 10;
-use constant CHANGE_SECONDS => 30;
-# A machine that is gone says nothing at all: it is found out by a connection, before a request is sent.
-use constant REACH_SECONDS => 3;
+our %SECONDS = (
+    # All of one call of Proxmox', whatever it asks: its locks of the cluster are held for 60 s at most.
+    call => 45,
+    # One request; where a node says nothing for so long, the next one is asked. A change may have to wait for the node that has a volume open.
+    look => 10,
+    change => 30,
+    # A machine that is gone says nothing at all: it is found out by a connection, before a request is sent.
+    reach => 3,
+);
 # An answer may have so many bytes,
 use constant MOST_BYTES => 16 << 20;
 # and a list so many pieces of 1,000 items.
@@ -76,7 +78,7 @@ sub new {
         storeid => $with{storeid},
         addresses => [addresses($with{api})],
         token => $with{token},
-        until => Time::HiRes::time() + ($with{seconds} // CALL_SECONDS),
+        until => Time::HiRes::time() + ($with{seconds} // $SECONDS{call}),
     }, $class;
     my %tls = (SSL_verifycn_scheme => 'http');
     if (defined(my $file = $with{authority})) {
@@ -94,7 +96,7 @@ sub new {
         http_proxy => undef,
         https_proxy => undef,
         agent => 'amita-proxmox',
-        timeout => CHANGE_SECONDS,
+        timeout => $SECONDS{change},
     );
     return $self;
 }
@@ -115,10 +117,10 @@ sub reach {
 sub ask_one {
     my ($self, $to, $method, $path, $with) = @_;
     my $seconds = $self->left();
-    my $why = $self->{reached}{ $to->{url} } ? undef : reach($to, $seconds < REACH_SECONDS ? $seconds : REACH_SECONDS);
+    my $why = $self->{reached}{ $to->{url} } ? undef : reach($to, $seconds < $SECONDS{reach} ? $seconds : $SECONDS{reach});
     return (undef, $why, 0) if $why;
     $seconds = $self->left();
-    my $most = $method eq 'GET' ? LOOK_SECONDS : CHANGE_SECONDS;
+    my $most = $SECONDS{ $method eq 'GET' ? 'look' : 'change' };
     $self->{http}->timeout($seconds < 1 ? 1 : $seconds < $most ? $seconds : $most);
     my %headers = (Accept => 'application/json');
     $headers{Authorization} = "Bearer $self->{token}" if defined $self->{token};
@@ -252,21 +254,23 @@ our %AT = (
 # Settings of each path (decision 069): a gateway that froze is noticed after five seconds, one that is back is a path again after two, attempts
 # never end, and I/O waits ten minutes while there is no path at all. Two queues: each is a connection, and a machine has many disks.
 use constant SETTINGS => 'nr_io_queues=2,keep_alive_tmo=5,reconnect_delay=2,ctrl_loss_tmo=-1,fast_io_fail_tmo=600';
-# An address that says nothing would hold up the kernel, and all disks with it, for two minutes: it is asked by TCP before.
-use constant REACH_SECONDS => 2;
-# Longest that the kernel may take for one path.
-use constant CONNECT_SECONDS => 15;
-# A gateway that has not heard yet of what was just published refuses: it is asked again for so long where there is no path.
-use constant PATIENCE_SECONDS => 5;
-# A disk that is connected is waited for, and so is the link that udev makes to it,
-use constant DISK_SECONDS => 15;
-# and so is its new size.
-use constant GROW_SECONDS => 15;
-# What was written is to be with the cluster before the last path ends.
-use constant FLUSH_SECONDS => 60;
-use constant END_SECONDS => 20;
-# Another process of this machine that is at work on the same disk is waited for.
-use constant LOCK_SECONDS => 90;
+
+our %SECONDS = (
+    # An address that says nothing would hold up the kernel, and all disks with it, for two minutes: it is asked by TCP before.
+    reach => 2,
+    # Longest that the kernel may take for one path.
+    connect => 15,
+    # A gateway that has not heard yet of what was just published refuses: it is asked again for so long where there is no path.
+    patience => 5,
+    # A disk that is connected is waited for, with the link that udev makes to it; and so is its new size.
+    disk => 15,
+    grow => 15,
+    # What was written is to be with the cluster before the last path ends.
+    flush => 60,
+    end => 20,
+    # Another process of this machine that is at work on the same disk is waited for.
+    lock => 90,
+);
 
 # --- Small things that touch the machine; tests put others in their place.
 
@@ -308,7 +312,7 @@ sub fabrics {
 
 sub reach {
     my ($address, $port) = @_;
-    my $socket = IO::Socket::IP->new(PeerHost => $address, PeerPort => $port, Type => Socket::SOCK_STREAM(), Timeout => REACH_SECONDS);
+    my $socket = IO::Socket::IP->new(PeerHost => $address, PeerPort => $port, Type => Socket::SOCK_STREAM(), Timeout => $SECONDS{reach});
     return $socket ? '' : "nothing listens there: $!";
 }
 
@@ -373,12 +377,12 @@ sub locked {
     ($key) = $key =~ m/\A([A-Za-z0-9._@-]+)\z/ or die "no name of a lock: $key\n";
     mkdir($AT{run}, 0755);
     my $file = "$AT{run}/$key.lock";
-    my $until = Time::HiRes::time() + ($at_once ? 0 : LOCK_SECONDS);
+    my $until = Time::HiRes::time() + ($at_once ? 0 : $SECONDS{lock});
     while (1) {
         sysopen(my $handle, $file, O_RDWR | O_CREAT | O_NOFOLLOW, 0600) or die "no lock $file: $!\n";
         while (!flock($handle, LOCK_EX | LOCK_NB)) {
             return undef if $at_once;
-            die "$file: another process is at work on this disk for " . LOCK_SECONDS . " s\n" if Time::HiRes::time() > $until;
+            die "$file: another process is at work on this disk for $SECONDS{lock} s\n" if Time::HiRes::time() > $until;
             Time::HiRes::sleep(0.1);
         }
         # Who had it may have taken the file away.
@@ -481,7 +485,7 @@ sub connect_paths {
     my %there = map { $_->{address} => 1 } $mine->();
     my $live = grep { $_->{state} eq 'live' } $mine->();
     my @missing = grep { !$there{"$_->{address} $_->{port}"} } @{ $target->{gateways} };
-    my $until = Time::HiRes::time() + PATIENCE_SECONDS;
+    my $until = Time::HiRes::time() + $SECONDS{patience};
     my @why;
     while (@missing) {
         my @refused;
@@ -494,7 +498,7 @@ sub connect_paths {
             }
             my $line = "nqn=$nqn,transport=tcp,traddr=$gateway->{address},trsvcid=$gateway->{port},hostnqn=" . host_nqn($identifier)
                 . ",hostid=$identifier," . SETTINGS;
-            my $error = eval { in_child($seconds // CONNECT_SECONDS, "a path to $at", sub { (fabrics($line))[1] }) };
+            my $error = eval { in_child($seconds // $SECONDS{connect}, "a path to $at", sub { (fabrics($line))[1] }) };
             if (!defined $error) {
                 chomp(my $why = $@);
                 push @why, $why;
@@ -522,14 +526,14 @@ sub connect_paths {
 # The disk, once it is there, with the link that udev makes to it.
 sub await {
     my ($nqn, $uuid) = @_;
-    my $until = Time::HiRes::time() + DISK_SECONDS;
+    my $until = Time::HiRes::time() + $SECONDS{disk};
     my $looks = 0;
     while (1) {
         my $disk = disk($nqn, $uuid);
         return $disk if defined $disk && bytes($disk) > 0 && is_block("$AT{dev}/$disk") && is_disk(stable($uuid), $disk);
         if (Time::HiRes::time() > $until) {
-            die "$nqn is connected, and its disk $uuid has not come within " . DISK_SECONDS . " s\n" if !defined $disk;
-            die "udev has made no " . stable($uuid) . " for $disk within " . DISK_SECONDS . " s (`udevadm info /dev/$disk`)\n";
+            die "$nqn is connected, and its disk $uuid has not come within $SECONDS{disk} s\n" if !defined $disk;
+            die "udev has made no " . stable($uuid) . " for $disk within $SECONDS{disk} s (`udevadm info /dev/$disk`)\n";
         }
         # It was ignored when the kernel looked, and nobody has told it that it may look again.
         rescan($nqn) if ++$looks % 20 == 10;
@@ -549,7 +553,7 @@ sub is_disk {
 # Waits until a disk has its new size, which gateways tell the kernel by themselves.
 sub await_bytes {
     my ($nqn, $uuid, $bytes) = @_;
-    my $until = Time::HiRes::time() + GROW_SECONDS;
+    my $until = Time::HiRes::time() + $SECONDS{grow};
     my $looks = 0;
     while (1) {
         my $disk = disk($nqn, $uuid) // return;
@@ -562,7 +566,7 @@ sub await_bytes {
 
 sub end {
     my ($path) = @_;
-    my $error = in_child(END_SECONDS, "the end of path $path->{name}", sub { put("$AT{sys}/class/nvme/$path->{name}/delete_controller", '1') });
+    my $error = in_child($SECONDS{end}, "the end of path $path->{name}", sub { put("$AT{sys}/class/nvme/$path->{name}/delete_controller", '1') });
     return if !$error || $error == Errno::ENOENT();
     local $! = $error;
     die "path $path->{name} does not end: $!\n";
@@ -576,7 +580,7 @@ sub disconnect {
     if (defined(my $disk = disk($nqn))) {
         my $user = used_by($disk);
         die "$AT{dev}/$disk is in use, $user: end that first\n" if $user;
-        my $why = in_child(FLUSH_SECONDS, "what was written to $AT{dev}/$disk", sub { flush("$AT{dev}/$disk") });
+        my $why = in_child($SECONDS{flush}, "what was written to $AT{dev}/$disk", sub { flush("$AT{dev}/$disk") });
         die "what was written to $AT{dev}/$disk is not with the cluster: $why\n" if $why;
         $user = used_by($disk);
         die "$AT{dev}/$disk is in use, $user: end that first\n" if $user;
@@ -642,13 +646,15 @@ use constant BASE_SNAPSHOT => 'pve.base.';
 
 # What changes while it is looked at is looked at so often.
 use constant LOOKS => 8;
-# Until all gateways that reach the metadata have heard who is let in no more, and have cut them off.
-use constant CUT_OFF_SECONDS => 2;
-# Paths that are missing, and what was left behind, are looked after once in so many seconds, for so long at most.
-use constant TIDY_EVERY_SECONDS => 60;
-use constant TIDY_SECONDS => 15;
-# What Proxmox' statistics wait for at most.
-use constant STATUS_SECONDS => 10;
+our %SECONDS = (
+    # Until all gateways that reach the metadata have heard who is let in no more, and have cut them off.
+    cut_off => 2,
+    # Paths that are missing, and what was left behind, are looked after once in so many seconds, for so long at most.
+    tidy_every => 60,
+    tidy => 15,
+    # What Proxmox' statistics wait for at most.
+    status => 10,
+);
 # The largest text of a label.
 use constant MOST_NOTES => 256;
 
@@ -1015,7 +1021,7 @@ my sub take_off {
     die $api->text("who has $name changes again and again: give the command again");
 }
 
-my sub until_cut_off { Time::HiRes::sleep(CUT_OFF_SECONDS); return }
+my sub until_cut_off { Time::HiRes::sleep($SECONDS{cut_off}); return }
 
 # Paths of this machine that are of a subsystem of that name, whatever stands before it in the qualified name.
 my sub of_subsystem { my ($name) = @_; return qr/:\Q$name\E\z/ }
@@ -1126,7 +1132,7 @@ my sub publish {
             }
             if (!@{ $found->{thing}{hosts} }) {
                 # Made by a call that was cut; or by one that is just at it; or somebody was taken off, and whether its name was used is not known.
-                Time::HiRes::sleep(CUT_OFF_SECONDS);
+                Time::HiRes::sleep($SECONDS{cut_off});
                 my $said = $api->ask(DELETE => "$path?force=true", if_match => $found->{etag});
                 die $api->refused("the end of subsystem $name", $said) if !$said->{ok} && $said->{code} !~ m/\A(?:changed|not-found)\z/;
                 next;
@@ -1288,7 +1294,11 @@ my sub unlink_dead {
     my ($scfg) = @_;
     for my $link (links($scfg)) {
         my $to = readlink($link) // next;
-        unlink $link if !-l $to && !-e $to;
+        my $is_there = -l $to || -e $to ? 1 : 0;
+        # perl -T takes all of a statement for tainted that has something tainted in it.
+        if (!$is_there) {
+            unlink $link;
+        }
     }
     return;
 }
@@ -1329,13 +1339,13 @@ my sub tidy {
     my $sum = sum($scfg);
     my $stamp = "$run/tidy-$sum";
     my $last = (stat $stamp)[9];
-    return if defined $last && $last <= time() && time() - $last < TIDY_EVERY_SECONDS;
+    return if defined $last && $last <= time() && time() - $last < $SECONDS{tidy_every};
     AmitaProxmox::Host::locked("tidy-$sum", 1, sub {
         open(my $handle, '>', $stamp) or die "no $stamp: $!\n";
         close($handle);
         utime(undef, undef, $stamp);
         my $own = AmitaProxmox::Host::host_nqn($identifier);
-        my $api = connection($storeid, $scfg, TIDY_SECONDS);
+        my $api = connection($storeid, $scfg, $SECONDS{tidy});
         my %listed = map { $_->{name} => $_ } grep { $_->{name} =~ m/\Apve-\Q$sum\E-[0-9]/ } @{ $api->all('subsystems', '/subsystems') };
         my %here;
         for my $path (AmitaProxmox::Host::paths()) {
@@ -1367,7 +1377,7 @@ my sub tidy {
 
 sub activate_storage {
     my ($class, $storeid, $scfg, $cache) = @_;
-    my $api = connection($storeid, $scfg, STATUS_SECONDS);
+    my $api = connection($storeid, $scfg, $SECONDS{status});
     $cache->{amita}{$storeid}{pool} = pool($api, $scfg);
     my $own = identifier($storeid);
     eval { tidy($storeid, $scfg, $own) };
@@ -1396,7 +1406,7 @@ sub deactivate_storage {
 # Of one copy, and no more than the pool's quota leaves.
 sub status {
     my ($class, $storeid, $scfg, $cache) = @_;
-    my $pool = $cache->{amita}{$storeid}{pool} // pool(connection($storeid, $scfg, STATUS_SECONDS), $scfg);
+    my $pool = $cache->{amita}{$storeid}{pool} // pool(connection($storeid, $scfg, $SECONDS{status}), $scfg);
     my $copies = $pool->{copies} || 1;
     my $total = int($pool->{raw_bytes} / $copies);
     my $free = int($pool->{free_bytes} / $copies);

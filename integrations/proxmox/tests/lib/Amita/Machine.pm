@@ -48,7 +48,13 @@ sub enter {
     return $self;
 }
 
-sub identifier { my ($self) = @_; local $current = $current; $self->enter(); return AmitaProxmox::Host::identifier($self->{name}) }
+sub identifier {
+    my ($self) = @_;
+    local $AmitaProxmox::Host::AT{machine_id} = "$self->{root}/machine-id";
+    return AmitaProxmox::Host::identifier($self->{name});
+}
+
+
 sub nqn { my ($self) = @_; return AmitaProxmox::Host::host_nqn($self->identifier()) }
 
 sub said {
@@ -128,7 +134,11 @@ sub disappear {
             my ($uuid) = AmitaProxmox::Host::slurp("$sys/block/$disk/uuid") =~ m/\A(.*)\z/;
             remove_tree("$sys/block/$disk");
             unlink "$root/dev/$disk";
-            unlink "$root/dev/disk/by-id/nvme-uuid.$uuid" if (readlink("$root/dev/disk/by-id/nvme-uuid.$uuid") // '') eq "../../$disk";
+            my $is_own = (readlink("$root/dev/disk/by-id/nvme-uuid.$uuid") // '') eq "../../$disk";
+            # What came from outside taints the whole statement.
+            if ($is_own) {
+                unlink "$root/dev/disk/by-id/nvme-uuid.$uuid";
+            }
         }
         remove_tree("$sys/class/nvme-subsystem/$subsystem");
     }

@@ -1,0 +1,463 @@
+#!/usr/bin/perl -T
+# What Proxmox asks for, at real nodes of Amita: scripts/test-proxmox starts three, and says where they are. Each call is given twice. The nodes of Proxmox are made up
+# (lib/Amita/Machine.pm): who is let in, and by what, real nodes say; that a kernel connects is not tried here.
+use strict;
+use warnings;
+
+use File::Temp ();
+use JSON ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+use Amita::Here;
+use PVE::Storage;
+use Amita::Machine;
+use PVE::Cluster;
+
+plan skip_all => 'no nodes: scripts/test-proxmox starts them' if !$ENV{AMITA_TEST_API};
+my ($apis) = $ENV{AMITA_TEST_API} =~ m/\A(.*)\z/;
+my ($amita) = $ENV{AMITA_TEST_BINARY} =~ m/\A(.*)\z/;
+my ($tokens) = $ENV{AMITA_TEST_TOKENS} =~ m/\A(.*)\z/;
+$ENV{AMITA_METADATA} = ($ENV{AMITA_METADATA} =~ m/\A(.*)\z/)[0];
+my @nodes = map { "http://$_" } split /,/, $apis;
+sub token { my ($name) = @_; open(my $handle, '<', "$tokens/$name") or die "$tokens/$name: $!"; my ($text) = <$handle> =~ m/\A(\S+)/; return $text }
+
+my $class = 'PVE::Storage::Custom::AmitaPlugin';
+my ($pve) = File::Temp::tempdir(CLEANUP => 1) =~ m/\A(.*)\z/;
+my $direct = AmitaProxmox::Api->new(storeid => 'tests', api => join(',', @nodes), token => token('operator'), seconds => 100000);
+my $knows = sub {
+    my ($nqn, $host) = @_;
+    my ($there) = grep { $_->{nqn} eq $nqn } @{ $direct->all('subsystems', '/subsystems') };
+    return if !$there || !grep { $_ eq $host } @{ $there->{hosts} };
+    my ($namespace) = @{ $direct->all('namespaces', "/subsystems/$there->{name}/namespaces") };
+    return $namespace && [$namespace->{uuid}, $namespace->{size_bytes}];
+};
+my %machine = map { $_ => Amita::Machine->new($_, $pve, $knows) } qw(pve1 pve2 pve3);
+%PVE::Cluster::MEMBERS = map { $_ => { online => 1 } } keys %machine;
+sub on { my ($name) = @_; return $machine{$name}->enter() }
+my @warned;
+local $SIG{__WARN__} = sub { push @warned, $_[0] };
+sub fails { my ($code, $why, $what) = @_; my $said = eval { $code->(); 1 }; if ($said) { fail("$what: it was done") } else { like($@, $why, $what) } return }
+sub number { my ($name) = @_; my $found = $direct->find($name, "/volumes/flash-$name"); return $found && $found->{thing}{id} }
+sub hosts { my ($name) = @_; my $sum = substr(Digest::SHA::sha256_hex('flash'), 0, 8); my $found = $direct->find('x', "/subsystems/pve-$sum-" . number($name)); return $found ? [sort @{ $found->{thing}{hosts} }] : undef }
+sub nqn_of { my ($name) = @_; my $sum = substr(Digest::SHA::sha256_hex('flash'), 0, 8); return $direct->find('x', "/subsystems/pve-$sum-" . number($name))->{thing}{nqn} }
+sub subsystems { return scalar @{ $direct->all('subsystems', '/subsystems') } }
+sub label { return { 'proxmox.amita.io/storage' => 'flash' } }
+
+on('pve1');
+mkdir "$pve/priv/storage";
+
+# --- The storage is added
+my %config = ('amita-api' => join(',', @nodes), 'amita-pool' => 'main');
+sub add {
+    my ($storeid, $token, %other) = @_;
+    my $scfg = $class->check_config($storeid, { %config, %other }, 1, 0);
+    $class->on_add_hook($storeid, $scfg, defined $token ? (password => $token) : ());
+    return $scfg;
+}
+fails(sub { add('flash') }, qr/no token: give one by --password/, 'a storage without a token is not added');
+fails(sub { add('flash', 'amita_0123456789abcdef') }, qr/who asks: .*\[unauthenticated, .*amita token create/, 'nor with one that is none');
+fails(sub { add('flash', token('viewer')) }, qr/has the role viewer, which may not volume\.create, volume\.delete/, 'nor with a viewer\'s');
+fails(sub { add('flash', token('operator'), 'amita-pool' => 'other') }, qr/pool other: .*\[not-found/, 'nor with a pool that is not there');
+ok(!-e "$pve/priv/storage/flash.pw", 'and no token is left behind');
+my $scfg = add('flash', token('operator'));
+is($scfg->{shared}, 1, 'a storage is shared');
+is($scfg->{'amita-prefix'}, 'flash', 'and has its prefix');
+is((stat "$pve/priv/storage/flash.pw")[2] & 0777, 0600, 'the token is root\'s alone');
+unlike(PVE::Storage::Plugin->write_config('storage.cfg', { ids => { flash => $scfg } }), qr/\Q${\token('operator')}\E/, 'and not in storage.cfg');
+is_deeply(\@warned, [], 'without a warning');
+$class->activate_storage('flash', $scfg, {}) for 1, 2;
+pass('it is activated, twice');
+my ($total, $free, $used, $active) = $class->status('flash', $scfg, {});
+ok($active && $total > 0 && $free <= $total && $used == $total - $free, "its status: $total bytes, $free free");
+like($class->get_identity($scfg, 'flash'), qr/\Aamita:[0-9a-f-]{36}:main:flash\z/, 'its identity');
+is($class->get_identity($scfg, 'flash'), $class->get_identity($scfg, 'flash'), 'which stays');
+
+# --- Disks
+is($class->alloc_image('flash', $scfg, 100, 'raw', undef, 16 * 1024), 'vm-100-disk-0', 'a disk');
+is($class->alloc_image('flash', $scfg, 100, 'raw', undef, 16 * 1024), 'vm-100-disk-1', 'and a second one');
+is($class->alloc_image('flash', $scfg, 100, 'raw', 'vm-100-cloudinit', 4 * 1024), 'vm-100-cloudinit', 'one of a given name');
+is($class->alloc_image('flash', $scfg, 101, 'raw', undef, 528), 'vm-101-disk-0', 'an EFI disk of 528 KiB');
+is(scalar $class->volume_size_info($scfg, 'flash', 'vm-101-disk-0'), 540672, 'has just that size');
+fails(sub { $class->alloc_image('flash', $scfg, 100, 'raw', 'vm-100-cloudinit', 4096) }, qr/vm-100-cloudinit cannot be made: .*exists.*\[exists/, 'a name that is taken');
+is_deeply([map { $_->{volid} } @{ $class->list_images('flash', $scfg) }], [map { "flash:$_" } qw(vm-100-cloudinit vm-100-disk-0 vm-100-disk-1 vm-101-disk-0)], 'a list');
+is_deeply([map { $_->{volid} } @{ $class->list_images('flash', $scfg, 101) }], ['flash:vm-101-disk-0'], 'of one guest');
+is_deeply([map { $_->{volid} } @{ $class->list_images('flash', $scfg, undef, ['flash:vm-100-disk-1', 'flash:vm-9-disk-0']) }], ['flash:vm-100-disk-1'], 'of named ones');
+my ($one) = grep { $_->{volid} eq 'flash:vm-100-disk-0' } @{ $class->list_images('flash', $scfg) };
+is_deeply({ %$one, ctime => 0 }, { volid => 'flash:vm-100-disk-0', format => 'raw', size => 16 << 20, vmid => '100', ctime => 0 }, 'as Proxmox knows it');
+cmp_ok(abs($one->{ctime} - time()), '<', 120, 'with when it was made');
+is_deeply([($class->volume_size_info($scfg, 'flash', 'vm-100-disk-0'))[0, 1]], [16 << 20, 'raw'], 'its size and format');
+
+# What is not ours is not seen, and not touched.
+$direct->must('by hand', POST => '/volumes', body => { name => 'flash-vm-100-disk-2', pool => 'main', size_bytes => 1 << 20 });
+$direct->must('by hand', POST => '/volumes', body => { name => 'flash-something', pool => 'main', size_bytes => 1 << 20, labels => label() });
+is(scalar(@{ $class->list_images('flash', $scfg) }), 4, 'a volume by hand, or of a name that is none of a disk, is not listed');
+fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-2') }, qr/is not this storage's/, 'nor removed');
+fails(sub { $class->activate_volume('flash', $scfg, 'vm-100-disk-2') }, qr/is not this storage's/, 'nor activated');
+fails(sub { $class->alloc_image('flash', $scfg, 100, 'raw', undef, 1024) }, qr/no free name.*are not this storage's/, 'a name that it takes is told of');
+$direct->must('by hand', DELETE => '/volumes/flash-vm-100-disk-2?now=true', if_match => '*');
+my $other = add('other', token('operator'));
+is_deeply($class->list_images('other', $other), [], 'another storage in the same pool has its own');
+fails(sub { $class->free_image('other', { %$other, 'amita-prefix' => 'flash-x' }, 'vm-100-disk-0') ; die "nothing\n" }, qr/nothing/, 'and one of a similar prefix finds nothing');
+@warned = ();
+add('flash2', token('operator'), 'amita-prefix' => 'flash');
+like("@warned", qr/volumes with the prefix 'flash' are there already/, 'who adds a storage with a prefix that is used is warned');
+$class->on_delete_hook('flash2', {}) for 1, 2;
+ok(!-e "$pve/priv/storage/flash2.pw", 'a storage that is removed takes its token along, twice');
+
+# --- Size
+for (1, 2) { ok($class->volume_resize($scfg, 'flash', 'vm-100-disk-0', 32 << 20, 0), 'a disk grows, and again') }
+is(scalar $class->volume_size_info($scfg, 'flash', 'vm-100-disk-0'), 32 << 20, 'to its new size');
+fails(sub { $class->volume_resize($scfg, 'flash', 'vm-100-disk-0', 16 << 20, 0) }, qr/does not become smaller/, 'not back');
+fails(sub { $class->volume_resize($scfg, 'flash', 'vm-9-disk-0', 16 << 20, 0) }, qr/there is no disk vm-9-disk-0/, 'one that is not there');
+
+# --- Activation
+my $link = "$AmitaProxmox::Host::AT{dev}/amita/flash/vm-100-disk-0";
+is(scalar $class->path($scfg, 'vm-100-disk-0', 'flash'), $link, 'a path is known before');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+my @lines = $machine{pve1}->log();
+is(scalar(@lines), 3, 'a line for each of three gateways');
+like($lines[0], qr/\Aconnect nqn=nqn\.2026-11\.io\.amita:[0-9a-f]{32}:pve-[0-9a-f]{8}-\d+,transport=tcp,traddr=127\.0\.0\.1,trsvcid=\d+,hostnqn=nqn\.2014-08/, 'as the kernel wants it');
+ok(-e $link, 'the disk is there');
+is_deeply(hosts('vm-100-disk-0'), [$machine{pve1}->nqn()], 'this node has it');
+my $nqn = nqn_of('vm-100-disk-0');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+is_deeply([$machine{pve1}->log()], [], 'again: nothing is asked of the kernel');
+is(nqn_of('vm-100-disk-0'), $nqn, 'and the attachment is the same');
+is($class->map_volume('flash', $scfg, 'vm-100-disk-0'), $link, 'mapped, it has the same path');
+ok($class->unmap_volume('flash', $scfg, 'vm-100-disk-0'), 'and unmapped it stays');
+my $block = $direct->all('x', '/subsystems/' . ($nqn =~ m/:(pve-\S+)\z/)[0] . '/namespaces')->[0];
+is($block->{block_bytes}, 512, 'with blocks of 512 bytes');
+
+# A disk that is used grows, and the kernel has its size before QEMU is told.
+$machine{pve1}->log();
+ok($class->volume_resize($scfg, 'flash', 'vm-100-disk-0', 48 << 20, 1), 'a disk that is used grows');
+is(AmitaProxmox::Host::bytes(AmitaProxmox::Host::disk($nqn)), 48 << 20, 'and this machine knows it');
+
+# In use: nothing is taken away under it.
+my $disk = AmitaProxmox::Host::disk($nqn);
+$machine{pve1}->open_by(4711, 'kvm', $disk);
+for my $case (
+    ['deactivated', sub { $class->deactivate_volume('flash', $scfg, 'vm-100-disk-0') }],
+    ['removed', sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }],
+    ['renamed', sub { $class->rename_volume($scfg, 'flash', 'vm-100-disk-0', 102) }],
+    ['made a template', sub { $class->create_base('flash', $scfg, 'vm-100-disk-0') }],
+) {
+    fails($case->[1], qr/in use, by process 4711 \(kvm\)/, "a disk that is used is not $case->[0]");
+}
+ok(-e $link, 'it is there still');
+is_deeply(hosts('vm-100-disk-0'), [$machine{pve1}->nqn()], 'and this node has it');
+
+# --- Live migration: two nodes hold it
+$PVE::Cluster::GUESTS{100} = 'pve1';
+on('pve2');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}) for 1, 2;
+is_deeply(hosts('vm-100-disk-0'), [sort map { $machine{$_}->nqn() } qw(pve1 pve2)], 'the target of a migration has it as well');
+is(nqn_of('vm-100-disk-0'), $nqn, 'by the same attachment');
+ok(-e "$machine{pve2}{root}/dev/amita/flash/vm-100-disk-0", 'as a disk');
+is(AmitaProxmox::Host::uuid_of_link("$machine{pve2}{root}/dev/amita/flash/vm-100-disk-0"), AmitaProxmox::Host::uuid_of_link($link), 'of one UUID');
+fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }, qr/guest 100 is at node pve1, which may be using it/, 'at the other node it is not removed under the guest');
+is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'both have it still');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+$PVE::Cluster::GUESTS{100} = 'pve2';
+on('pve1');
+$machine{pve1}->close_by(4711);
+$class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}) for 1, 2;
+is_deeply(hosts('vm-100-disk-0'), [$machine{pve2}->nqn()], 'afterwards the target alone');
+ok(!-l $link, 'and no link is left at the source');
+is_deeply([AmitaProxmox::Host::paths()], [], 'nor a path');
+
+# --- A node is lost, and the guest is started elsewhere
+$PVE::Cluster::MEMBERS{pve2}{online} = 0;
+$PVE::Cluster::QUORATE = 0;
+on('pve1');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'who has no quorum declares nobody lost');
+$class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+$PVE::Cluster::QUORATE = 1;
+$PVE::Cluster::GUESTS{100} = 'pve1';
+@warned = ();
+my $began = time();
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+my $took = time() - $began;
+is_deeply(hosts('vm-100-disk-0'), [$machine{pve1}->nqn()], 'a lost node is taken off');
+isnt(nqn_of('vm-100-disk-0'), $nqn, 'and the name by which it was let in is used no more: what it had queued is never sent');
+like("@warned", qr/is taken from a node that is lost/, 'which is said');
+cmp_ok($took, '<', 15, sprintf('within %.1f s', $took));
+# It is back, and was not started anew.
+$PVE::Cluster::MEMBERS{pve2}{online} = 1;
+$machine{pve2}->log();
+on('pve2');
+$class->activate_storage('flash', $scfg, {});
+is_deeply([AmitaProxmox::Host::paths()], [], 'what a lost node has still, and nobody uses, it ends by itself');
+on('pve2');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'it may have it again, beside the other');
+on('pve1');
+
+# A node of another cluster, which nobody here knows.
+my $stranger = 'nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555';
+my ($subsystem) = nqn_of('vm-100-disk-0') =~ m/:(pve-\S+)\z/;
+$direct->ask(POST => '/hosts', body => { nqn => $stranger });
+$direct->must('x', PUT => "/subsystems/$subsystem/hosts/$stranger");
+on('pve3');
+fails(sub { $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}) }, qr/let in at \Q$stranger\E, which is no node of this Proxmox cluster.*amita host deny/, 'beside a stranger a disk is not activated');
+is_deeply([AmitaProxmox::Host::paths()], [], 'and nothing is left of the attempt');
+$direct->must('x', DELETE => "/subsystems/$subsystem/hosts/$stranger");
+
+# A node that is started anew has nothing, and is published what it had: that is taken back.
+$machine{pve2}->reboot();
+on('pve2');
+$class->activate_storage('flash', $scfg, {});
+is_deeply(hosts('vm-100-disk-0'), [$machine{pve1}->nqn()], 'what was published to a node that was started anew is taken back');
+
+# A gateway was away when a disk was connected: the path is made later.
+on('pve1');
+$class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+my ($away) = map { "$_->{traddr}:$_->{trsvcid}" } @{ $direct->find('x', '/volumes/flash-vm-100-disk-0/attachment')->{thing}{gateways} };
+$class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+$machine{pve1}{unreached}{$away} = 1;
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+is(scalar(AmitaProxmox::Host::paths()), 2, 'two paths, where one gateway is away');
+delete $machine{pve1}{unreached}{$away};
+{
+    local $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
+    $class->activate_storage('flash', $scfg, {}) for 1, 2;
+}
+is(scalar(AmitaProxmox::Host::paths()), 3, 'three, when it is back');
+
+# Where no gateway lets a node in nothing is left: no path, no right.
+$class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+{
+    local $AmitaProxmox::Host::SECONDS{patience} = 1;
+    $machine{pve1}{knows} = sub { return };
+    fails(sub { $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}) }, qr/disk vm-100-disk-0: no gateway lets this node in/, 'no gateway lets a node in');
+    $machine{pve1}{knows} = $knows;
+}
+is(hosts('vm-100-disk-0'), undef, 'so it is not published either');
+
+# --- Snapshots, of a disk that is used
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+$machine{pve1}->open_by(4711, 'kvm', AmitaProxmox::Host::disk(nqn_of('vm-100-disk-0')));
+$class->volume_snapshot($scfg, 'flash', 'vm-100-disk-0', $_) for qw(first second);
+fails(sub { $class->volume_snapshot($scfg, 'flash', 'vm-100-disk-0', 'first') }, qr/snapshot first of disk vm-100-disk-0 cannot be taken: .*\[exists/, 'a name that is taken: nobody takes an old one for a new one');
+my $info = $class->volume_snapshot_info($scfg, 'flash', 'vm-100-disk-0');
+is_deeply([sort keys %$info], [qw(first second)], 'snapshots');
+cmp_ok(abs($info->{first}{timestamp} - time()), '<', 120, 'with when they were taken');
+isnt($info->{first}{id}, $info->{second}{id}, 'and a number each');
+is($info->{first}{'virtual-size'}, 48 << 20, 'and their size');
+is_deeply($class->volume_snapshot_info($scfg, 'flash', 'vm-9-disk-0'), {}, 'none of a disk that is not there');
+$direct->must('by hand', POST => '/volumes/flash-vm-100-disk-0/snapshots', body => { name => 'daily' });
+is_deeply([sort keys %{ $class->volume_snapshot_info($scfg, 'flash', 'vm-100-disk-0') }], [qw(first second)], 'one by a policy, or by hand, is not Proxmox\'');
+
+# A backup of a container has a snapshot as a disk beside it, and nobody deactivates it.
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', 'first', {}) for 1, 2;
+my $snapshot_link = scalar $class->path($scfg, 'vm-100-disk-0', 'flash', 'first');
+ok(-e $snapshot_link, 'a snapshot is a disk');
+isnt(AmitaProxmox::Host::uuid_of_link($snapshot_link), AmitaProxmox::Host::uuid_of_link($link), 'of its own');
+my ($read_only) = grep { defined $_->{snapshot} } map { @{ $direct->all('x', "/subsystems/$_->{name}/namespaces") } } @{ $direct->all('x', '/subsystems') };
+ok($read_only->{read_only}, 'to be read only');
+$class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', 'first', {}) for 1, 2;
+ok(!-e $snapshot_link, 'which is taken away');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', 'first', {});
+$class->volume_snapshot_delete($scfg, 'flash', 'vm-100-disk-0', 'first', 1) for 1, 2;
+ok(!-l $snapshot_link, 'or goes with its snapshot, twice');
+is_deeply([sort keys %{ $class->volume_snapshot_info($scfg, 'flash', 'vm-100-disk-0') }], ['second'], 'which is deleted');
+is(subsystems(), 1, 'and leaves no subsystem');
+fails(sub { $class->activate_volume('flash', $scfg, 'vm-100-disk-0', 'first', {}) }, qr/has no snapshot first/, 'a snapshot that is not there');
+ok(-e $link, 'the disk is there all the time');
+
+# Back to a snapshot: nobody may have the disk, and what this node has of it is ended.
+ok($class->volume_rollback_is_possible($scfg, 'flash', 'vm-100-disk-0', 'second'), 'a rollback is possible');
+fails(sub { $class->volume_rollback_is_possible($scfg, 'flash', 'vm-100-disk-0', 'first') }, qr/has no snapshot first/, 'not to one that is not there');
+fails(sub { $class->volume_snapshot_rollback($scfg, 'flash', 'vm-100-disk-0', 'second') }, qr/in use, by process 4711/, 'nor while it is used');
+$machine{pve1}->close_by(4711);
+$class->volume_snapshot($scfg, 'flash', 'vm-100-disk-0', 'third');
+my $before = number('vm-100-disk-0');
+$class->volume_snapshot_rollback($scfg, 'flash', 'vm-100-disk-0', 'second') for 1, 2;
+is(number('vm-100-disk-0'), $before, 'a disk is rolled back, twice, and is the same volume');
+is_deeply([sort keys %{ $class->volume_snapshot_info($scfg, 'flash', 'vm-100-disk-0') }], [qw(second third)], 'its snapshots stay, those that were taken since too');
+is(scalar(@{ $direct->all('x', '/volumes/flash-vm-100-disk-0/snapshots') }), 3, 'and none is added');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+ok(-e $link, 'it is activated again');
+$class->volume_snapshot_rollback($scfg, 'flash', 'vm-100-disk-0', 'third');
+ok(!-l $link, 'and rolled back while it is active and nobody uses it: it is disconnected');
+
+# --- Notes and protection
+$class->update_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'notes', "100% of it,\nin two lines \x{fc}") for 1, 2;
+is($class->get_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'notes'), "100% of it,\nin two lines \x{fc}", 'notes');
+is((grep { $_->{volid} eq 'flash:vm-100-disk-0' } @{ $class->list_images('flash', $scfg) })[0]{notes}, "100% of it,\nin two lines \x{fc}", 'are listed');
+$class->update_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'notes', '');
+is($class->get_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'notes'), undef, 'and taken away');
+fails(sub { $class->update_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'notes', 'x' x 257) }, qr/256 bytes at most/, 'and are not longer than a label');
+is($class->get_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'other'), undef, 'no other attribute');
+fails(sub { $class->update_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'other', 1) }, qr/not supported/, 'is set');
+$class->update_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'protected', 1) for 1, 2;
+is($class->get_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'protected'), 1, 'protected');
+fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }, qr/is protected.*amita volume protect flash-vm-100-disk-0 --off/, 'it is not removed');
+$class->update_volume_attribute($scfg, 'flash', 'vm-100-disk-0', 'protected', 0);
+
+# --- Another name, another guest
+$class->activate_volume('flash', $scfg, 'vm-100-disk-1', undef, {});
+is($class->rename_volume($scfg, 'flash', 'vm-100-disk-1', 102), 'flash:vm-102-disk-0', 'a disk of another guest');
+fails(sub { $class->rename_volume($scfg, 'flash', 'vm-100-disk-1', 102) }, qr/there is no disk vm-100-disk-1/, 'and again: it is gone');
+is($class->rename_volume($scfg, 'flash', 'vm-102-disk-0', 100, 'vm-100-disk-9'), 'flash:vm-100-disk-9', 'under a given name');
+fails(sub { $class->rename_volume($scfg, 'flash', 'vm-100-disk-9', 100, 'vm-100-disk-0') }, qr/disk vm-100-disk-0 is there already/, 'not one that is taken');
+fails(sub { $class->rename_volume($scfg, 'flash', 'vm-100-disk-9', 100, 'vm-101-disk-5') }, qr/illegal name/, 'nor another guest\'s');
+
+# --- A template, and linked clones
+$class->activate_volume('flash', $scfg, 'vm-100-disk-9', undef, {});
+is($class->create_base('flash', $scfg, 'vm-100-disk-9'), 'base-100-disk-9', 'a template, twice') for 1, 2;
+fails(sub { $class->create_base('flash', $scfg, 'base-100-disk-9') }, qr/not possible with the base image/, 'a template is one already');
+$direct->must('x', DELETE => '/volumes/flash-base-100-disk-9/snapshots/pve.base.', if_match => '*');
+is($class->create_base('flash', $scfg, 'vm-100-disk-9'), 'base-100-disk-9', 'one that was cut short is made whole');
+my $clone = $class->clone_image($scfg, 'flash', 'base-100-disk-9', 103);
+is($clone, 'base-100-disk-9/vm-103-disk-0', 'a linked clone');
+is($class->clone_image($scfg, 'flash', 'base-100-disk-9', 103), 'base-100-disk-9/vm-103-disk-1', 'and another one');
+is($class->clone_image($scfg, 'flash', 'vm-100-disk-0', 104, 'second'), 'vm-104-disk-0', 'a clone of a snapshot');
+fails(sub { $class->clone_image($scfg, 'flash', 'vm-100-disk-0', 104) }, qr/works on base images and on snapshots/, 'not of a disk that changes');
+fails(sub { $class->clone_image($scfg, 'flash', 'vm-100-disk-0', 104, 'none') }, qr/no clone of disk.*\[not-found/, 'nor of a snapshot that is not there');
+my ($listed) = grep { $_->{vmid} eq '103' } @{ $class->list_images('flash', $scfg) };
+is_deeply({ %$listed, ctime => 0 }, { volid => "flash:$clone", format => 'raw', size => 16 << 20, vmid => '103', parent => 'base-100-disk-9', ctime => 0 }, 'is listed with its base');
+$class->activate_volume('flash', $scfg, $clone, undef, {});
+ok(-e scalar $class->path($scfg, $clone, 'flash'), 'and is a disk');
+$class->deactivate_volume('flash', $scfg, $clone, undef, {});
+$class->activate_volume('flash', $scfg, 'base-100-disk-9', undef, {});
+on('pve2');
+$class->activate_volume('flash', $scfg, 'base-100-disk-9', undef, {});
+pass('a template is read at two nodes');
+$class->deactivate_volume('flash', $scfg, 'base-100-disk-9', undef, {});
+on('pve1');
+# Proxmox keeps a base that has clones; who deletes it in Amita by hand loses no clone.
+$class->free_image('flash', $scfg, 'base-100-disk-9', 1, 'raw') for 1, 2;
+is((grep { $_->{vmid} eq '103' } @{ $class->list_images('flash', $scfg) })[0]{volid}, "flash:$clone", 'a clone whose base is gone is called as guests\' configurations have it');
+$class->activate_volume('flash', $scfg, $clone, undef, {}) for 1, 2;
+ok(-e scalar $class->path($scfg, $clone, 'flash'), 'and is there');
+is($class->rename_volume($scfg, 'flash', $clone, 105), 'flash:base-100-disk-9/vm-105-disk-0', 'it may have another guest');
+is($class->create_base('flash', $scfg, 'base-100-disk-9/vm-105-disk-0'), 'base-100-disk-9/base-105-disk-0', 'or become a template itself');
+$class->free_image('flash', $scfg, $_) for 'base-100-disk-9/base-105-disk-0', 'base-100-disk-9/vm-103-disk-1', 'vm-104-disk-0';
+
+# --- The end of disks
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', 'second', {});
+is(subsystems(), 2, 'a disk and a snapshot of it are active');
+my $id = number('vm-100-disk-0');
+is($class->free_image('flash', $scfg, 'vm-100-disk-0', undef, 'raw'), undef, 'a disk is removed, with its snapshots, active or not') for 1, 2;
+is(subsystems(), 0, 'no subsystem is left');
+is_deeply([AmitaProxmox::Host::paths()], [], 'nor a path');
+is_deeply([grep { !m/\A\.\.?\z/ } AmitaProxmox::Host::listed("$AmitaProxmox::Host::AT{dev}/amita/flash")], [], 'nor a link');
+my ($kept) = grep { $_->{id} == $id } @{ $direct->all('x', '/deleted-volumes') };
+is($kept && $kept->{name}, 'flash-vm-100-disk-0', 'and it can be had back, for as long as the pool says');
+is($class->alloc_image('flash', $scfg, 100, 'raw', 'vm-100-disk-0', 1024), 'vm-100-disk-0', 'its name is free at once');
+my $now = { %$scfg, 'amita-on-delete' => 'now' };
+$class->volume_snapshot($now, 'flash', 'vm-100-disk-0', 'first');
+$direct->must('by hand', POST => '/volumes/flash-vm-100-disk-0/snapshots', body => { name => 'daily' });
+fails(sub { $class->free_image('flash', $now, 'vm-100-disk-0') }, qr/has snapshots that Proxmox has not taken: daily/, 'one that is to go for good stays for a snapshot of somebody else\'s');
+$direct->must('by hand', DELETE => '/volumes/flash-vm-100-disk-0/snapshots/daily', if_match => '*');
+$id = number('vm-100-disk-0');
+$class->free_image('flash', $now, 'vm-100-disk-0') for 1, 2;
+is_deeply([grep { $_->{id} == $id } @{ $direct->all('x', '/deleted-volumes') }], [], 'and goes for good without');
+
+# A node that lived on with a disk, and whose guest is elsewhere, holds nothing up.
+$class->alloc_image('flash', $scfg, 106, 'raw', undef, 1024);
+on('pve2');
+$class->activate_volume('flash', $scfg, 'vm-106-disk-0', undef, {});
+on('pve1');
+$PVE::Cluster::GUESTS{106} = 'pve1';
+$class->free_image('flash', $scfg, 'vm-106-disk-0');
+is(subsystems(), 0, 'what another node has left behind is taken from it');
+on('pve2');
+{
+    local $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
+    $class->activate_storage('flash', $scfg, {});
+}
+is_deeply([AmitaProxmox::Host::paths()], [], 'and that ends its paths by itself');
+
+# --- Two nodes of Proxmox at one time
+on('pve1');
+$class->alloc_image('flash', $scfg, 107, 'raw', undef, 1024);
+my @at = map { my $name = $_; my $child = fork(); if (!$child) { on($name); $SIG{__WARN__} = sub { }; my $done = eval { $class->activate_volume('flash', $scfg, 'vm-107-disk-0', undef, {}); 1 }; POSIX::_exit($done ? 0 : 1) } $child } qw(pve1 pve2 pve3);
+my $failed = 0;
+for my $child (@at) { waitpid($child, 0); $failed++ if $? }
+is($failed, 0, 'three nodes activate one disk at one time');
+is_deeply(hosts('vm-107-disk-0'), [sort map { $machine{$_}->nqn() } qw(pve1 pve2 pve3)], 'and all have it');
+@at = map { my $name = $_; my $child = fork(); if (!$child) { on($name); $SIG{__WARN__} = sub { }; my $done = eval { $class->deactivate_volume('flash', $scfg, 'vm-107-disk-0', undef, {}); 1 }; POSIX::_exit($done ? 0 : 1) } $child } qw(pve1 pve2 pve3);
+$failed = 0;
+for my $child (@at) { waitpid($child, 0); $failed++ if $? }
+is($failed, 0, 'and let go of it at one time');
+is(subsystems(), 0, 'which leaves nothing');
+@at = map { my $name = $_; my $child = fork(); if (!$child) { on($name); my $done = eval { $class->alloc_image('flash', $scfg, 108, 'raw', undef, 1024); 1 }; POSIX::_exit($done ? 0 : 1) } $child } qw(pve1 pve2 pve3);
+$failed = 0;
+for my $child (@at) { waitpid($child, 0); $failed++ if $? }
+is($failed, 0, 'three disks are made at one time, also without Proxmox\' lock');
+is(scalar(@{ $class->list_images('flash', $scfg, 108) }), 3, 'under a name each');
+
+# --- A machine that has the identifier of another one
+on('pve3');
+mkdir "$pve/nodes/pve9";
+AmitaProxmox::Host::slurp("$pve/nodes/pve3/amita-host") =~ m/\A(\S+)\z/;
+open(my $copy, '>', "$pve/nodes/pve9/amita-host") or die;
+print {$copy} $machine{pve3}->identifier() . "\n";
+close($copy);
+fails(sub { $class->activate_storage('flash', $scfg, {}) }, qr/this node and pve9 have one host identifier/, 'two nodes of one identifier are told of');
+unlink "$pve/nodes/pve9/amita-host";
+on('pve1');
+
+# --- Streams
+$class->alloc_image('flash', $scfg, 110, 'raw', undef, 1024);
+$class->activate_volume('flash', $scfg, 'vm-110-disk-0', undef, {});
+my $device = "$AmitaProxmox::Host::AT{dev}/" . AmitaProxmox::Host::disk(nqn_of('vm-110-disk-0'));
+my $data = join '', map { chr(65 + $_ % 26) x 4096 } 0 .. 255;
+open(my $raw, '>:raw', $device) or die; print {$raw} $data; close($raw);
+my $stream = "$pve/stream";
+open(my $out, '>:raw', $stream) or die;
+$class->volume_export($scfg, 'flash', $out, 'vm-110-disk-0', 'raw+size');
+close($out);
+is(-s $stream, 8 + length($data), 'a stream has a head, and all bytes');
+open(my $in, '<:raw', $stream) or die;
+is($class->volume_import($scfg, 'flash', $in, 'vm-111-disk-0', 'raw+size', undef, undef, 0, 0), 'flash:vm-111-disk-0', 'and is brought in');
+close($in);
+is(scalar $class->volume_size_info($scfg, 'flash', 'vm-111-disk-0'), length($data), 'as a disk of its size');
+open($in, '<:raw', $stream) or die;
+fails(sub { $class->volume_import($scfg, 'flash', $in, 'vm-111-disk-0', 'raw+size', undef, undef, 0, 0) }, qr/is there already/, 'not over one that is there');
+is($class->volume_import($scfg, 'flash', $in, 'vm-111-disk-0', 'raw+size', undef, undef, 0, 1), 'flash:vm-111-disk-1', 'but under another name, where that is allowed');
+close($in);
+fails(sub { $class->volume_export($scfg, 'flash', $out, 'vm-110-disk-0', 'qcow2+size') }, qr/not available/, 'no other format');
+
+# --- Nodes that do not answer
+my ($pid) = ($ENV{AMITA_TEST_FIRST_NODE} // '') =~ m/\A(\d+)\z/;
+SKIP: {
+    skip 'no node may be killed', 7 if !$pid;
+    is($class->alloc_image('flash', $scfg, 112, 'raw', undef, 1024), 'vm-112-disk-0', 'a disk, before a node is killed');
+    $class->activate_volume('flash', $scfg, 'vm-112-disk-0', undef, {});
+    kill 'KILL', $pid;
+    sleep(0.5);
+    $began = time();
+    is($class->alloc_image('flash', $scfg, 112, 'raw', undef, 1024), 'vm-112-disk-1', 'the next node is asked where one was killed');
+    cmp_ok(time() - $began, '<', 20, sprintf('within %.1f s', time() - $began));
+    my $nobody = { %$scfg, 'amita-api' => 'http://127.0.0.1:1' };
+    fails(sub { $class->activate_storage('flash', $nobody, {}) }, qr/no node of the cluster answers/, 'no node answers: the storage is not active');
+    @warned = ();
+    my $path = scalar $class->path($nobody, 'vm-112-disk-0', 'flash');
+    ok(-e $path, 'a disk is there all the same');
+    is($class->deactivate_volume('flash', $nobody, 'vm-112-disk-0', undef, {}), 1, 'and is let go of');
+    like("@warned", qr/is disconnected, and is published to this node still; that is mended by itself/, 'which is said');
+    {
+        local $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
+        $class->activate_storage('flash', $scfg, {});
+    }
+    is(hosts('vm-112-disk-0'), undef, 'and mended, when nodes answer again');
+}
+
+# --- The storage is removed: disks stay
+$class->activate_volume('flash', $scfg, 'vm-110-disk-0', undef, {});
+$class->deactivate_storage('flash', $scfg, {}) for 1, 2;
+is_deeply([AmitaProxmox::Host::paths()], [], 'a storage that is deactivated has no path');
+is(subsystems(), 0, 'and nothing is published');
+$class->on_update_hook('flash', {}, password => token('operator')) for 1, 2;
+ok(-e "$pve/priv/storage/flash.pw", 'a token is exchanged');
+$class->on_update_hook_full('flash', $scfg, {}, ['password'], {});
+ok(!-e "$pve/priv/storage/flash.pw", 'or taken away');
+fails(sub { $class->list_images('flash', $scfg) }, qr/no token in .*pvesm set flash --password/, 'without which nothing is asked');
+done_testing();
