@@ -1106,25 +1106,28 @@ my sub target {
     return { nqn => $nqn, uuid => $uuid, gateways => \@gateways };
 }
 
-# The subsystem of a volume, with it in it, and this host on its list. Hosts of lost nodes are taken off; those of living ones stay: a guest that is
-# migrated is at two nodes for a while.
+# The subsystem of a volume, with it in it, and this host on its list. Hosts of lost nodes are taken off; and where the guest is this node's, also those
+# of living ones, which have it from before. A guest that is migrated is the other node's until it has come, and both have its disks.
 my sub publish {
-    my ($api, $scfg, $of, $name, $own, $on_new) = @_;
+    my ($api, $scfg, $of, $name, $own, $vmid, $on_new) = @_;
     my $path = '/subsystems/' . encode($name);
     my $is_new = 0;
     for (1 .. LOOKS) {
         my $found = $api->find("subsystem $name", $path);
         if ($found) {
             my @others = grep { $_ ne $own } @{ $found->{thing}{hosts} };
-            my (@lost, $stay);
+            my $is_here = defined $vmid && @others && ((PVE::Cluster::get_vmlist() // {})->{ids}{$vmid} // {})->{node};
+            $is_here = $is_here && $is_here eq PVE::INotify::nodename();
+            my @lost;
             for my $host (@others) {
                 my ($node, $is_lost) = node_of($host);
                 die $api->text("$of is let in at $host, which is no node of this Proxmox cluster: two that do not know of each other must not write it. If it is gone "
                     . "for good: `amita host deny $name $host`") if !defined $node;
-                if ($is_lost) { push @lost, $host } else { $stay = 1 }
+                next if !$is_lost && !$is_here;
+                warn $api->text("$of is taken from node $node, " . ($is_lost ? 'which is lost' : "for guest $vmid is this node's"));
+                push @lost, $host;
             }
             if (@lost) {
-                warn $api->text("$of is taken from a node that is lost ($lost[0])");
                 my %lost = map { $_ => 1 } @lost;
                 take_off($api, $name, sub { $lost{ $_[0] } });
                 until_cut_off();
@@ -1181,10 +1184,12 @@ my sub publish {
 
 sub activate_volume {
     my ($class, $storeid, $scfg, $volname, $snapname, $cache, $hints) = @_;
-    my (undef, $name) = $class->parse_volname($volname);
+    my (undef, $name, $vmid, undef, undef, $isBase) = $class->parse_volname($volname);
     my $api = connection($storeid, $scfg);
     my $volume = volume($api, $scfg, $name)->{thing};
     my $of = $volume->{name};
+    # What is only read may be read at any node.
+    $vmid = undef if $isBase || defined $snapname;
     my $taken;
     if (defined $snapname) {
         $taken = snapshot($api, $scfg, $name, $snapname) // die $api->text("disk $name has no snapshot $snapname");
@@ -1196,7 +1201,7 @@ sub activate_volume {
     AmitaProxmox::Host::locked($subsystem, 0, sub {
         my $is_new = 0;
         eval {
-            my $target = publish($api, $scfg, $of, $subsystem, $own, sub { $is_new = 1 });
+            my $target = publish($api, $scfg, $of, $subsystem, $own, $vmid, sub { $is_new = 1 });
             AmitaProxmox::Host::connect_paths($target, $identifier, of_subsystem($subsystem));
             AmitaProxmox::Host::make_link(AmitaProxmox::Host::link_of(prefix($scfg), $name, $snapname), $target->{uuid});
         };

@@ -182,7 +182,7 @@ $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
 my $took = time() - $began;
 is_deeply(hosts('vm-100-disk-0'), [$machine{pve1}->nqn()], 'a lost node is taken off');
 isnt(nqn_of('vm-100-disk-0'), $nqn, 'and the name by which it was let in is used no more: what it had queued is never sent');
-like("@warned", qr/is taken from a node that is lost/, 'which is said');
+like("@warned", qr/is taken from node pve2, which is lost/, 'which is said');
 cmp_ok($took, '<', 15, sprintf('within %.1f s', $took));
 # It is back, and was not started anew.
 $PVE::Cluster::MEMBERS{pve2}{online} = 1;
@@ -192,7 +192,21 @@ $class->activate_storage('flash', $scfg, {});
 is_deeply([AmitaProxmox::Host::paths()], [], 'what a lost node has still, and nobody uses, it ends by itself');
 on('pve2');
 $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
-is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'it may have it again, beside the other');
+is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'it may have it again, beside the other: the guest may be migrated to it');
+on('pve1');
+@warned = ();
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+is_deeply(hosts('vm-100-disk-0'), [$machine{pve1}->nqn()], 'where the guest is started that is its node\'s, another one that has its disk from before has it no more');
+like("@warned", qr/is taken from node pve2, for guest 100 is this node's/, 'which is said');
+on('pve2');
+{
+    local $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
+    $class->activate_storage('flash', $scfg, {});
+}
+is_deeply([AmitaProxmox::Host::paths()], [], 'and that one ends its paths, for nobody uses them');
+delete $PVE::Cluster::GUESTS{100};
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'of a guest that is nowhere yet nobody is taken off');
 on('pve1');
 
 # A node of another cluster, which nobody here knows.
@@ -374,7 +388,7 @@ on('pve2');
 }
 is_deeply([AmitaProxmox::Host::paths()], [], 'and that ends its paths by itself');
 
-# --- Two nodes of Proxmox at one time
+# --- Several nodes of Proxmox at one time
 on('pve1');
 $class->alloc_image('flash', $scfg, 107, 'raw', undef, 1024);
 my @at = map { my $name = $_; my $child = fork(); if (!$child) { on($name); $SIG{__WARN__} = sub { }; my $done = eval { $class->activate_volume('flash', $scfg, 'vm-107-disk-0', undef, {}); 1 }; POSIX::_exit($done ? 0 : 1) } $child } qw(pve1 pve2 pve3);
