@@ -247,7 +247,6 @@ our %AT = (
     dev => '/dev',
     proc => '/proc',
     run => '/run/amita-proxmox',
-    qemu => '/run/qemu-server',
     machine_id => '/etc/machine-id',
 );
 
@@ -268,6 +267,8 @@ our %SECONDS = (
     # What was written is to be with the cluster before the last path ends.
     flush => 60,
     end => 20,
+    # Who looks at a disk for a moment, as udev does when it was written to, is not who uses it.
+    busy => 5,
     # Another process of this machine that is at work on the same disk is waited for.
     lock => 90,
 );
@@ -340,12 +341,19 @@ sub flush {
 
 # --- Things that may take long, in a process of their own: Proxmox has the alarm of this one for its locks.
 
+# Those that were not waited for.
+my %left;
+
 sub in_child {
     my ($seconds, $what, $code) = @_;
+    for my $child (keys %left) { delete $left{$child} if waitpid($child, POSIX::WNOHANG()) != 0 }
     pipe(my $read, my $write) or die "$what: no pipe: $!\n";
     my $child = fork() // die "$what: no process: $!\n";
     if (!$child) {
-        close($read);
+        # A process that the kernel does not let go holds no lock and no connection of its parent's.
+        my $own = fileno($write);
+        POSIX::close($_) for grep { $_ != $own } 3 .. 1023;
+        $SIG{$_} = 'DEFAULT' for qw(TERM INT HUP QUIT PIPE CHLD ALRM __WARN__ __DIE__);
         my $said = eval { '=' . ($code->() // '') };
         $said = "!$@" if !defined $said;
         syswrite($write, $said);
@@ -359,7 +367,7 @@ sub in_child {
         if ($left <= 0 || !$select->can_read($left)) {
             next if $left > 0;
             kill 'KILL', $child;
-            waitpid($child, POSIX::WNOHANG());
+            $left{$child} = 1;
             die "$what: nothing came of it within $seconds s\n";
         }
         my $got = sysread($read, $said, 65536, length $said);
@@ -578,7 +586,11 @@ sub disconnect {
     my @paths = grep { $_->{nqn} eq $nqn } paths();
     return 0 if !@paths;
     if (defined(my $disk = disk($nqn))) {
-        my $user = used_by($disk);
+        my ($user, $until) = (used_by($disk), Time::HiRes::time() + $SECONDS{busy});
+        while ($user && Time::HiRes::time() < $until) {
+            Time::HiRes::sleep(0.2);
+            $user = used_by($disk);
+        }
         die "$AT{dev}/$disk is in use, $user: end that first\n" if $user;
         my $why = in_child($SECONDS{flush}, "what was written to $AT{dev}/$disk", sub { flush("$AT{dev}/$disk") });
         die "what was written to $AT{dev}/$disk is not with the cluster: $why\n" if $why;

@@ -51,6 +51,7 @@ ok(!-e $link, 'and leads nowhere, where that is not here: never to a disk that h
 AmitaProxmox::Host::make_link($link, $uuid);
 
 # --- In use
+$AmitaProxmox::Host::SECONDS{busy} = 0.3;
 for my $case (
     ['a process', sub { $machine->open_by(4711, 'kvm', 'nvme0n1') }, sub { $machine->close_by(4711) }, qr/in use, by process 4711 \(kvm\)/],
     ['a process, on a partition', sub { $machine->open_by(4711, 'kvm', 'nvme0n1p2') }, sub { $machine->close_by(4711) }, qr/in use, by process 4711 \(kvm\)/],

@@ -46,6 +46,7 @@ sub label { return { 'proxmox.amita.io/storage' => 'flash' } }
 
 on('pve1');
 mkdir "$pve/priv/storage";
+$AmitaProxmox::Host::SECONDS{busy} = 0.3;
 
 # --- The storage is added
 my %config = ('amita-api' => join(',', @nodes), 'amita-pool' => 'main');
@@ -117,7 +118,7 @@ is(scalar $class->path($scfg, 'vm-100-disk-0', 'flash'), $link, 'a path is known
 $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
 my @lines = $machine{pve1}->log();
 is(scalar(@lines), 3, 'a line for each of three gateways');
-like($lines[0], qr/\Aconnect nqn=nqn\.2026-11\.io\.amita:[0-9a-f]{32}:pve-[0-9a-f]{8}-\d+,transport=tcp,traddr=127\.0\.0\.1,trsvcid=\d+,hostnqn=nqn\.2014-08/, 'as the kernel wants it');
+like($lines[0], qr/\Aconnect nqn=nqn\.2026-11\.io\.amita:[0-9a-f]{32}:pve-[0-9a-f]{8}-\d+,transport=tcp,traddr=127\.0\.1\.1,trsvcid=\d+,hostnqn=nqn\.2014-08/, 'as the kernel wants it');
 ok(-e $link, 'the disk is there');
 is_deeply(hosts('vm-100-disk-0'), [$machine{pve1}->nqn()], 'this node has it');
 my $nqn = nqn_of('vm-100-disk-0');

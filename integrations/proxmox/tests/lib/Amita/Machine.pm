@@ -20,7 +20,7 @@ sub new {
     my ($class, $name, $pve, $knows) = @_;
     my ($root) = File::Temp::tempdir("amita-$name-XXXXXX", TMPDIR => 1, CLEANUP => 1) =~ m/\A(.*)\z/;
     my $self = bless { name => $name, root => $root, pve => $pve, knows => $knows, dead => {}, multipath => 'Y' }, $class;
-    make_path(map { "$root/$_" } qw(sys/class/nvme sys/class/nvme-subsystem sys/block sys/module/nvme_core/parameters dev/disk/by-id proc run qemu));
+    make_path(map { "$root/$_" } qw(sys/class/nvme sys/class/nvme-subsystem sys/block sys/module/nvme_core/parameters dev/disk/by-id proc run));
     make_path("$pve/priv", "$pve/nodes/$name");
     $self->write('sys/module/nvme_core/parameters/multipath', 'Y');
     $self->write('dev/nvme-fabrics', '');
@@ -42,7 +42,7 @@ sub enter {
     my ($self) = @_;
     $current = $self;
     my $root = $self->{root};
-    %AmitaProxmox::Host::AT = (sys => "$root/sys", dev => "$root/dev", proc => "$root/proc", run => "$root/run", qemu => "$root/qemu", machine_id => "$root/machine-id");
+    %AmitaProxmox::Host::AT = (sys => "$root/sys", dev => "$root/dev", proc => "$root/proc", run => "$root/run", machine_id => "$root/machine-id");
     $PVE::Storage::Custom::AmitaPlugin::AT{pve} = $self->{pve};
     $PVE::INotify::NODENAME = $self->{name};
     return $self;
