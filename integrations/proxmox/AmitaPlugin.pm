@@ -333,9 +333,10 @@ sub claimed {
     return 0;
 }
 
+# To read, which is enough for it: who closes what was open to write has udev look at it.
 sub flush {
     my ($device) = @_;
-    sysopen(my $handle, $device, O_RDWR | O_NONBLOCK) or return $! == Errno::EROFS() || $! == Errno::EACCES() || $! == Errno::ENXIO() ? '' : "$!";
+    sysopen(my $handle, $device, O_RDONLY | O_NONBLOCK) or return "$!";
     return IO::Handle::sync($handle) ? '' : "$!";
 }
 
@@ -580,22 +581,27 @@ sub end {
     die "path $path->{name} does not end: $!\n";
 }
 
+sub must_be_unused {
+    my ($disk) = @_;
+    my ($user, $until) = (used_by($disk), Time::HiRes::time() + $SECONDS{busy});
+    while ($user && Time::HiRes::time() < $until) {
+        Time::HiRes::sleep(0.1);
+        $user = used_by($disk);
+    }
+    die "$AT{dev}/$disk is in use, $user: end that first\n" if $user;
+    return;
+}
+
 # Ends all paths of a subsystem, where nobody uses its disk, and what was written is with the cluster.
 sub disconnect {
     my ($nqn) = @_;
     my @paths = grep { $_->{nqn} eq $nqn } paths();
     return 0 if !@paths;
     if (defined(my $disk = disk($nqn))) {
-        my ($user, $until) = (used_by($disk), Time::HiRes::time() + $SECONDS{busy});
-        while ($user && Time::HiRes::time() < $until) {
-            Time::HiRes::sleep(0.2);
-            $user = used_by($disk);
-        }
-        die "$AT{dev}/$disk is in use, $user: end that first\n" if $user;
+        must_be_unused($disk);
         my $why = in_child($SECONDS{flush}, "what was written to $AT{dev}/$disk", sub { flush("$AT{dev}/$disk") });
         die "what was written to $AT{dev}/$disk is not with the cluster: $why\n" if $why;
-        $user = used_by($disk);
-        die "$AT{dev}/$disk is in use, $user: end that first\n" if $user;
+        must_be_unused($disk);
     }
     end($_) for @paths;
     return 1;
@@ -1088,7 +1094,8 @@ my sub alone {
     for my $one (@all) {
         my ($subsystem, $snap) = @$one;
         AmitaProxmox::Host::locked($subsystem, 0, sub {
-            end_here($subsystem, AmitaProxmox::Host::link_of(prefix($scfg), $name, $snap));
+            eval { end_here($subsystem, AmitaProxmox::Host::link_of(prefix($scfg), $name, $snap)) };
+            die $api->text("$what: $@" =~ s/\n\z//r) if $@;
             free_of_others($api, $subsystem, $vmid, $own, $what);
         });
     }
@@ -1223,7 +1230,7 @@ sub activate_volume {
                 eval { end_here($subsystem, undef) };
                 eval { take_off(connection($storeid, $scfg, 15), $subsystem, sub { $_[0] eq $own }) } if !$@;
             }
-            die $why =~ m/\Aamita storage/ ? $why : $api->text("disk $name: $why");
+            die $why =~ m/\Aamita storage/ ? $why : $api->text("disk $name: $why" =~ s/\n\z//r);
         }
     });
     return;
@@ -1583,7 +1590,7 @@ sub volume_resize {
         # Where this node has it, whoever asked goes on to tell QEMU or a file system, which go by what the kernel says.
         for my $nqn (local_nqns(subsystem_name($scfg, $found->{thing}))) {
             eval { AmitaProxmox::Host::await_bytes($nqn, undef, $bytes) };
-            die $api->text("disk $name: $@") if $@;
+            die $api->text("disk $name: $@" =~ s/\n\z//r) if $@;
         }
         return 1;
     }
@@ -1693,7 +1700,7 @@ sub volume_snapshot_delete {
         my $own = AmitaProxmox::Host::host_nqn(identifier($storeid));
         AmitaProxmox::Host::locked($subsystem, 0, sub {
             eval { end_here($subsystem, AmitaProxmox::Host::link_of(prefix($scfg), $name, $snap)) };
-            die $api->text("snapshot $snap of disk $name: $@") if $@;
+            die $api->text("snapshot $snap of disk $name: $@" =~ s/\n\z//r) if $@;
             free_of_others($api, $subsystem, $vmid, $own, "snapshot $snap of disk $name cannot be deleted");
         });
         my $said = $api->ask(DELETE => $path, if_match => $taken->{etag});
