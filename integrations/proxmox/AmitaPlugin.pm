@@ -342,7 +342,7 @@ sub flush {
 
 # --- Things that may take long, in a process of their own: Proxmox has the alarm of this one for its locks.
 
-# Those that were not waited for.
+# Those that were not waited for: they were slow, or an alarm ended the wait.
 my %left;
 
 sub in_child {
@@ -360,6 +360,7 @@ sub in_child {
         syswrite($write, $said);
         POSIX::_exit(0);
     }
+    $left{$child} = 1;
     close($write);
     my ($said, $until) = ('', Time::HiRes::time() + $seconds);
     my $select = IO::Select->new($read);
@@ -368,7 +369,6 @@ sub in_child {
         if ($left <= 0 || !$select->can_read($left)) {
             next if $left > 0;
             kill 'KILL', $child;
-            $left{$child} = 1;
             die "$what: nothing came of it within $seconds s\n";
         }
         my $got = sysread($read, $said, 65536, length $said);
@@ -376,6 +376,7 @@ sub in_child {
         last if !$got;
     }
     waitpid($child, 0);
+    delete $left{$child};
     return $1 if $said =~ m/\A=(.*)\z/s;
     die $said =~ m/\A!(.+)\z/s ? $1 : "$what: it ended without a word\n";
 }
@@ -672,6 +673,8 @@ our %SECONDS = (
     tidy => 15,
     # What Proxmox' statistics wait for at most.
     status => 10,
+    # Another process that is at work on a disk is waited for, where Proxmox' lock of the storage is held meanwhile.
+    lock => 20,
 );
 # The largest text of a label.
 use constant MOST_NOTES => 256;
@@ -821,6 +824,18 @@ my sub pool {
     return $api->must("pool $pool", GET => '/pools/' . encode($pool))->{thing};
 }
 
+# Links and subsystems are called by the prefix: with two storages of one, a disk of one could be taken for the other's.
+my sub must_be_only {
+    my ($storeid, $scfg) = @_;
+    my $prefix = $scfg->{'amita-prefix'} // $storeid;
+    my $others = (eval { PVE::Storage::config() } // {})->{ids} // {};
+    for my $other (sort grep { $_ ne $storeid } keys %$others) {
+        next if ($others->{$other}{type} // '') ne 'amita' || ($others->{$other}{'amita-prefix'} // $other) ne $prefix;
+        die "amita storage '$storeid': storage '$other' has the prefix '$prefix' already: give another one by --amita-prefix\n";
+    }
+    return;
+}
+
 # Is what was said true: the nodes, the token, the pool? What is wrong is told before the storage is written down.
 my sub try_out {
     my ($storeid, $scfg) = @_;
@@ -841,6 +856,7 @@ my sub try_out {
 sub on_add_hook {
     my ($class, $storeid, $scfg, %sensitive) = @_;
     die "amita storage '$storeid': no token: give one by --password (`amita token create NAME --role operator --life 366d` makes it)\n" if !defined $sensitive{password};
+    must_be_only($storeid, $scfg);
     # Written down too: not everything that reads storage.cfg asks the plugin.
     $scfg->{shared} //= 1;
     keep_token($storeid, $sensitive{password});
@@ -1064,6 +1080,8 @@ my sub free_of_others {
         my $guest = (PVE::Cluster::get_vmlist() // {})->{ids}{$vmid};
         die $api->text("$what: guest $vmid is at node $node, which may be using it: stop it there, or give the command there. If nobody uses it: $how")
             if !$is_lost && $guest && $guest->{node} eq $node;
+        # Another guest may have it, by hand.
+        die $api->text("$what: node $node has it, and there is no guest $vmid: give the command there. If nobody uses it: $how") if !$is_lost && !$guest;
         $waits = 1;
     }
     take_off($api, $name, sub { 1 });
@@ -1091,6 +1109,8 @@ my sub alone {
         my $snap = $taken->{name} =~ m/\A\Q${\SNAPSHOT}\E([A-Za-z0-9_-]+)\z/ ? $1 : undef;
         push @all, [subsystem_name($scfg, $volume, $taken), $snap] if defined $snap;
     }
+    # Whoever asks holds Proxmox' lock of the storage.
+    local $AmitaProxmox::Host::SECONDS{lock} = $SECONDS{lock};
     for my $one (@all) {
         my ($subsystem, $snap) = @$one;
         AmitaProxmox::Host::locked($subsystem, 0, sub {
@@ -1859,7 +1879,11 @@ sub volume_import {
         $made = $class->create_base($storeid, $scfg, $made) if $isBase;
     };
     if (my $why = $@) {
-        eval { $class->free_image($storeid, $scfg, $made, 0, 'raw') };
+        eval {
+            # It may be renamed already.
+            $made =~ s/\Avm-/base-/ if $isBase && !look_up(connection($storeid, $scfg), $scfg, $made);
+            $class->free_image($storeid, $scfg, $made, 0, 'raw');
+        };
         warn $@ if $@;
         die $why;
     }

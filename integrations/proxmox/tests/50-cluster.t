@@ -67,6 +67,12 @@ is($scfg->{'amita-prefix'}, 'flash', 'and has its prefix');
 is((stat "$pve/priv/storage/flash.pw")[2] & 0777, 0600, 'the token is root\'s alone');
 unlike(PVE::Storage::Plugin->write_config('storage.cfg', { ids => { flash => $scfg } }), qr/\Q${\token('operator')}\E/, 'and not in storage.cfg');
 is_deeply(\@warned, [], 'without a warning');
+{
+    local $PVE::Storage::CONFIG = { ids => { flash => { %$scfg, type => 'amita' }, local => { type => 'dir', 'amita-prefix' => 'more' } } };
+    fails(sub { add('more', token('operator'), 'amita-prefix' => 'flash') }, qr/storage 'flash' has the prefix 'flash' already: .*--amita-prefix/, 'two storages of one prefix are not possible');
+    ok(!-e "$pve/priv/storage/more.pw", 'and no token is left of it');
+    is(add('more', token('operator'))->{'amita-prefix'}, 'more', 'two of two are');
+}
 $class->activate_storage('flash', $scfg, {}) for 1, 2;
 pass('it is activated, twice');
 # Nodes tell of their stores every few seconds.
@@ -215,6 +221,8 @@ delete $PVE::Cluster::GUESTS{100};
 $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
 is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'of a guest that is nowhere yet nobody is taken off');
 on('pve1');
+fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }, qr/node pve2 has it, and there is no guest 100: give the command there/, 'nor by a deletion, for another guest may have the disk');
+$class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
 
 # A node of another cluster, which nobody here knows.
 my $stranger = 'nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555';
@@ -444,6 +452,32 @@ open($in, '<:raw', $stream) or die;
 fails(sub { $class->volume_import($scfg, 'flash', $in, 'vm-111-disk-0', 'raw+size', undef, undef, 0, 0) }, qr/is there already/, 'not over one that is there');
 is($class->volume_import($scfg, 'flash', $in, 'vm-111-disk-0', 'raw+size', undef, undef, 0, 1), 'flash:vm-111-disk-1', 'but under another name, where that is allowed');
 close($in);
+open($in, '<:raw', $stream) or die;
+is($class->volume_import($scfg, 'flash', $in, 'base-113-disk-0', 'raw+size', undef, undef, 0, 0), 'flash:base-113-disk-0', 'a template is brought in as one');
+close($in);
+# As it is brought in its name as a template is taken: what is half done is removed, and the other is not touched.
+{
+    my $taken = $class->can('alloc_image');
+    no warnings 'redefine';
+    local *PVE::Storage::Custom::AmitaPlugin::alloc_image = sub {
+        my $made = $taken->(@_);
+        $direct->must('x', POST => '/volumes', body => { name => 'flash-base-114-disk-0', pool => 'main', size_bytes => 1 << 20, labels => label() });
+        return $made;
+    };
+    open($in, '<:raw', $stream) or die;
+    fails(sub { $class->volume_import($scfg, 'flash', $in, 'base-114-disk-0', 'raw+size', undef, undef, 0, 0) }, qr/base-114-disk-0 is there already/, 'a name that is taken meanwhile');
+    close($in);
+}
+is_deeply([map { $_->{volid} } @{ $class->list_images('flash', $scfg, 114) }], ['flash:base-114-disk-0'], 'nothing is left of it, and the other is there');
+{
+    no warnings 'redefine';
+    my $path = $class->can('create_base');
+    local *PVE::Storage::Custom::AmitaPlugin::create_base = sub { $path->(@_); die "cut\n" };
+    open($in, '<:raw', $stream) or die;
+    fails(sub { $class->volume_import($scfg, 'flash', $in, 'base-115-disk-0', 'raw+size', undef, undef, 0, 0) }, qr/cut/, 'one that fails when it is a template already');
+    close($in);
+}
+is_deeply($class->list_images('flash', $scfg, 115), [], 'leaves nothing');
 fails(sub { $class->volume_export($scfg, 'flash', $out, 'vm-110-disk-0', 'qcow2+size') }, qr/not available/, 'no other format');
 
 # --- Nodes that do not answer

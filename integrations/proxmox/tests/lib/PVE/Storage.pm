@@ -46,6 +46,10 @@ sub load_custom {
     return;
 }
 
+# What storage.cfg says.
+our $CONFIG = { ids => {} };
+sub config { return $CONFIG }
+
 load_custom('AmitaPlugin');
 PVE::Storage::Plugin->init();
 
