@@ -1074,6 +1074,7 @@ my sub free_of_others {
     my $found = $api->find("subsystem $name", '/subsystems/' . encode($name)) // return;
     my $waits = 0;
     for my $host (grep { $_ ne $own } @{ $found->{thing}{hosts} }) {
+        die $api->text("$what: another node has it, and this node is not with most of its Proxmox cluster (`pvecm status`)") if !PVE::Cluster::check_cfs_quorum(1);
         my ($node, $is_lost) = node_of($host);
         my $how = "`amita host deny $name $host` takes it away there";
         die $api->text("$what: $host has it, which is no node of this Proxmox cluster. If it is gone for good: $how") if !defined $node;
@@ -1155,6 +1156,9 @@ my sub publish {
         my $found = $api->find("subsystem $name", $path);
         if ($found) {
             my @others = grep { $_ ne $own } @{ $found->{thing}{hosts} };
+            # What this node knows of guests and nodes may be of yesterday, and it may be this one that is lost.
+            die $api->text("$of is let in at " . ((node_of($others[0]))[0] // $others[0]) . ', and this node is not with most of its Proxmox cluster (`pvecm status`)')
+                if @others && !PVE::Cluster::check_cfs_quorum(1);
             my $is_here = defined $vmid && @others && ((PVE::Cluster::get_vmlist() // {})->{ids}{$vmid} // {})->{node};
             $is_here = $is_here && $is_here eq PVE::INotify::nodename();
             my @lost;
