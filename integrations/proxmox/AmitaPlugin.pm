@@ -80,7 +80,8 @@ sub new {
         token => $with{token},
         until => Time::HiRes::time() + ($with{seconds} // $SECONDS{call}),
     }, $class;
-    my %tls = (SSL_verifycn_scheme => 'http');
+    # A node shows `--api-certificate` to who names a host or a protocol; an address is named to nobody (RFC 6066, section 3), so it is the protocol.
+    my %tls = (SSL_verifycn_scheme => 'http', SSL_alpn_protocols => ['http/1.1']);
     if (defined(my $file = $with{authority})) {
         -r $file or die $self->text("there is no readable $file (amita-authority): the certificates of the authorities that nodes' certificates are by, as PEM");
         $tls{SSL_ca_file} = $file;
