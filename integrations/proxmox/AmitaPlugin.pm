@@ -811,10 +811,10 @@ my sub token {
 }
 
 my sub connection {
-    my ($storeid, $scfg, $seconds) = @_;
+    my ($storeid, $scfg, $seconds, $token) = @_;
     my $authority = $scfg->{'amita-authority'};
     ($authority) = $authority =~ m{\A(/[^\0\n]+)\z} if defined $authority;
-    return AmitaProxmox::Api->new(storeid => $storeid, api => $scfg->{'amita-api'}, token => token($storeid), authority => $authority, seconds => $seconds);
+    return AmitaProxmox::Api->new(storeid => $storeid, api => $scfg->{'amita-api'}, token => $token // token($storeid), authority => $authority, seconds => $seconds);
 }
 
 my sub encode { return AmitaProxmox::Api::encode($_[0]) }
@@ -837,15 +837,21 @@ my sub must_be_only {
     return;
 }
 
-# Is what was said true: the nodes, the token, the pool? What is wrong is told before the storage is written down.
-my sub try_out {
-    my ($storeid, $scfg) = @_;
-    my $api = connection($storeid, $scfg);
-    my $myself = $api->must('who asks', GET => '/self')->{thing};
+# Has a token the role that it needs?
+my sub must_be_good {
+    my ($api, $myself) = @_;
     my %may = map { $_ => 1 } @{ $myself->{may} // [] };
     my @lacks = grep { !$may{$_} } qw(volume.create volume.delete);
     die $api->text("the token '$myself->{name}' has the role $myself->{role}, which may not " . join(', ', @lacks)
         . ": make one with `amita token create NAME --role operator --life 366d`") if %may && @lacks;
+    return;
+}
+
+# Is what was said true: the nodes, the token, the pool? What is wrong is told before the storage is written down.
+my sub try_out {
+    my ($storeid, $scfg) = @_;
+    my $api = connection($storeid, $scfg);
+    must_be_good($api, $api->must('who asks', GET => '/self')->{thing});
     pool($api, $scfg);
     my $prefix = $scfg->{'amita-prefix'} // $storeid;
     my $others = $api->all('volumes', '/volumes?label=' . encode(STORAGE_LABEL . "=$prefix"));
@@ -869,10 +875,45 @@ sub on_add_hook {
     return undef;
 }
 
+# A token that nodes refuse is not taken; where none answers it is, and that is told, for it may be the addresses that are to be mended.
+my sub try_change {
+    my ($storeid, $scfg, $token) = @_;
+    my ($api, $said);
+    eval {
+        $api = connection($storeid, $scfg, $SECONDS{status}, $token);
+        $said = $api->ask(GET => '/self');
+    };
+    if (my $why = $@) {
+        warn $why;
+        return;
+    }
+    die $api->refused('the token is not changed', $said) if !$said->{ok} && defined $token;
+    warn $api->refused('who asks', $said) if !$said->{ok};
+    must_be_good($api, $said->{thing}) if $said->{ok} && defined $token;
+    return;
+}
+
+my sub change {
+    my ($storeid, $there, $update, %sensitive) = @_;
+    my $scfg = { %$there, %{ $update // {} } };
+    my $token = $sensitive{password};
+    if (defined $token) {
+        $token =~ s/\A\s+|\s+\z//g;
+        try_change($storeid, $scfg, $token) if defined $scfg->{'amita-api'};
+        keep_token($storeid, $token);
+    } elsif (exists $sensitive{password}) {
+        forget_token($storeid);
+    } elsif (grep { exists $update->{$_} } qw(amita-api amita-authority)) {
+        try_change($storeid, $scfg);
+    }
+    return;
+}
+
+# Before version 13 it is told what becomes other alone; what is there is in storage.cfg.
 sub on_update_hook {
     my ($class, $storeid, $scfg, %sensitive) = @_;
-    return undef if !exists $sensitive{password};
-    defined $sensitive{password} ? keep_token($storeid, $sensitive{password}) : forget_token($storeid);
+    my $there = ((eval { PVE::Storage::config() } // {})->{ids} // {})->{$storeid} // {};
+    change($storeid, $there, $scfg, %sensitive);
     return undef;
 }
 
@@ -880,7 +921,10 @@ sub on_update_hook_full {
     my ($class, $storeid, $scfg, $update, $delete, $sensitive) = @_;
     my %sensitive = %{ $sensitive // {} };
     $sensitive{password} = undef if !exists $sensitive{password} && grep { $_ eq 'password' } @{ $delete // [] };
-    return $class->on_update_hook($storeid, $update, %sensitive);
+    my %there = %{ $scfg // {} };
+    delete @there{ @{ $delete // [] } };
+    change($storeid, \%there, $update, %sensitive);
+    return undef;
 }
 
 sub on_delete_hook {
@@ -1381,7 +1425,8 @@ my sub mend {
 }
 
 # Once a minute: what this node was published and has not (it was started anew, or no node answered when it let go), what it has and is published no more
-# (it was lost, and lives), and paths that a disk lacks (a gateway was away when it was connected).
+# (it was lost, and lives), paths that a disk lacks (a gateway was away when it was connected), and what nobody has since the minute before (it was
+# made by a call that was cut).
 my sub tidy {
     my ($storeid, $scfg, $identifier) = @_;
     my $run = $AmitaProxmox::Host::AT{run};
@@ -1390,8 +1435,8 @@ my sub tidy {
     my $last = (stat $stamp)[9];
     return if defined $last && $last <= time() && time() - $last < $SECONDS{tidy_every};
     AmitaProxmox::Host::locked("tidy-$sum", 1, sub {
+        my %empty_before = map { $_ => 1 } split /\s+/, AmitaProxmox::Host::slurp($stamp);
         open(my $handle, '>', $stamp) or die "no $stamp: $!\n";
-        close($handle);
         utime(undef, undef, $stamp);
         my $own = AmitaProxmox::Host::host_nqn($identifier);
         my $api = connection($storeid, $scfg, $SECONDS{tidy});
@@ -1406,6 +1451,12 @@ my sub tidy {
                 take_off($api, $name, sub { $_[0] eq $own }) if !local_nqns($name);
             });
         }
+        for my $name (grep { !@{ $listed{$_}{hosts} } } sort keys %listed) {
+            print {$handle} "$listed{$name}{nqn}\n";
+            next if !$empty_before{ $listed{$name}{nqn} };
+            AmitaProxmox::Host::locked($name, 1, sub { take_off($api, $name, sub { 0 }) });
+        }
+        close($handle);
         my $gateways;
         for my $name (sort keys %here) {
             my $there = $listed{$name};

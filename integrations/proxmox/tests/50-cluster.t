@@ -508,6 +508,27 @@ SKIP: {
     is(hosts('vm-112-disk-0'), undef, 'and mended, when nodes answer again');
 }
 
+# --- A call was cut before it let its host in
+{
+    my $sum = substr(Digest::SHA::sha256_hex('flash'), 0, 8);
+    local $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
+    my $made = sub { $direct->must('x', POST => '/subsystems', body => { name => "pve-$sum-999", nqn => "nqn.2026-11.io.amita:$_[0]:pve-$sum-999" }) };
+    my $is_there = sub { $direct->find('x', "/subsystems/pve-$sum-999") ? 1 : 0 };
+    $made->('one');
+    $direct->must('x', POST => '/subsystems', body => { name => 'by-hand', nqn => 'nqn.2026-11.io.amita:by-hand' });
+    $class->activate_storage('flash', $scfg, {});
+    ok($is_there->(), 'a subsystem without a host may be somebody\'s who is just at it');
+    $direct->must('x', DELETE => "/subsystems/pve-$sum-999?force=true", if_match => '*');
+    $made->('two');
+    $class->activate_storage('flash', $scfg, {});
+    ok($is_there->(), 'another one of its name, too');
+    $class->activate_storage('flash', $scfg, {});
+    ok(!$is_there->(), 'a minute later it is nobody\'s, and goes');
+    $class->activate_storage('flash', $scfg, {});
+    ok($direct->find('x', '/subsystems/by-hand'), 'those of others stay');
+    $direct->must('x', DELETE => '/subsystems/by-hand?force=true', if_match => '*');
+}
+
 # --- The storage is removed: disks stay
 $class->activate_volume('flash', $scfg, 'vm-110-disk-0', undef, {});
 $class->deactivate_storage('flash', $scfg, {}) for 1, 2;
@@ -515,6 +536,30 @@ is_deeply([AmitaProxmox::Host::paths()], [], 'a storage that is deactivated has 
 is(subsystems(), 0, 'and nothing is published');
 $class->on_update_hook('flash', {}, password => token('operator')) for 1, 2;
 ok(-e "$pve/priv/storage/flash.pw", 'a token is exchanged');
+{
+    local $PVE::Storage::CONFIG = { ids => { flash => { %$scfg, type => 'amita' } } };
+    my $change = sub { my ($update, $token) = @_; $class->on_update_hook('flash', $update, defined $token ? (password => $token) : ()) };
+    my $change_full = sub { my ($update, $token) = @_; $class->on_update_hook_full('flash', $scfg, $update, [], defined $token ? { password => $token } : {}) };
+    for my $how ([$change, 'before version 13'], [$change_full, 'from version 13 on']) {
+        my ($changes, $when) = @$how;
+        my $before = AmitaProxmox::Host::slurp("$pve/priv/storage/flash.pw");
+        fails(sub { $changes->({}, 'amita_0123456789abcdef') }, qr/the token is not changed: .*\[unauthenticated/, "$when: a token that is none is not taken");
+        fails(sub { $changes->({}, token('viewer')) }, qr/has the role viewer/, 'nor a viewer\'s');
+        is(AmitaProxmox::Host::slurp("$pve/priv/storage/flash.pw"), $before, 'and the one before stays');
+        $changes->({}, ' ' . token('operator') . "\n") for 1, 2;
+        is(AmitaProxmox::Host::slurp("$pve/priv/storage/flash.pw"), token('operator'), 'one that is good is');
+        @warned = ();
+        $changes->({ 'amita-api' => 'http://127.0.0.1:1' }) for 1, 2;
+        like("@warned", qr/no node of the cluster answers/, 'addresses where nobody answers are told of');
+        @warned = ();
+        $changes->({ 'amita-api' => 'http://127.0.0.1:1' }, 'amita_0123456789abcdef');
+        like("@warned", qr/no node of the cluster answers/, 'and a token that nobody can look at is taken');
+        $changes->({}, token('operator'));
+        @warned = ();
+        $changes->({ 'amita-api' => join(',', @nodes), nodes => { pve1 => 1 } });
+        is("@warned", '', 'nothing is said of what is good');
+    }
+}
 $class->on_update_hook_full('flash', $scfg, {}, ['password'], {});
 ok(!-e "$pve/priv/storage/flash.pw", 'or taken away');
 fails(sub { $class->list_images('flash', $scfg) }, qr/no token in .*pvesm set flash --password/, 'without which nothing is asked');
