@@ -154,7 +154,7 @@ for my $way (@ways) {
     is(hosts($disk), 1, "$to alone has it");
     is(at($from, 'paths'), 0, "and $from no path");
     my $now = writer($to)->{next};
-    ok(await(60, sub { writer($to)->{next} > $now + 20 }), "$to goes on");
+    ok(await(60, sub { writer($to)->{next} > $now + 20 }), "$to goes on") or diag(`/usr/bin/dmesg | /usr/bin/tail -n 60; /usr/bin/ps axo pid,stat,wchan:32,args | /usr/bin/tail -n 30; /usr/bin/grep . /sys/class/nvme/*/state /sys/class/nvme-subsystem/*/*/ana_state 2>&1`);
 }
 fails(sub { $class->free_image('flash', $scfg, $disk) }, qr/guest 100 is at node pve2, which may be using it/, 'pve1 cannot remove it');
 fails(sub { there('call', 'volume_snapshot_rollback', $cfg, 'flash', $disk, 'x') }, qr/has no snapshot x/, 'nor pve2 go back to what is not there');
