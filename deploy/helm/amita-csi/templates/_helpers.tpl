@@ -46,6 +46,9 @@ capabilities: {drop: [ALL]}
     {{- end }}
     {{- if .port }}
     - --http-endpoint=:{{ .port }}
+    {{- /* By itself a sidecar asks Kubernetes five things a second: hundreds of claims wait for minutes then. */}}
+    - --kube-api-qps=50
+    - --kube-api-burst=100
     {{- end }}
     {{- range .sidecar.extraArgs }}
     - {{ . | quote }}
