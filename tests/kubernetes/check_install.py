@@ -6,10 +6,11 @@ from pathlib import Path
 import kube
 from controllers import NAME, NAMESPACE, Controllers, ControllerPod
 from machines import Machine
+from processes import run
 from report import until
 from storage import DRIVER
 
-MANIFEST = Path(__file__).parents[2] / "deploy/kubernetes/amita-csi.yaml"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 WATCHED = [f"system:serviceaccount:{NAMESPACE}:{NAME}"]
 
 
@@ -26,13 +27,22 @@ def snapshot_controller(plane, processes):
         plane.tools / "snapshot-controller", f"--kubeconfig={configuration}", "--leader-election=true", "--leader-election-namespace=kube-system"])
 
 
-def install(plane, storage, processes, report, folder):
+def manifest(helm):
+    """The plain one; or, with Helm, that of the chart with groups of snapshots."""
+    if not helm:
+        return (DEPLOY / "kubernetes/amita-csi.yaml").read_text()
+    return run([helm, "template", "amita-csi", DEPLOY / "helm/amita-csi", "--namespace", NAMESPACE, "--kube-version", "1.37.0",
+                "--values", DEPLOY / "kubernetes/values.yaml", "--set", "sidecars.snapshotter.groups=true"])
+
+
+def install(plane, storage, processes, report, given):
     """Applies the manifest, with the addresses of the cluster in it, and starts what its Deployment has."""
+    folder = given.work
     plane.kubectl("create", "namespace", NAMESPACE)
     plane.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=privileged")
     token, authority = storage.write_files(folder)
     plane.kubectl("-n", NAMESPACE, "create", "secret", "generic", "amita-csi", f"--from-file={token}", f"--from-file={authority}")
-    text, changed = re.subn(r"--by-api=\S+", f"--by-api={','.join(storage.apis)}", MANIFEST.read_text())
+    text, changed = re.subn(r"--by-api=\S+", f"--by-api={','.join(storage.apis)}", manifest(given.helm))
     report.equal(changed, 1, "addresses in the manifest")
     said = plane.kubectl("apply", "-f", "-", given=text).splitlines()
     report.check(len(said) == text.count("\nkind: ") and all(line.endswith(" created") for line in said), "the manifest is taken as it is", f"{len(said)} things")

@@ -3,6 +3,7 @@
 import kube
 from machines import until_gone
 from report import until
+from storage import DRIVER
 from world import MIB
 
 SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}
@@ -78,4 +79,49 @@ def clones(world):
     world.delete_claim("clone")
 
 
+def groups(world):
+    """Several claims at one moment."""
+    report, api = world.report, world.api
+    before = len(world.storage.snapshots())
+    api.make("VolumeGroupSnapshotClass", {"metadata": {"name": "amita"}, "driver": DRIVER, "deletionPolicy": "Delete"})
+    volumes = {}
+    for name in ("data", "log", "other"):
+        _, volumes[name], _ = world.made(name, mebibytes=64)
+    for name in ("data", "log"):
+        api.change("PersistentVolumeClaim", name, {"metadata": {"labels": {"group": "database"}}})
+    spec = {"volumeGroupSnapshotClassName": "amita", "source": {"selector": {"matchLabels": {"group": "database"}}}}
+    api.make("VolumeGroupSnapshot", {"metadata": {"name": "monday"}, "spec": spec})
+
+    def look():
+        found = api.get("VolumeGroupSnapshot", "monday")
+        return found if found.get("status", {}).get("readyToUse") else None
+
+    group, took = until("the group is ready", 90, look)
+    members, _ = until("it has its snapshots", 60, lambda: len(found := api.list("VolumeSnapshot")) == 2 and found)
+    of_claims = {one["spec"]["source"].get("persistentVolumeClaimName"): one["metadata"]["name"] for one in members}
+    report.ok("a group of snapshots is ready", f"{took:.1f} s, {len(members)} snapshots")
+    taken = [one for one in world.storage.snapshots() if one["set"] is not None]
+    wanted = sorted(volumes[name]["metadata"]["name"] for name in ("data", "log"))
+    report.equal(sorted(one["volume"] for one in taken), wanted, "Amita has one of each volume of the group, and of no other")
+    report.check(len({one["set"] for one in taken}) == 1, "and both are of one moment", f"set {taken[0]['set']}")
+    content = group["status"]["boundVolumeGroupSnapshotContentName"]
+    handles = {}
+    for one in members:
+        found = api.get("VolumeSnapshot", one["metadata"]["name"])["status"]["boundVolumeSnapshotContentName"]
+        handles[one["metadata"]["name"]] = api.get("VolumeSnapshotContent", found)["status"]["snapshotHandle"]
+    one = of_claims.get("log") or next(name for name, handle in handles.items() if volumes["log"]["spec"]["csi"]["volumeHandle"] in handle)
+    _, restored, _ = world.made("restored", mebibytes=64, source={**SNAPSHOT, "name": one})
+    report.equal(world.behind(restored)["labels"].get("csi.amita.io/source"), f"snapshot {handles[one]}", "a claim is made from one of them")
+    api.delete("VolumeGroupSnapshot", "monday")
+    until_gone(api, "VolumeGroupSnapshot", "monday")
+    until_gone(api, "VolumeGroupSnapshotContent", content)
+    until("its snapshots are gone", 60, lambda: not api.list("VolumeSnapshot") and not api.list("VolumeSnapshotContent"))
+    report.equal(len(world.storage.snapshots()), before, "snapshots as before, when the group is deleted")
+    for name in (*volumes, "restored"):
+        world.delete_claim(name)
+    api.delete("VolumeGroupSnapshotClass", "amita")
+
+
+# Of a chart that has them.
+GROUPS = [("groups of snapshots", groups)]
 CHAPTERS = [("snapshots", snapshots), ("clones of claims", clones)]

@@ -20,8 +20,8 @@ START_PATIENCE = 90
 
 
 class ControlPlane:
-    def __init__(self, processes, tools, folder):
-        self.processes, self.tools, self.folder = processes, tools, folder
+    def __init__(self, processes, tools, folder, manager_qps):
+        self.processes, self.tools, self.folder, self.manager_qps = processes, tools, folder, manager_qps
         folder.mkdir()
         self.authority = Authority(folder / "pki")
         self.port = processes.ports.free()
@@ -91,6 +91,7 @@ class ControlPlane:
             f"--cert-dir={self.folder / 'manager'}", f"--service-account-private-key-file={self.accounts}",
             f"--root-ca-file={self.authority.certificate}", "--use-service-account-credentials=true", "--leader-elect=false",
             f"--controllers={','.join(CONTROLLERS)}", "--profiling=false",
+            f"--kube-api-qps={self.manager_qps}", f"--kube-api-burst={self.manager_qps * 3 // 2}",
         ])
         until("namespaces have accounts", START_PATIENCE, lambda: self.api.find("ServiceAccount", "default"))
         self._all_live()

@@ -6,7 +6,8 @@ import ssl
 import threading
 import urllib.parse
 
-CORE, STORAGE, SNAPSHOT, RBAC = "/api/v1", "/apis/storage.k8s.io/v1", "/apis/snapshot.storage.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"
+CORE, STORAGE, RBAC = "/api/v1", "/apis/storage.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"
+SNAPSHOT, GROUP = "/apis/snapshot.storage.k8s.io/v1", "/apis/groupsnapshot.storage.k8s.io/v1"
 # Where things are, and whether they lie in a namespace.
 KINDS = {
     "Namespace": (CORE, "namespaces", False),
@@ -30,6 +31,9 @@ KINDS = {
     "VolumeSnapshot": (SNAPSHOT, "volumesnapshots", True),
     "VolumeSnapshotContent": (SNAPSHOT, "volumesnapshotcontents", False),
     "VolumeSnapshotClass": (SNAPSHOT, "volumesnapshotclasses", False),
+    "VolumeGroupSnapshot": (GROUP, "volumegroupsnapshots", True),
+    "VolumeGroupSnapshotContent": (GROUP, "volumegroupsnapshotcontents", False),
+    "VolumeGroupSnapshotClass": (GROUP, "volumegroupsnapshotclasses", False),
     "ClusterRole": (RBAC, "clusterroles", False),
     "Role": (RBAC, "roles", True),
 }

@@ -25,19 +25,27 @@ from storage import Storage
 from world import World
 
 PR_SET_PDEATHSIG = 1
-CHAPTERS = [
-    *check_claims.CHAPTERS, *check_changes.CHAPTERS, *check_snapshots.CHAPTERS, *check_attachments.CHAPTERS, *check_burst.CHAPTERS,
-    *check_end.CHAPTERS,
-]
+
+
+def chapters(given):
+    groups = check_snapshots.GROUPS if given.groups else []
+    return [
+        *check_claims.CHAPTERS, *check_changes.CHAPTERS, *check_snapshots.CHAPTERS, *groups, *check_attachments.CHAPTERS,
+        *check_burst.CHAPTERS, *check_end.CHAPTERS,
+    ]
 
 
 def options():
     parser = argparse.ArgumentParser(prog="scripts/test-kubernetes", description=__doc__)
     parser.add_argument("--claims", type=int, default=1000, metavar="N", help="claims of the burst, 50 to 1000 [default: 1000]")
     parser.add_argument("--attachments", type=int, default=1000, metavar="N", help="of them so many are attached and detached [default: 1000]")
+    parser.add_argument("--manager-qps", type=int, default=20, metavar="N",
+                        help="requests a second of each of kube-controller-manager's controllers [default: 20, as its own]")
     parser.add_argument("--only", metavar="WORDS", help="only chapters whose name has these words; several are separated by commas")
     parser.add_argument("--list", action="store_true", help="name the chapters")
     parser.add_argument("--logs", metavar="DIR", help="where the logs of all processes go to at the end")
+    parser.add_argument("--groups", action="store_true", help="with the chart, by Helm, and groups of snapshots, in place of the plain manifest")
+    parser.add_argument("--helm", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--tools", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--binary", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
@@ -65,7 +73,7 @@ def chapter(report, name, run):
 
 
 def test(given, processes, report):
-    plane = ControlPlane(processes, given.tools, given.work / "kubernetes")
+    plane = ControlPlane(processes, given.tools, given.work / "kubernetes", given.manager_qps)
     storage = Storage(processes, given.binary, given.work / "amita", plane.authority)
 
     def begin():
@@ -81,12 +89,12 @@ def test(given, processes, report):
 
     if not chapter(report, "what is started", begin):
         return
-    controllers = chapter(report, "the manifest is installed", lambda: check_install.install(plane, storage, processes, report, given.work))
+    controllers = chapter(report, "the manifest is installed", lambda: check_install.install(plane, storage, processes, report, given))
     if not controllers:
         return
     world = World(plane, storage, controllers, processes, report, given)
     world.furnish()
-    for name, run in CHAPTERS:
+    for name, run in chapters(given):
         if given.only is None or any(words in name for words in given.only.split(",")):
             failed = len(report.failures)
             chapter(report, name, lambda run=run: run(world))
@@ -97,7 +105,7 @@ def test(given, processes, report):
 def main():
     given = options()
     if given.list:
-        print("\n".join(name for name, _ in CHAPTERS))
+        print("\n".join(name for name, _ in chapters(given)))
         return 0
     if not 50 <= given.claims <= 1000 or given.attachments < 50:
         # Fewer are done before anybody is killed; and a cluster publishes 1,024 volumes.
