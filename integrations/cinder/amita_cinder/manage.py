@@ -1,0 +1,227 @@
+"""Volumes and snapshots that were there before Cinder, and stay after it."""
+
+import math
+
+from oslo_utils import units
+
+from cinder import context
+from cinder import exception
+from cinder import objects
+from cinder.volume import volume_utils
+
+from amita_cinder import errors
+from amita_cinder import names
+from amita_cinder.names import snapshot_path
+from amita_cinder.names import volume_path
+from amita_cinder.volumes import tagged
+
+
+def gigabytes(size_bytes):
+    return math.ceil(size_bytes / units.Gi)
+
+
+def _invalid(existing_ref, reason):
+    return exception.ManageExistingInvalidReference(existing_ref=existing_ref,
+                                                    reason=reason)
+
+
+def _name(existing_ref, what):
+    name = existing_ref.get('source-name')
+    if not name:
+        raise _invalid(existing_ref,
+                       f'give the {what} by "source-name"')
+    return name
+
+
+class Manager:
+
+    def __init__(self, volumes):
+        self.volumes = volumes
+        self.client = volumes.client
+
+    # Volumes
+
+    def find(self, volume, existing_ref):
+        """The volume that is meant, by "source-name" or "source-id" (the
+        number that stays). A call that was cut off may have renamed it."""
+        number = existing_ref.get('source-id')
+        if number is not None:
+            found = [one for one in self.client.list('/volumes')
+                     if str(one['id']) == str(number)
+                     and not one['name'].startswith(names.BEING_MOVED)]
+            name = found[0]['name'] if found else None
+        else:
+            name = _name(existing_ref, 'volume')
+        answer = name and self.client.find(volume_path(name))
+        if answer:
+            return tagged(answer)
+        there = self.volumes.find(volume)
+        if there is None:
+            raise _invalid(existing_ref, 'there is no such volume')
+        return there
+
+    def check(self, volume, existing_ref, thing):
+        """May it be managed?"""
+        known = thing['labels'].get(names.VOLUME)
+        if known and known != volume.name_id and _exists(objects.Volume,
+                                                         known):
+            raise exception.ManageExistingAlreadyManaged(
+                volume_ref=existing_ref)
+        reason = self.unsafe(thing)
+        if reason:
+            raise _invalid(existing_ref, reason)
+
+    def unsafe(self, thing):
+        """Why it is not to be managed; none: it may be."""
+        if thing['name'].startswith(names.BEING_MOVED):
+            return 'it is the other half of a move'
+        if thing['exported']:
+            return 'it is exported by NBD: amita nbd unexport it'
+        if thing['importing']:
+            return 'an image is being copied into it'
+        for kind in ('attachment', 'iscsi-attachment'):
+            told = self.client.find(volume_path(thing['name'], kind))
+            if told is not None:
+                where = told.body.get('subsystem') or told.body.get('target')
+                if where != names.service(thing):
+                    return f'hosts have it by {where}: detach it'
+        return None
+
+    def size(self, volume, existing_ref):
+        found = self.find(volume, existing_ref)
+        self.check(volume, existing_ref, found.thing)
+        return gigabytes(found.thing['size_bytes'])
+
+    def take(self, volume, existing_ref):
+        """Labels first, then the name: whoever is cut off between finds it
+        by its label."""
+        found = self.find(volume, existing_ref)
+        thing = found.thing
+        self.check(volume, existing_ref, thing)
+        pool = self.volumes.pool_of(volume)
+        if thing['pool'] != pool:
+            raise exception.ManageExistingVolumeTypeMismatch(
+                reason=f'it lies in pool {thing["pool"]}, and is to be '
+                       f'managed as one of pool {pool}')
+        labels = self.volumes.labels(
+            volume, thing['labels'].get(names.SOURCE, ''),
+            thing['labels'].get(names.BLOCK, self.volumes.configuration
+                                .amita_block_bytes))
+        labels[names.SIZE] = str(gigabytes(thing['size_bytes']) * units.Gi)
+        if thing['name'] != volume.name:
+            labels[names.WAS] = thing['name']
+        # Cinder counts whole GiB: so many it has from now on.
+        body = {'labels': labels}
+        if thing['size_bytes'] < int(labels[names.SIZE]):
+            body['size_bytes'] = int(labels[names.SIZE])
+        self.client.patch(volume_path(thing['name']), body,
+                          if_match=found.tag)
+        if thing['name'] != volume.name:
+            self.client.post(volume_path(thing['name'], 'rename'),
+                             {'name': volume.name})
+        return tagged(self.client.get(volume_path(volume.name)))
+
+    def leave(self, volume):
+        """It stays, with its name and its data, and is Cinder's no more."""
+        found = self.volumes.find(volume)
+        if found is None:
+            return
+        gone = {key: None for key in names.OWN if key in found.thing['labels']}
+        if gone:
+            self.client.patch(volume_path(found.thing['name']),
+                              {'labels': gone})
+
+    def list(self, cinder_volumes, marker, limit, offset, sort_keys,
+             sort_dirs, pools):
+        managed = {volume.name: volume.id for volume in cinder_volumes}
+        by_id = {volume.name_id: volume.id for volume in cinder_volumes}
+        entries = []
+        for thing in self.client.list('/volumes'):
+            if thing['pool'] not in pools or \
+                    thing['name'].startswith(names.BEING_MOVED):
+                continue
+            known = managed.get(thing['name']) or by_id.get(
+                thing['labels'].get(names.VOLUME))
+            entries.append({
+                'reference': {'source-name': thing['name']},
+                'size': gigabytes(thing['size_bytes']),
+                'safe_to_manage': known is None,
+                'reason_not_safe': 'already managed' if known else None,
+                'cinder_id': known,
+                'extra_info': {'number': str(thing['id']),
+                               'pool': thing['pool']},
+                'thing': thing})
+        page = volume_utils.paginate_entries_list(
+            entries, marker, limit, offset, sort_keys, sort_dirs)
+        # Who has it is asked for those that are shown alone.
+        for entry in page:
+            thing = entry.pop('thing')
+            if entry['safe_to_manage']:
+                reason = self.unsafe(thing)
+                entry.update(safe_to_manage=reason is None,
+                             reason_not_safe=reason)
+        return page
+
+    # Snapshots
+
+    def find_snapshot(self, snapshot, existing_ref):
+        found = self.volumes.get(snapshot.volume)
+        name = _name(existing_ref, 'snapshot')
+        answer = self.client.find(snapshot_path(found.thing['name'], name))
+        if answer is None or answer.body['mark']:
+            raise _invalid(existing_ref,
+                           f'volume {found.thing["name"]} has no such '
+                           f'snapshot')
+        taken = answer.body
+        known = taken['labels'].get(names.SNAPSHOT)
+        if known and known != snapshot.id and _exists(objects.Snapshot, known):
+            raise exception.ManageExistingAlreadyManaged(
+                volume_ref=existing_ref)
+        if names.TEMPORARY in taken['labels']:
+            raise _invalid(existing_ref, 'it is taken for a clone, and goes')
+        return taken
+
+    def snapshot_size(self, snapshot, existing_ref):
+        return gigabytes(self.find_snapshot(snapshot, existing_ref)
+                         ['size_bytes'])
+
+    def take_snapshot(self, snapshot, existing_ref):
+        """A snapshot keeps its name, for it cannot be renamed: Cinder's own
+        records have it (`provider_id`)."""
+        return {'provider_id':
+                self.find_snapshot(snapshot, existing_ref)['name']}
+
+    def list_snapshots(self, cinder_snapshots, marker, limit, offset,
+                       sort_keys, sort_dirs):
+        """Those of volumes that Cinder has."""
+        managed = {}
+        for snapshot in cinder_snapshots:
+            for name in self.volumes.snapshot_names(snapshot):
+                managed[snapshot.volume_name, name] = snapshot.id
+        of = {thing['name']: thing['labels'].get(names.VOLUME)
+              for thing in self.client.list('/volumes')}
+        entries = []
+        for taken in self.client.list('/snapshots'):
+            volume_id = of.get(taken['volume'])
+            if not volume_id or taken['mark'] or \
+                    names.TEMPORARY in taken['labels']:
+                continue
+            known = managed.get((taken['volume'], taken['name']))
+            entries.append({
+                'reference': {'source-name': taken['name']},
+                'size': gigabytes(taken['size_bytes']),
+                'safe_to_manage': known is None,
+                'reason_not_safe': 'already managed' if known else None,
+                'cinder_id': known,
+                'extra_info': None,
+                'source_reference': {'source-name': taken['volume']}})
+        return volume_utils.paginate_entries_list(
+            entries, marker, limit, offset, sort_keys, sort_dirs)
+
+
+def _exists(kind, known):
+    """Has Cinder one of that id?"""
+    try:
+        return kind.exists(context.get_admin_context(), known)
+    except (errors.ApiError, exception.CinderException, ValueError):
+        return True
