@@ -235,7 +235,7 @@ pub fn may_go_on(left: &[Segment], then: &CopyRest, catalog: &Catalog, nexus: &N
                 return true;
             }
             checked.push((place, is_own));
-            let is_meant = |unit: &Unit| Place::of(unit) == place;
+            let is_meant = |unit: &Unit| place.is_still_of(unit);
             match is_own {
                 true => list::targets_of(catalog, nexus).any(|target| list::usable(target, nexus, is_meant).is_some()),
                 false => {

@@ -204,6 +204,8 @@ impl Extent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub source: Source,
+    /// The logical unit's, which stays the same when its volume moves; zeros where only the rest is known.
+    pub uuid: [u8; 16],
     pub chunk_bytes: u32,
     pub block_bytes: u32,
 }
@@ -214,9 +216,18 @@ impl Place {
     pub fn of(unit: &Unit) -> Place {
         Place {
             source: unit.source(),
+            uuid: unit.uuid,
             chunk_bytes: unit.chunk_bytes,
             block_bytes: unit.block_bytes,
         }
+    }
+
+    /// Is it still that logical unit's? A volume that has moved to another pool has another number, and is the same disk to its hosts.
+    #[must_use]
+    pub fn is_still_of(&self, unit: &Unit) -> bool {
+        let now = unit.source();
+        let is_known = self.source == now || (self.uuid, self.source.snapshot) == (unit.uuid, now.snapshot);
+        is_known && self.block_bytes == unit.block_bytes
     }
 }
 

@@ -220,10 +220,16 @@ fn a_copy_goes_on_as_long_as_all_that_is_left_of_it_may_be_used() {
     assert!(may(&found[1..], &sees(&[1, 2])), "what is copied already");
     assert!(!may(&found, &|target| target.any_initiator = false));
     assert!(!may(&found, &|target| drop(target.units.remove(1))));
-    // Another volume under the same number is another one.
-    let other =
-        |target: &mut crate::unit::Target| Arc::make_mut(&mut target.units[2]).volume = amita_types::VolumeId(77);
-    assert!(!may(&found, &other));
+    // Its volume has moved, to a pool with larger chunks: it has another number, and is the same disk.
+    fn becomes(target: &mut crate::unit::Target, change: impl Fn(&mut crate::unit::Unit)) {
+        let unit = Arc::make_mut(&mut target.units[2]);
+        unit.volume = amita_types::VolumeId(77);
+        change(unit);
+    }
+    assert!(may(&found, &|target| becomes(target, |unit| unit.chunk_bytes *= 2)));
+    // Another volume under the same number of a logical unit is another one, and so is one that is told in other blocks.
+    assert!(!may(&found, &|target| becomes(target, |unit| unit.uuid[0] ^= 1)));
+    assert!(!may(&found, &|target| becomes(target, |unit| unit.block_bytes = 4096)));
 }
 
 /// COPY ABORTED of the first segment.

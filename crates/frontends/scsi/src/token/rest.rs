@@ -9,7 +9,7 @@ use crate::nexus::Nexus;
 use crate::opcodes::action;
 use crate::plan::{Answer, Extent, Place, Plan, Segment, failed};
 use crate::sense::{Key, Sense, Status, code};
-use crate::unit::Catalog;
+use crate::unit::{Catalog, Unit};
 use amita_types::io::IoError;
 use std::sync::Arc;
 
@@ -169,19 +169,23 @@ pub(super) fn zeros(id: ListId, place: Place, extents: &[Extent], nexus: &mut Ne
 
 /// What a token stands for, if it still does.
 fn open(keys: &TokenKeys, token: &[u8; TOKEN_BYTES], catalog: &Catalog, now: u64) -> Result<Contents, Sense> {
-    let contents = keys.open(token)?;
+    let mut contents = keys.open(token)?;
     if now >= contents.until {
         return Err(invalid(code::TOKEN_EXPIRED));
     }
     // What is no logical unit any more, or not as it was, nobody may read by a token either.
-    let place = contents.place;
+    let Place {
+        source,
+        chunk_bytes,
+        block_bytes,
+        ..
+    } = contents.place;
+    let is_it = |unit: &Unit| (unit.source(), unit.chunk_bytes, unit.block_bytes) == (source, chunk_bytes, block_bytes);
     let mut units = catalog.targets.iter().flat_map(|target| &target.units);
-    let unit = units.find(|unit| unit.is_sound() && Place::of(unit) == place);
-    let is_there = unit.is_some_and(|unit| contents.extents.iter().all(|extent| extent.end() <= unit.size_bytes));
-    match is_there {
-        true => Ok(contents),
-        false => Err(invalid(code::TOKEN_REVOKED)),
-    }
+    let unit = units.find(|unit| unit.is_sound() && is_it(unit));
+    let unit = unit.filter(|unit| contents.extents.iter().all(|extent| extent.end() <= unit.size_bytes));
+    contents.place = Place::of(unit.ok_or(invalid(code::TOKEN_REVOKED))?);
+    Ok(contents)
 }
 
 /// What would be written over what the token stands for ends it before all of that was read.

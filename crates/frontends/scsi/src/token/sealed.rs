@@ -86,6 +86,7 @@ impl Contents {
         Some(Contents {
             place: Place {
                 source,
+                uuid: [0; 16],
                 chunk_bytes: be_u32(&bytes[4..]),
                 block_bytes: be_u32(&bytes[20..]),
             },

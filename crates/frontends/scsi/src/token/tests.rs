@@ -537,7 +537,11 @@ proptest! {
         until: u64, seed: [u8; 16], sums in proptest::collection::vec(any::<[u8; 12]>(), 0..=16),
     ) {
         let contents = Contents {
-            place: Place::of(&unit(0)),
+            // Whose it is the settings tell when it is used.
+            place: Place {
+                uuid: [0; 16],
+                ..Place::of(&unit(0))
+            },
             extents: ranges.iter().map(|(lba, count)| extent_of(*lba, *count)).collect(),
             until,
             seed,
