@@ -98,8 +98,8 @@ impl Kind {
         let (ns, count) = (self.span.mean().as_nanos() as u64, self.span.count());
         let (sum, all) = self.recent;
         self.recent = (
-            (sum / FADES.1 * FADES.0).saturating_add(ns.saturating_mul(count)),
-            all / FADES.1 * FADES.0 + count,
+            (sum.saturating_mul(FADES.0) / FADES.1).saturating_add(ns.saturating_mul(count)),
+            all.saturating_mul(FADES.0) / FADES.1 + count,
         );
     }
 
