@@ -11,7 +11,7 @@
 mod joint;
 
 use super::operator::Desk;
-use super::{Cluster, Setup, volume_id, volume_name};
+use super::{Cluster, SETTLE, Setup, node_id, volume_id, volume_name};
 use crate::faults::Member;
 use crate::random::Random;
 use amita_control::{admin, limits};
@@ -19,6 +19,7 @@ use amita_node::limits::Counts;
 use amita_qos::limits::BUCKETS;
 use amita_reactor::Time;
 use amita_types::map::{Limit, Limits, Measures};
+use amita_types::{NodeId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -262,18 +263,27 @@ impl Cluster {
             self.unlimit(now, volume);
         }
         self.unlimit_jointly(now);
-        for (member, node) in self.nodes.iter().enumerate() {
-            for (volume, counts) in node.each_core().flat_map(|core| core.gate().counts()) {
-                if counts.waiting > 0 && self.blocked.is_empty() {
-                    return Err(format!(
-                        "{} operations of volume {volume} wait for a limit at node {} when everything has ended",
-                        counts.waiting,
-                        member + 1
-                    ));
-                }
+        // Hosts have their answers, or have given up: of those that have, something may wait still at a core that stood still.
+        let limit = now.plus(SETTLE);
+        while let Some((node, volume, waiting)) = self.waits_for_a_limit().filter(|_| self.blocked.is_empty()) {
+            if self.world.now() >= limit {
+                return Err(format!(
+                    "{waiting} operations of volume {volume} wait for a limit at node {node}, {SETTLE:?} after the limits were taken away"
+                ));
             }
+            self.step(limit)?;
         }
         Ok(())
+    }
+
+    /// A node at which operations of a volume wait for a limit, and how many.
+    fn waits_for_a_limit(&self) -> Option<(NodeId, VolumeId, u64)> {
+        let nodes = self.nodes.iter().enumerate();
+        let mut counts = nodes.flat_map(|(member, node)| {
+            let cores = node.each_core().flat_map(|core| core.gate().counts());
+            cores.map(move |(volume, counts)| (node_id(member), volume, counts.waiting))
+        });
+        counts.find(|(_, _, waiting)| *waiting > 0)
     }
 }
 

@@ -16,6 +16,9 @@ use amita_types::BLOCK_BYTES;
 use amita_types::recovery::SlowStores;
 use std::time::Duration;
 
+/// No write of a host that is slowed waits for longer (`crates/cluster/node/src/core/slowed.rs`).
+const SLOWED_FOR: Duration = Duration::from_secs(2);
+
 /// Rules switched off, each a planted bug that the checkers must find. Without the feature `planted` there are none.
 #[derive(Clone, Debug, Default)]
 pub struct Plants {
@@ -532,6 +535,8 @@ impl Setup {
         profile.pause_ns = *random.pick(&[3_000_000, 12_000_000, 30_000_000]);
         let (volumes, operations) = (setup.volumes, profile.operations);
         setup.chores.add_migrations(&mut random, volumes, operations);
+        // Writes may wait for that long where hosts are slowed (080), and for what they wait for otherwise.
+        setup.host_patience += SLOWED_FOR;
         setup
     }
 
