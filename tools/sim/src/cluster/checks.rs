@@ -3,6 +3,8 @@
 mod inside;
 mod membership;
 mod paths;
+
+pub(super) use paths::Owner;
 mod stores;
 
 pub(super) use inside::Looks;

@@ -2,6 +2,7 @@
 //! port asymmetric access states"). A host that goes by others meanwhile would notice neither.
 
 use crate::cluster::Cluster;
+use amita_types::NodeId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -9,6 +10,14 @@ use std::time::Duration;
 const BACK: Duration = Duration::from_secs(90);
 /// A session that is reinstated is away for a moment: they need not be right all at once.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// A gateway that owns a volume, by its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub tag: u16,
+    /// Has it the volume open? A gateway that has started anew, and was asked for nothing of the volume since, has not, and is no shorter way to it.
+    pub is_open: bool,
+}
 
 impl Cluster {
     /// Every path of every initiator is seen to be right, under the owners of the moment. (Where something may rightly wait for ever, a session that
@@ -21,8 +30,8 @@ impl Cluster {
         let (mut right, mut known) = (BTreeSet::new(), Vec::new());
         loop {
             let volumes = 0..self.setup.volumes;
-            let owners: Vec<Option<u16>> = volumes
-                .map(|number| Ok(self.volume(number)?.owner.map(|node| node.0 as u16)))
+            let owners: Vec<Option<Owner>> = volumes
+                .map(|number| self.owner_of(number))
                 .collect::<Result<_, String>>()?;
             if owners != known {
                 known = owners;
@@ -37,5 +46,17 @@ impl Cluster {
             }
             self.rest(LOOK)?;
         }
+    }
+
+    fn owner_of(&self, number: u64) -> Result<Option<Owner>, String> {
+        let volume = self.volume(number)?;
+        let of = |node: NodeId| {
+            let mut cores = self.nodes[node.0 as usize - 1].each_core();
+            Owner {
+                tag: node.0 as u16,
+                is_open: cores.any(|core| core.shards().generation(volume.id).is_some()),
+            }
+        };
+        Ok(volume.owner.map(of))
     }
 }

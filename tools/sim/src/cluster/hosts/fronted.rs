@@ -8,6 +8,7 @@ use super::linux::{self, Bio, End, HostEffect, Linux};
 use super::nbd::{self, Nbd, Order};
 use super::program::Program;
 use super::{CLOSING_HOST, Hosts, Refused, request};
+use crate::cluster::checks::Owner;
 use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place, portal};
 use crate::cluster::setup::{Fronted, Protocol};
 use crate::cluster::{Setup, volume_id, volume_name};
@@ -304,8 +305,8 @@ impl Hosts {
         }
     }
 
-    /// A path of an initiator that was not seen to be `right` (by the host's number and the path's), where gateways with these tags own the volumes.
-    pub fn wrong_path(&self, owners: &[Option<u16>], right: &mut BTreeSet<(u32, usize)>) -> Option<String> {
+    /// A path of an initiator that was not seen to be `right` (by the host's number and the path's), where these gateways own the volumes.
+    pub fn wrong_path(&self, owners: &[Option<Owner>], right: &mut BTreeSet<(u32, usize)>) -> Option<String> {
         let mut wrong = None;
         for host in &self.hosts {
             let Some(Client::Iscsi(initiator)) = host.fronted.as_ref().map(|fronted| &fronted.client) else {
@@ -318,7 +319,7 @@ impl Hosts {
                 return Some(format!("host {number} knows of no path"));
             }
             for (index, path) in paths {
-                let is_true = owner.is_none_or(|owner| (owner == path.tag) == (path.access == 0));
+                let is_true = owner.is_none_or(|owner| (owner.is_open && owner.tag == path.tag) == (path.access == 0));
                 if path.works && is_true {
                     right.insert((number, index));
                 } else if !right.contains(&(number, index)) {
