@@ -1,5 +1,6 @@
 //! Why an operator's change was not made.
 
+use super::RACES;
 use crate::nearest::{MOST, nearest};
 use amita_types::StoreId;
 use amita_types::placement::PlacementError;
@@ -517,7 +518,7 @@ pub enum AdminError {
     #[error("it was changed by others since it was looked at; look at it again, and decide anew")]
     Changed,
     /// Others changed the record each time.
-    #[error("{key} was changed by others again and again; try again")]
+    #[error("{key} was changed by others at each of {RACES} tries; try again, with fewer such changes at one time")]
     TooManyRaces {
         /// The record.
         key: String,

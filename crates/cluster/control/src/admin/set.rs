@@ -10,7 +10,7 @@ use super::quota::{Tally, Wanted, charge_by};
 use super::snapshot::{Held, compares, has_room, is_sealed, taken};
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, cluster, get, list, parse};
+use super::{AdminError, Result, cluster, get, list, parse, tries};
 use amita_metadata::{Call, MAX_OPS, Op, Transact};
 use amita_types::map::{
     self, SNAPSHOTS_SINCE, SetState, SetVolume, Snapshot, SnapshotSet, SnapshotWish, Voided, Volume,
@@ -100,7 +100,7 @@ pub fn ask_set(
         )));
     }
     let counter = map::counter_key("sets");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let mut found: Vec<Volume> = Vec::new();
         let open: Vec<SnapshotSet> = list(meta, &map::sets_prefix())?;
         for volume in volumes {
