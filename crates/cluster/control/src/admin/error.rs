@@ -514,6 +514,16 @@ pub enum AdminError {
         /// Why not, or what to do instead.
         why: String,
     },
+    /// One snapshot of a volume is taken at a time.
+    #[error("snapshot {of}: another {what}, {other:?}, is being taken; try again when it is")]
+    BeingTaken {
+        /// `VOLUME@SNAPSHOT`.
+        of: String,
+        /// A snapshot of the volume, or a set with it.
+        what: &'static str,
+        /// Its name.
+        other: String,
+    },
     /// What was to be changed is not what was looked at.
     #[error("it was changed by others since it was looked at; look at it again, and decide anew")]
     Changed,

@@ -230,24 +230,18 @@ fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[Snapsh
             name: of(),
         });
     }
-    let bad = |why: String| AdminError::BadSetting {
-        what: "snapshot",
-        name: of(),
-        why,
+    let busy = |what: &'static str, other: &str| AdminError::BeingTaken {
+        of: of(),
+        what,
+        other: other.to_owned(),
     };
     let wish = get::<SnapshotWish>(meta, &map::snapshot_wish_key(volume.id))?;
     if let Some((other, _)) = wish.filter(|(other, _)| other.refused.is_none()) {
-        return Err(bad(format!(
-            "another snapshot of the volume, {:?}, is being taken; try again when it is",
-            other.name
-        )));
+        return Err(busy("snapshot of the volume", &other.name));
     }
     let is_in = |set: &&SnapshotSet| set.state == SetState::Taking && set.has(volume.id);
     if let Some(other) = open.iter().find(is_in) {
-        return Err(bad(format!(
-            "another set with the volume, {:?}, is being taken; try again when it is",
-            other.name
-        )));
+        return Err(busy("set with the volume", &other.name));
     }
     Ok(())
 }

@@ -164,10 +164,11 @@ fn ask(
         let key = map::snapshot_wish_key(found.id);
         let before = get::<SnapshotWish>(meta, &key)?;
         if let Some((other, _)) = before.as_ref().filter(|(other, _)| other.refused.is_none()) {
-            return Err(bad(format!(
-                "another snapshot of the volume, {:?}, is being taken; try again when it is",
-                other.name
-            )));
+            return Err(AdminError::BeingTaken {
+                of: format!("{volume}@{name}"),
+                what: "snapshot of the volume",
+                other: other.name.clone(),
+            });
         }
         let before = before.map_or(0, |(_, revision)| revision);
         let (found, tally) = ((&found, revision), &mut Tally::default());
