@@ -417,7 +417,7 @@ class Volumes:
 
 
 def is_anothers_turn(error):
-    """Another snapshot of the volume is being taken. The API has no code of
-    its own for that."""
-    return (errors.is_code(error, 'bad-setting', 'wrong-state')
+    """Another snapshot of the volume is being taken. The API says that by the
+    code of all that others are at, and nodes from before by another one."""
+    return (errors.is_code(error, 'raced', 'bad-setting', 'wrong-state')
             and 'is being taken' in str(error))

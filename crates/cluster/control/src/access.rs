@@ -657,6 +657,10 @@ impl Transact for Reader<'_> {
         }
         self.0.txn(call)
     }
+
+    fn after_lost(&self, races: u32) {
+        self.0.after_lost(races);
+    }
 }
 
 /// Passes transactions on, and notes what they change.
@@ -730,6 +734,10 @@ impl Transact for Recording<'_> {
             self.note(op, false);
         }
         Ok(reply)
+    }
+
+    fn after_lost(&self, races: u32) {
+        self.meta.after_lost(races);
     }
 }
 

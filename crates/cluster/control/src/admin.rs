@@ -186,8 +186,18 @@ use amita_types::{ClusterId, NodeId, StoreId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How often a lost race is tried again.
+/// How often a change is tried that others are faster at.
 const RACES: u32 = 16;
+
+/// Each try of a change; before each but the first the others are left some time ([`Transact::after_lost`]).
+fn tries(meta: &dyn Transact) -> impl Iterator<Item = u32> {
+    (0..RACES).inspect(|lost| {
+        if *lost > 0 {
+            meta.after_lost(*lost);
+        }
+    })
+}
+
 type Result<T> = std::result::Result<T, AdminError>;
 
 /// Is this a name? Letters, digits, `.`, `_` and `-`, not at the start for the last two.
@@ -282,7 +292,7 @@ pub struct Served<'a> {
 /// # Errors
 /// As [`register_node`].
 pub fn register(meta: &dyn Transact, name: &str, served: &Served<'_>) -> Result<Node> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         match register_as(meta, name, reserve_node(meta, name)?, served) {
             // Somebody was faster: the number stays with the name.
             Err(AdminError::NodeTaken { .. }) => {}
@@ -312,7 +322,7 @@ pub fn node_number(meta: &dyn Transact, name: &str) -> Result<NodeId> {
 /// The metadata is away or refuses.
 pub fn register_store(meta: &dyn Transact, store: &Store) -> Result<()> {
     let key = map::store_key(store.id);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let found = get::<Store>(meta, &key)?;
         let (old, revision) = found.map_or((None, 0), |(old, revision)| (Some(old), revision));
         let store = settled_store(store, old.as_ref());
@@ -362,7 +372,7 @@ fn node_name(meta: &dyn Transact, node: NodeId) -> Result<String> {
 /// The next number of a counter: never given twice.
 fn next_number(meta: &dyn Transact, counter: &str) -> Result<u64> {
     let key = map::counter_key(counter);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let found = get::<u64>(meta, &key)?;
         let (last, revision) = found.unwrap_or((0, 0));
         let next = last.checked_add(1).ok_or_else(|| AdminError::Damaged {
@@ -389,7 +399,7 @@ fn number(next: u64, counter: &str) -> Result<u32> {
 /// # Errors
 /// Others change it all the time; the metadata is away or refuses.
 pub(crate) fn remove(meta: &dyn Transact, key: &str) -> Result<bool> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some(revision) = meta.txn(&Call::get(key))?.value(0).map(|found| found.mod_revision) else {
             return Ok(false);
         };

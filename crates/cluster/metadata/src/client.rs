@@ -20,12 +20,14 @@ use tokio::sync::oneshot;
 
 mod connection;
 mod exchange;
+mod pause;
 mod tls;
 mod user;
 mod watch;
 
 pub use connection::Line;
 pub use exchange::told_no_space;
+pub use pause::after_lost;
 pub use tls::{SERVER_NAME, Tls};
 pub use user::User;
 pub use watch::{Waited, Watch, WatchStop};
@@ -82,11 +84,19 @@ pub trait Transact {
     /// # Errors
     /// See [`Error`].
     fn txn(&self, call: &Call) -> Result<Reply, Error>;
+
+    /// Waits before what others were faster at is tried again; that was so this often already. Where nobody else is at it in the meantime, as in
+    /// a simulation, nothing is to be waited for. Who passes transactions on passes this on.
+    fn after_lost(&self, _races: u32) {}
 }
 
 impl Transact for Client {
     fn txn(&self, call: &Call) -> Result<Reply, Error> {
         Client::txn(self, call)
+    }
+
+    fn after_lost(&self, races: u32) {
+        std::thread::sleep(pause::after_lost(races));
     }
 }
 

@@ -14,5 +14,5 @@ pub mod server;
 mod wire;
 
 pub use call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_CALL_BYTES, MAX_OPS, Op, OpReply, Record, Reply};
-pub use client::{Client, Lease, Line, Options, Transact, Waited, Watch, WatchStop, told_no_space};
+pub use client::{Client, Lease, Line, Options, Transact, Waited, Watch, WatchStop, after_lost, told_no_space};
 pub use error::{Error, Refusal};

@@ -70,7 +70,7 @@ codes! {
     Ambiguous "ambiguous" CONFLICT,
     /// The stores that there are cannot hold it as its pool's rule wants.
     CannotPlace "cannot-place" CONFLICT,
-    /// Others changed the same again and again: try again.
+    /// Others are at the same, or changed it again and again: try again.
     Raced "raced" CONFLICT,
     /// It was changed since it was read: `If-Match` names what it was.
     Changed "changed" PRECONDITION_FAILED,
@@ -197,7 +197,7 @@ fn code_of(error: &AdminError) -> Code {
         AdminError::Ambiguous { .. } => Code::Ambiguous,
         AdminError::Placement { .. } | AdminError::NodesAway { .. } | AdminError::RuleUnmet { .. } => Code::CannotPlace,
         AdminError::Changed => Code::Changed,
-        AdminError::TooManyRaces { .. } => Code::Raced,
+        AdminError::TooManyRaces { .. } | AdminError::BeingTaken { .. } => Code::Raced,
         AdminError::InUse { .. }
         | AdminError::Protected { .. }
         | AdminError::HasSnapshots { .. }
@@ -263,6 +263,17 @@ impl IntoResponse for Problem {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    /// A program that asks again where it is told to does so when another snapshot is being taken.
+    #[test]
+    fn what_others_are_at_is_to_be_tried_again() {
+        let busy = Problem::from(AdminError::BeingTaken {
+            of: "db@b".to_owned(),
+            what: "snapshot of the volume",
+            other: "a".to_owned(),
+        });
+        assert_eq!((busy.status, busy.code.as_str()), (409, "raced"));
+    }
 
     #[test]
     fn codes_are_words_and_each_is_one() {

@@ -59,6 +59,10 @@ impl Transact for Meta {
     fn txn(&self, call: &Call) -> Result<Reply, Error> {
         self.0.txn(call)
     }
+
+    fn after_lost(&self, races: u32) {
+        self.0.after_lost(races);
+    }
 }
 
 impl fmt::Debug for Meta {

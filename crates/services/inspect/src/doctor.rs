@@ -271,6 +271,10 @@ impl Transact for Through<'_> {
     fn txn(&self, call: &Call) -> Result<Reply, Error> {
         self.0.txn(call)
     }
+
+    fn after_lost(&self, races: u32) {
+        self.0.after_lost(races);
+    }
 }
 
 /// The metadata, which takes changes only from the node that is coordinator, and a mark with each of them.
@@ -290,6 +294,10 @@ impl Transact for Fenced<'_> {
         fenced.compares.extend(self.marked.compares.iter().cloned());
         fenced.then.extend(self.marked.then.iter().cloned());
         self.meta.txn(&fenced)
+    }
+
+    fn after_lost(&self, races: u32) {
+        self.meta.after_lost(races);
     }
 }
 

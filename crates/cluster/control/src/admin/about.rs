@@ -5,7 +5,7 @@ use super::migrate::none_moves;
 use super::mirror::none_closed;
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, get};
+use super::{AdminError, Result, get, tries};
 use amita_metadata::{Call, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, About, Import, Volume};
@@ -64,7 +64,7 @@ pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>
 }
 
 pub(super) fn change(meta: &dyn Transact, name: &str, id: Option<VolumeId>, by: impl Fn(&mut About)) -> Result<About> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (volume, revision) = find_volume(meta, name)?;
         if id.is_some_and(|id| id != volume.id) {
             return Err(AdminError::NoSuch {

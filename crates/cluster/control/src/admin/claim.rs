@@ -15,7 +15,7 @@
 
 use super::status::lives;
 use super::subsystem::{put, unchanged};
-use super::{AdminError, RACES, Result, get, nodes, settled_store};
+use super::{AdminError, Result, get, nodes, settled_store, tries};
 use crate::agent::STOPPED;
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Live, Mount, Store};
@@ -44,7 +44,7 @@ pub fn check_claim(meta: &dyn Transact, store: StoreId, node: Option<NodeId>) ->
 /// metadata is away or refuses.
 pub fn claim_store(meta: &dyn Transact, store: &Store, session: u64, number: u64) -> Result<u64> {
     let (key, mount_key) = (map::store_key(store.id), map::mount_key(store.id));
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let known = get::<Mount>(meta, &mount_key)?;
         let old = get::<Store>(meta, &key)?;
         let mut compares = vec![
@@ -136,7 +136,7 @@ pub fn release_store(meta: &dyn Transact, store: StoreId, node: NodeId, session:
 /// A session that lives has the store; there is none of that UUID; the metadata is away or refuses.
 pub fn adopt_store(meta: &dyn Transact, store: StoreId) -> Result<()> {
     let key = map::mount_key(store);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((mount, revision)) = get::<Mount>(meta, &key)? else {
             return super::find_store(meta, &store.to_string()).map(drop);
         };

@@ -9,7 +9,7 @@ use super::quota::{Wanted, charge};
 use super::snapshot::snapshot as find_snapshot;
 use super::subsystem::{put, unchanged, uses_guard};
 use super::volume::{believable, find_volume, has_room};
-use super::{AdminError, RACES, Result, check_name, cluster, get, list};
+use super::{AdminError, Result, check_name, cluster, get, list, tries};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{
     self, About, MAX_LEVELS, Parent, Pool, SNAPSHOTS_SINCE, Snapshot, SnapshotState, Trashed, Volume,
@@ -55,7 +55,7 @@ pub fn clone_volume_with(
         )));
     }
     let key = map::volume_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         if get::<Volume>(meta, &key)?.is_some() {
             return Err(AdminError::Exists {

@@ -159,6 +159,8 @@ codes! {
     BackupRuns "backup-runs" "Wait for its end, and ask again where another one is needed.",
     /// The job is of a kind with which that cannot be done, or it has ended.
     JobCannot "job-cannot" "The message says what to do instead; `amita job list` has what can be done about each.",
+    /// Another snapshot of the volume is being taken.
+    BeingTaken "being-taken" "Try again when that is taken: `amita volume snapshot list` has it then.",
     /// It was changed since it was looked at.
     Changed "changed" "Look at it again, and decide anew.",
     /// Others changed the record each time.
@@ -230,6 +232,7 @@ impl AdminError {
             AdminError::RepositoryInUse { .. } => Code::RepositoryInUse,
             AdminError::BackupRuns { .. } => Code::BackupRuns,
             AdminError::JobCannot { .. } => Code::JobCannot,
+            AdminError::BeingTaken { .. } => Code::BeingTaken,
             AdminError::Changed => Code::Changed,
             AdminError::TooManyRaces { .. } => Code::TooManyRaces,
         }

@@ -14,7 +14,7 @@ use super::snapshot::{Find, Held, ask_copys_snapshot, compares, delete_of, is_se
 use super::subsystem::{put, unchanged};
 use super::volume::{find_kept, find_volume, make_volume_and, volumes, with_deleted};
 use super::{
-    AdminError, Left, RACES, Result, check_name, cluster, get, may_take_snapshot, protect_snapshot, snapshot, split,
+    AdminError, Left, Result, check_name, cluster, get, may_take_snapshot, protect_snapshot, snapshot, split, tries,
 };
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, About, CopyPlace, Copying, Paused, SNAPSHOTS_SINCE, Snapshot, SnapshotWish, Volume};
@@ -238,7 +238,7 @@ fn change(
     by: &dyn Fn(&mut Copying),
 ) -> Result<Option<Copying>> {
     let key = map::copying_key(volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((mut record, revision)) = get::<Copying>(meta, &key)? else {
             return Ok(None);
         };
@@ -284,7 +284,7 @@ pub enum Completion {
 /// It is of another size than what it is a copy of; the metadata is away or refuses.
 pub fn complete_copy(meta: &dyn Transact, volume: VolumeId, claim: u64) -> Result<Completion> {
     let key = map::copying_key(volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((mut record, revision)) = get::<Copying>(meta, &key)? else {
             return Ok(Completion::Lost);
         };
@@ -518,7 +518,7 @@ fn kept_source(meta: &dyn Transact, copying: &Copying) -> Result<Option<Volume>>
 /// # Errors
 /// It is used by others; the metadata is suspected, away or refuses.
 pub fn remove_copy_snapshot(meta: &dyn Transact, copying: &Copying) -> Result<()> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some(source) = kept_source(meta, copying)?.filter(|_| copying.takes) else {
             return Ok(());
         };

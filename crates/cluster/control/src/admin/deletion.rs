@@ -14,7 +14,7 @@ use super::namespace::{any_use_of, remove_namespace, status_of};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::target::all_targets;
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, check_name, cluster, get, node_name};
+use super::{AdminError, RACES, Result, check_name, cluster, get, node_name, tries};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, About, Closing, Pool, SNAPSHOTS_SINCE, Trashed, Volume};
 use amita_types::{MirrorId, NodeId, VolumeId};
@@ -102,6 +102,8 @@ pub struct Deletion {
     force: bool,
     fate: Fate,
     races: u32,
+    /// What others changed at the last try; none: what is said of the volume itself.
+    contended: Option<String>,
     stage: Stage,
     /// Another one has asked the owner, who has not answered yet.
     waits: bool,
@@ -159,6 +161,7 @@ impl Deletion {
             force,
             fate,
             races: 0,
+            contended: None,
             stage: Stage::Begin,
             waits: false,
         }
@@ -191,12 +194,17 @@ impl Deletion {
                 Stage::Begin => {
                     self.races += 1;
                     if self.races > RACES {
-                        let key = map::volume_key(&self.name);
-                        return Err(AdminError::TooManyRaces { key });
+                        return Err(self.lost());
+                    }
+                    if self.races > 1 {
+                        meta.after_lost(self.races - 1);
                     }
                     if let Some((volume, finished)) = self.begin(meta)? {
                         let gone = volume.owner.is_some();
                         return Ok(Some(Deleted::of(volume, gone, finished)));
+                    }
+                    if self.waits {
+                        return Ok(None);
                     }
                 }
                 Stage::Asked(asked) => {
@@ -220,9 +228,7 @@ impl Deletion {
                                 guard,
                                 ..
                             } = asked;
-                            if let Some(finished) =
-                                finish(meta, (&self.fate, self.mirror), &volume, revision, guard, None)?
-                            {
+                            if let Some(finished) = self.finish(meta, &volume, revision, guard, None)? {
                                 return Ok(Some(Deleted::of(volume, gone, finished)));
                             }
                         }
@@ -272,10 +278,32 @@ impl Deletion {
                 })
             }
             Stage::Begin if self.waits => Err(AdminError::BeingClosed { name: self.name }),
-            Stage::Begin => Err(AdminError::TooManyRaces {
-                key: map::volume_key(&self.name),
-            }),
+            Stage::Begin => Err(self.lost()),
         }
+    }
+
+    /// Others were faster, and at what.
+    fn lost(&self) -> AdminError {
+        let key = self.contended.clone().unwrap_or_else(|| map::volume_key(&self.name));
+        AdminError::TooManyRaces { key }
+    }
+
+    fn finish(
+        &mut self,
+        meta: &dyn Transact,
+        volume: &Volume,
+        revision: u64,
+        guard: (u64, u64),
+        closing: Option<&Closing>,
+    ) -> Result<Option<Finished>> {
+        let finished = finish(meta, (&self.fate, self.mirror), volume, revision, guard, closing)?;
+        Ok(match finished {
+            Ok(finished) => Some(finished),
+            Err(contended) => {
+                self.contended = Some(contended);
+                None
+            }
+        })
     }
 
     /// Deletes the volume, or asks its owner; the volume, if that was all: nobody owns it, or nobody that lives.
@@ -323,7 +351,7 @@ impl Deletion {
         }
         let lives = super::status::lives(meta)?;
         let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {
-            let finished = finish(meta, (&self.fate, self.mirror), &volume, revision, guard, None)?;
+            let finished = self.finish(meta, &volume, revision, guard, None)?;
             return Ok(finished.map(|finished| (volume, finished)));
         };
         let closing = Closing {
@@ -333,14 +361,7 @@ impl Deletion {
             clients: None,
         };
         if self.force {
-            if let Some(finished) = finish(
-                meta,
-                (&self.fate, self.mirror),
-                &volume,
-                revision,
-                guard,
-                Some(&closing),
-            )? {
+            if let Some(finished) = self.finish(meta, &volume, revision, guard, Some(&closing))? {
                 self.stage = Stage::Told(volume, owner, finished);
             }
             return Ok(None);
@@ -463,7 +484,11 @@ pub(super) fn permit(meta: &dyn Transact, (fate, of): (&Fate, Option<MirrorId>),
     Ok(revision)
 }
 
-/// The transaction, and its revision; `None`: something has changed meanwhile.
+/// The transaction, and its revision; else the key of what has changed meanwhile.
+///
+/// It compares the counter of uses: whoever makes a namespace, a LUN, an export or a clone raises that, and need not write the volume's record. It raises
+/// it only where others have to know of *this*: all who raise it compare the volume's record as well, which goes or moves here. Of two that read by one
+/// data key and go at once the second is to know that it is the last; so one with a key raises it. So does another name, as ever.
 fn finish(
     meta: &dyn Transact,
     (fate, of): (&Fate, Option<MirrorId>),
@@ -471,7 +496,7 @@ fn finish(
     revision: u64,
     (guard, guard_revision): (u64, u64),
     closing: Option<&Closing>,
-) -> Result<Option<Finished>> {
+) -> Result<std::result::Result<Finished, String>> {
     let (key, guard_key) = (map::volume_key(&volume.name), map::counter_key("namespaces"));
     let about = permit(meta, (fate, of), volume)?;
     // Who makes a clone raises the guard.
@@ -514,18 +539,33 @@ fn finish(
             then.extend(moved(meta, volume, to)?);
         }
     }
-    then.push(put(guard_key, &(guard + 1)));
+    if volume.keys.is_some() || matches!(fate, Fate::Rename { .. }) {
+        then.push(put(guard_key.clone(), &(guard + 1)));
+    }
     then.extend(closing.map(|closing| put(map::closing_key(volume.id), closing)));
+    // Who gives up says at what others were faster.
+    let otherwise = compares.iter().map(|compare| Op::Get {
+        key: compare.key().to_owned(),
+    });
     let call = Call {
+        otherwise: otherwise.collect(),
         compares,
         then,
-        otherwise: Vec::new(),
     };
     let done = meta.txn(&call)?;
-    Ok(done.succeeded.then_some(Finished {
-        revision: done.revision,
-        hidden: held.is_some(),
-    }))
+    if done.succeeded {
+        return Ok(Ok(Finished {
+            revision: done.revision,
+            hidden: held.is_some(),
+        }));
+    }
+    let now = |index: usize| done.value(index).map_or(0, |found| found.mod_revision);
+    let changed = call.compares.iter().enumerate();
+    let mut changed = changed.filter(|(index, compare)| **compare != unchanged(compare.key(), now(*index)));
+    let of_volume = || map::volume_key(&volume.name);
+    Ok(Err(changed
+        .next()
+        .map_or_else(of_volume, |(_, compare)| compare.key().to_owned())))
 }
 
 /// It is done.
@@ -610,7 +650,7 @@ pub(super) fn clients_of(
     name: &str,
     pause: &mut dyn FnMut() -> bool,
 ) -> Result<Option<(NodeId, u64)>> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (volume, revision) = find_volume(meta, name)?;
         let lives = super::status::lives(meta)?;
         let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {

@@ -1,5 +1,6 @@
 //! Why an operator's change was not made.
 
+use super::RACES;
 use crate::nearest::{MOST, nearest};
 use amita_types::StoreId;
 use amita_types::placement::PlacementError;
@@ -513,11 +514,21 @@ pub enum AdminError {
         /// Why not, or what to do instead.
         why: String,
     },
+    /// One snapshot of a volume is taken at a time.
+    #[error("snapshot {of}: another {what}, {other:?}, is being taken; try again when it is")]
+    BeingTaken {
+        /// `VOLUME@SNAPSHOT`.
+        of: String,
+        /// A snapshot of the volume, or a set with it.
+        what: &'static str,
+        /// Its name.
+        other: String,
+    },
     /// What was to be changed is not what was looked at.
     #[error("it was changed by others since it was looked at; look at it again, and decide anew")]
     Changed,
     /// Others changed the record each time.
-    #[error("{key} was changed by others again and again; try again")]
+    #[error("{key} was changed by others at each of {RACES} tries; try again, with fewer such changes at one time")]
     TooManyRaces {
         /// The record.
         key: String,

@@ -8,7 +8,7 @@ use super::lun::no_unshared_lun;
 use super::namespace::use_of;
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, list, remove};
+use super::{AdminError, Result, list, remove, tries};
 use amita_metadata::{Call, Transact};
 use amita_types::SnapshotId;
 use amita_types::capability;
@@ -60,7 +60,7 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
     check_tenants(name, &tenants)?;
     believable(meta)?;
     let guard_key = map::counter_key("namespaces");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (volume, volume_revision) = find_volume(meta, name)?;
         none_copies(meta, &volume)?;
@@ -105,7 +105,7 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
 /// # Errors
 /// No such volume; the metadata is away or refuses.
 pub fn unexport_volume(meta: &dyn Transact, name: &str) -> Result<bool> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (volume, _) = find_volume(meta, name)?;
         // A revert gives the volume another number, and the export goes along.
         let had = remove(meta, &map::export_key(volume.id))?;

@@ -1,7 +1,7 @@
 //! The finalized cluster version: what all programs of the cluster know, and may write.
 
 use super::subsystem::{put, unchanged};
-use super::{AdminError, RACES, Result, get, nodes};
+use super::{AdminError, Result, get, nodes, tries};
 use crate::agent::STOPPED;
 use amita_metadata::{Call, Transact};
 use amita_types::NodeId;
@@ -58,7 +58,7 @@ pub fn finalize(meta: &dyn Transact, without_away: bool) -> Result<bool> {
         name: METADATA_VERSION.to_string(),
         why,
     };
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let key = map::cluster_key();
         let Some((cluster, revision)) = get::<Cluster>(meta, &key)? else {
             return Err(AdminError::NoCluster);

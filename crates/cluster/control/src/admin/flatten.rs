@@ -12,7 +12,7 @@ use super::clone::unpin;
 use super::subsystem::{put, unchanged, uses_guard};
 use super::trash::find_pool;
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, get, list, put_if};
+use super::{AdminError, Result, get, list, put_if, tries};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, Flatten, Volume};
@@ -49,7 +49,7 @@ pub(super) fn begun(volume: &Volume, pool: &map::Pool, now: Duration) -> Flatten
 /// # Errors
 /// There is no such volume, or it is no clone; the metadata is suspected, away or refuses.
 pub fn flatten_volume(meta: &dyn Transact, name: &str, now: Duration) -> Result<Flatten> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         let (volume, revision) = find_volume(meta, name)?;
         if volume.parents.is_empty() {
@@ -95,7 +95,7 @@ fn no_clone(name: &str) -> AdminError {
 /// # Errors
 /// There is no such volume; the metadata is away or refuses.
 pub fn cancel_flatten(meta: &dyn Transact, name: &str) -> Result<bool> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (volume, _) = find_volume(meta, name)?;
         let key = map::flatten_key(volume.id);
         let Some((_, revision)) = get::<Flatten>(meta, &key)? else {
@@ -181,7 +181,7 @@ pub fn end_flattens(meta: &dyn Transact) -> Result<Ended> {
 /// Ends one: its volume's name, where that was done here.
 fn end(meta: &dyn Transact, id: VolumeId) -> Result<Option<String>> {
     let key = map::flatten_key(id);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         // Before the volumes: what is cloned from then on raises it.
         let (_, guard_revision) = uses_guard(meta)?;

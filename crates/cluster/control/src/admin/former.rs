@@ -7,7 +7,7 @@ use super::snapshot::is_sealed;
 use super::subsystem::{put, unchanged, uses_guard};
 use super::trash::no_closing;
 use super::volume::believable;
-use super::{AdminError, RACES, Result, get, list, parse};
+use super::{AdminError, Result, get, list, parse, tries};
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, Snapshot, Volume};
@@ -205,7 +205,7 @@ fn forget_names(meta: &dyn Transact, call: &mut Call, former: &Volume) -> Result
 /// It goes; the name of the volume that it was of, if that is there. None: something needs it, or it is gone.
 fn end(meta: &dyn Transact, data: VolumeId) -> Result<Option<Option<String>>> {
     let key = map::volume_key(&map::hidden_name(data));
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         // Who makes a clone raises it.
         let (uses, guard) = uses_guard(meta)?;
         let Some((found, revision)) = get::<Volume>(meta, &key)?.filter(|(found, _)| found.is_former()) else {

@@ -6,7 +6,7 @@
 use super::nqn::check_nqn;
 use super::subsystem::{all_subsystems, change_subsystem, find_subsystem, put, unchanged};
 use super::unreadable::{Listed, What, named, whatever};
-use super::{AdminError, RACES, Result, get, names_under, put_if};
+use super::{AdminError, Result, get, names_under, put_if, tries};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Host, Subsystem};
 
@@ -139,7 +139,7 @@ pub fn add_host(meta: &dyn Transact, nqn: &str, keys: &HostKeys) -> Result<Host>
 /// No such host; the metadata is away or refuses.
 pub fn set_host_keys(meta: &dyn Transact, nqn: &str, keys: &HostKeys) -> Result<Host> {
     let key = map::host_key(nqn);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (old, revision) = find_host(meta, nqn)?;
         let mut new = old.clone();
         keys.set(nqn, &mut new)?;
@@ -161,7 +161,7 @@ pub fn reseal_host<E: From<AdminError>>(
     mut seal: impl FnMut(&'static str, &str) -> std::result::Result<String, E>,
 ) -> std::result::Result<Option<Host>, E> {
     let key = map::host_key(nqn);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((old, revision)) = get::<Host>(meta, &key)? else {
             return Ok(None);
         };
@@ -188,7 +188,7 @@ pub fn reseal_host<E: From<AdminError>>(
 /// No such subsystem or host; too many hosts; the metadata is away or refuses.
 pub fn allow_host(meta: &dyn Transact, subsystem: &str, nqn: &str) -> Result<Subsystem> {
     let key = map::subsystem_key(subsystem);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (host, host_revision) = find_host(meta, nqn)?;
         let (mut found, revision) = find_subsystem(meta, subsystem)?;
         if found.hosts.iter().any(|known| known == nqn) {
@@ -242,7 +242,7 @@ pub fn deny_host(meta: &dyn Transact, subsystem: &str, nqn: &str) -> Result<Subs
 /// may allow it; the metadata is away or refuses.
 pub fn remove_host(meta: &dyn Transact, nqn: &str, force: bool) -> Result<Option<Host>> {
     let key = map::host_key(nqn);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((found, revision)) = whatever::<Host>(meta, WHAT, nqn, &key)? else {
             return Err(none_such(meta, nqn)?);
         };

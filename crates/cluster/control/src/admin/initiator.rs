@@ -8,7 +8,7 @@ use super::lun::no_lun;
 use super::subsystem::{put, unchanged};
 use super::target::{all_targets, change_target, check_iscsi_name, find_target};
 use super::unreadable::{Listed, What, named, whatever};
-use super::{AdminError, RACES, Result, get, names_under, put_if};
+use super::{AdminError, Result, get, names_under, put_if, tries};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, IscsiAccess, IscsiInitiator, IscsiLun, IscsiTarget};
 
@@ -205,7 +205,7 @@ pub fn add_initiator(meta: &dyn Transact, name: &str) -> Result<IscsiInitiator> 
 pub fn set_initiator_keys(meta: &dyn Transact, name: &str, keys: &InitiatorKeys) -> Result<IscsiInitiator> {
     let name = check_iscsi_name("initiator", name)?;
     let key = map::iscsi_initiator_key(&name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (old, revision) = match named::<IscsiInitiator>(meta, WHAT, &name, &key)? {
             Some((old, revision)) => (old, revision),
             None => (unknown(meta, &name)?, 0),
@@ -230,7 +230,7 @@ pub fn reseal_initiator<E: From<AdminError>>(
     mut seal: impl FnMut(&'static str, &str) -> std::result::Result<String, E>,
 ) -> std::result::Result<Option<IscsiInitiator>, E> {
     let key = map::iscsi_initiator_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((old, revision)) = get::<IscsiInitiator>(meta, &key)? else {
             return Ok(None);
         };
@@ -271,7 +271,7 @@ pub fn allow_initiator(meta: &dyn Transact, target: &str, name: &str, mask: &Mas
     let name = check_iscsi_name("initiator", name)?;
     let key = map::iscsi_target_key(target);
     let initiator_key = map::iscsi_initiator_key(&name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let known = named::<IscsiInitiator>(meta, WHAT, &name, &initiator_key)?;
         let (old, revision) = find_target(meta, target)?;
         let mut found = old.clone();
@@ -418,7 +418,7 @@ pub fn deny_initiator(meta: &dyn Transact, target: &str, name: &str) -> Result<I
 pub fn remove_initiator(meta: &dyn Transact, name: &str, force: bool) -> Result<Option<IscsiInitiator>> {
     let canonical = canonical(name);
     let key = map::iscsi_initiator_key(&canonical);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((found, revision)) = whatever::<IscsiInitiator>(meta, WHAT, &canonical, &key)? else {
             return Err(none_such(meta, name)?);
         };

@@ -1,7 +1,7 @@
 //! Nodes that speak iSCSI: the tag of each one's portal group, and its portals.
 
 use super::subsystem::{put, unchanged};
-use super::{AdminError, RACES, Result, check_name, get, list};
+use super::{AdminError, Result, check_name, get, list, tries};
 use crate::guide::iscsi::Portal;
 use amita_metadata::{Call, Transact};
 use amita_types::NodeId;
@@ -68,7 +68,7 @@ pub fn register_iscsi_gateway(
     let key = map::iscsi_gateway_key(name);
     // The tag that was given last; it is the guard as well.
     let counter = map::counter_key("iscsi-portal-groups");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let found = get::<IscsiGateway>(meta, &key)?;
         let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
         // A node that was removed and made anew under its name is another one.

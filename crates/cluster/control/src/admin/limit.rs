@@ -5,7 +5,7 @@ use super::keys::may_be_of;
 use super::subsystem::{put, unchanged};
 use super::trash::find_pool;
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, cluster, get, list};
+use super::{AdminError, Result, cluster, get, list, tries};
 use crate::limits;
 use amita_metadata::{Call, Op, Transact};
 use amita_types::capability::tenant_fault;
@@ -120,7 +120,7 @@ pub fn set_joint_limits(meta: &dyn Transact, of: Jointly<'_>, change: impl Fn(&m
 pub fn set_tenant(meta: &dyn Transact, volume: &str, tenant: Option<&str>) -> Result<()> {
     tenant.map_or(Ok(()), check_tenant)?;
     let volume_key = map::volume_key(volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (found, revision) = find_volume(meta, volume)?;
         let (compares, then) = may_be_of(meta, &found, tenant)?;
         let key = map::tenancy_key(found.id);
@@ -164,7 +164,7 @@ pub(super) fn write<T>(
     key: &str,
     attempt: impl Fn() -> Result<(T, u64, Option<Op>)>,
 ) -> Result<T> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (told, revision, op) = attempt()?;
         let Some(op) = op else {
             return Ok(told);

@@ -4,7 +4,7 @@ use super::namespace::{Disk, find_disk, snapshot_name, use_of};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::target::{all_targets, find_target, targets};
 use super::unreadable::{Known, Listed};
-use super::{AdminError, BLOCK_SIZES, RACES, Result, cluster, get, volumes};
+use super::{AdminError, BLOCK_SIZES, Result, cluster, get, tries, volumes};
 use amita_metadata::{Call, Transact};
 use amita_types::map::{self, Export, IscsiLun, IscsiTarget, MAX_LUN_NUMBER, Namespace, Volume};
 use amita_types::{SnapshotId, VolumeId};
@@ -139,7 +139,7 @@ pub fn add_lun(meta: &dyn Transact, target: &str, spec: &LunSpec) -> Result<Iscs
     }
     let cluster = cluster(meta)?.id;
     let guard_key = map::counter_key("namespaces");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (mut found, revision) = find_target(meta, target)?;
         let Disk {
@@ -367,7 +367,7 @@ pub fn remove_disk(meta: &dyn Transact, target: &str, lun: &IscsiLun) -> Result<
 
 fn take_out(meta: &dyn Transact, target: &str, number: u16, is_meant: impl Fn(&IscsiLun) -> bool) -> Result<IscsiLun> {
     let guard_key = map::counter_key("namespaces");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (mut found, revision) = find_target(meta, target)?;
         let Some(at) = found.luns.iter().position(|known| known.number == number) else {

@@ -25,7 +25,7 @@ use super::quota::Wanted;
 use super::snapshot::{has_room, of_chain};
 use super::subsystem::{put, unchanged};
 use super::volume::{find_volume, make_target};
-use super::{AdminError, JobKind, RACES, Result, cluster, copy_of, copy_source, get, note_copy};
+use super::{AdminError, JobKind, Result, cluster, copy_of, copy_source, get, note_copy, tries};
 use crate::access::Action;
 use amita_metadata::{Call, Transact};
 use amita_types::map::{self, About, CopyPlace, Copying, Moving, Pool, SNAPSHOTS_SINCE, Slowed, Snapshot, Volume};
@@ -199,7 +199,7 @@ pub(super) fn end_is_allowed(meta: &dyn Transact, volume: &Volume) -> Result<()>
 pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Copying> {
     let name = wish.volume;
     can_be(meta, wish)?;
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (source, revision) = find_volume(meta, name)?;
         let pool = wish.pool.unwrap_or(&source.pool);
         may_move(meta, &source, wish)?;
@@ -463,7 +463,7 @@ pub(super) fn source_of(meta: &dyn Transact, copying: &Copying) -> Result<Volume
 /// The metadata is away or refuses.
 pub fn stay_in_pool(meta: &dyn Transact, copying: &Copying, claim: u64) -> Result<bool> {
     let copier = map::copier_key(copying.volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let moves = |found: &Volume| found.lineage.moving == Some(copying.volume);
         let Some(source) = super::volume::with_deleted(meta)?.into_iter().find(moves) else {
             return Ok(true);

@@ -6,7 +6,7 @@
 use super::mirror::none_closed;
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, get, next_number, nodes, volume};
+use super::{AdminError, Result, get, next_number, nodes, tries, volume};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::NodeId;
 use amita_types::map::{self, IscsiGateway, Move, Node, Volume};
@@ -75,7 +75,7 @@ pub fn move_volume(meta: &dyn Transact, name: &str, to: &str) -> Result<Move> {
         return Err(AdminError::NothingOpens { why });
     }
     let number = next_number(meta, "moves")?;
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (found, revision) = find_volume(meta, name)?;
         none_closed(&found)?;
         let wish = Move {

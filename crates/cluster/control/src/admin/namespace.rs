@@ -7,7 +7,7 @@ use super::snapshot::{snapshot as snapshot_of, split};
 use super::subsystem::{all_subsystems, find_subsystem, put, subsystems, unchanged, uses_guard};
 use super::unreadable::{Known, Listed};
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, cluster, get, volumes};
+use super::{AdminError, Result, cluster, get, tries, volumes};
 use amita_metadata::{Call, Compare, Transact};
 use amita_types::map::{self, Export, Namespace, NamespaceSnapshot, Snapshot, Subsystem, Volume};
 use amita_types::{SnapshotId, VolumeId};
@@ -137,7 +137,7 @@ pub fn add_namespace(
     }
     let cluster = cluster(meta)?.id;
     let guard_key = map::counter_key("namespaces");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (mut found, revision) = find_subsystem(meta, subsystem)?;
         let Disk {
@@ -332,7 +332,7 @@ pub fn namespace_of(meta: &dyn Transact, name: &str) -> Result<(Volume, Option<N
 /// No such subsystem or namespace; the metadata is away or refuses.
 pub fn remove_namespace(meta: &dyn Transact, subsystem: &str, nsid: u32) -> Result<Namespace> {
     let guard_key = map::counter_key("namespaces");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (mut found, revision) = find_subsystem(meta, subsystem)?;
         let Some(at) = found.namespaces.iter().position(|known| known.nsid == nsid) else {

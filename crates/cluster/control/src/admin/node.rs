@@ -2,7 +2,7 @@
 
 use super::subsystem::unchanged;
 use super::{
-    AdminError, RACES, Result, Served, check_name, get, list, next_number, nodes, number, pools, put_if, stores,
+    AdminError, Result, Served, check_name, get, list, next_number, nodes, number, pools, put_if, stores, tries,
 };
 use crate::agent::STOPPED;
 use crate::records::inventory_prefix;
@@ -36,7 +36,7 @@ pub fn reserve_node(meta: &dyn Transact, name: &str) -> Result<NodeId> {
 pub fn register_as(meta: &dyn Transact, name: &str, id: NodeId, served: &Served<'_>) -> Result<Node> {
     check_name("node", name)?;
     let key = map::node_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let found = get::<Node>(meta, &key)?;
         let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
         let old = found.as_ref().map(|(node, _)| node);
@@ -75,7 +75,7 @@ pub fn register_as(meta: &dyn Transact, name: &str, id: NodeId, served: &Served<
 /// It lives, or groups still name its stores; there is none of that name; the metadata is away or refuses.
 pub fn remove_node(meta: &dyn Transact, name: &str) -> Result<Node> {
     let key = map::node_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((node, revision)) = get::<Node>(meta, &key)? else {
             let there = nodes(meta)?.into_iter().map(|node| node.name).collect();
             return Err(AdminError::NoSuch {

@@ -2,7 +2,7 @@
 
 use super::subsystem::{put, unchanged};
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
+use super::{AdminError, Result, check_name, cluster, get, names_under, next_number, parse, tries};
 use crate::policy::naming;
 use crate::policy::retention::{self, Verdict};
 use crate::policy::runner::{By, Catalog, delete_own, is_to_stay, is_too_many, sealed_of};
@@ -316,7 +316,7 @@ fn changed(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<(Po
 /// As [`changed_policy`]; the metadata refuses.
 pub fn set_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<Policy> {
     let key = map::policy_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (policy, revision) = changed(meta, name, change)?;
         let mut call = Call {
             compares: vec![unchanged(&key, revision)],
@@ -352,7 +352,7 @@ pub(super) fn forget_unreadable<T: DeserializeOwned>(meta: &dyn Transact, key: S
 /// There is none of that name; the metadata is away or refuses.
 pub fn delete_policy(meta: &dyn Transact, name: &str) -> Result<Policy> {
     let key = map::policy_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (policy, revision) = find(meta, name)?;
         let runs = map::policy_runs_key(policy.id);
         let call = Call {
@@ -500,7 +500,7 @@ pub enum Pruning {
 /// The policy is not what it was when it was judged by; the snapshot cannot be deleted; the metadata is away, suspected, or refuses.
 pub fn delete_retained(meta: &dyn Transact, policy: &Policy, of: &Retained, snapshot: &Verdict) -> Result<Pruning> {
     let key = map::policy_key(&policy.name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (now, revision) = find(meta, &policy.name)?;
         if now != *policy {
             let why = "somebody has changed it meanwhile, and by what it says now others may be kept: look with --dry-run, and do it again";

@@ -10,7 +10,7 @@
 //! is looked at.
 
 use super::subsystem::unchanged;
-use super::{AdminError, RACES, Result};
+use super::{AdminError, Result, tries};
 use amita_metadata::{Call, Error, Op, Reply, Transact};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,6 +143,10 @@ impl Transact for Noting<'_> {
         }
         Ok(reply)
     }
+
+    fn after_lost(&self, races: u32) {
+        self.meta.after_lost(races);
+    }
 }
 
 /// Passes transactions on; those that write only while the records are what they were.
@@ -209,7 +213,7 @@ impl Transact for Holding<'_> {
         if let Some(why) = self.refused.borrow().as_ref() {
             return Err(Error::Setting { why: why.to_string() });
         }
-        for _ in 0..RACES {
+        for _ in tries(self.meta) {
             let seen = self.precondition.seen.borrow().clone();
             let mut held = call.clone();
             held.compares
@@ -240,5 +244,9 @@ impl Transact for Holding<'_> {
         let keys: Vec<String> = self.precondition.seen.borrow().keys().cloned().collect();
         let key = keys.join(", ");
         Err(self.refuse(AdminError::TooManyRaces { key }))
+    }
+
+    fn after_lost(&self, races: u32) {
+        self.meta.after_lost(races);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::subsystem::{put, unchanged};
 use super::trash::find_pool;
-use super::{AdminError, RACES, Result, cluster, get, put_if};
+use super::{AdminError, Result, cluster, get, put_if, tries};
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
 use amita_types::map::{self, Lineage, Pool, Quota, SetState, Snapshot, SnapshotSet, SnapshotWish, Volume};
 use amita_types::{PoolId, VolumeId};
@@ -392,7 +392,7 @@ pub fn set_quota(meta: &dyn Transact, pool: &str, change: impl Fn(&mut Quota)) -
         });
     }
     let key = map::quota_key(id);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (before, revision) = get::<Quota>(meta, &key)?.unwrap_or_else(|| (Quota::none(id), 0));
         let mut next = before;
         change(&mut next);

@@ -1,6 +1,6 @@
 //! How hard recovery may work, how far it has come, and which stores are slow.
 
-use super::{AdminError, RACES, Result, get, put_if};
+use super::{AdminError, Result, get, put_if, tries};
 use amita_metadata::{Call, KeyValue, Transact};
 use amita_types::recovery::{
     HealthReport, Progress, Recovery, StoreHealth, StoreProgress, health_prefix, progress_prefix, recovery_key,
@@ -24,7 +24,7 @@ pub fn recovery(meta: &dyn Transact) -> Result<Recovery> {
 /// A setting that makes no sense; the metadata is away or refuses.
 pub fn set_recovery(meta: &dyn Transact, change: impl Fn(&mut Recovery)) -> Result<Recovery> {
     let key = recovery_key();
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (mut settings, revision) = get::<Recovery>(meta, &key)?.unwrap_or_default();
         change(&mut settings);
         check(&settings)?;

@@ -6,7 +6,7 @@ use super::quota::{Wanted, charge};
 use super::shrink::none_shrinks;
 use super::subsystem::{put, unchanged};
 use super::volume::{check_size, find_volume};
-use super::{AdminError, RACES, Result};
+use super::{AdminError, Result, tries};
 use amita_metadata::{Call, Transact};
 use amita_types::MirrorId;
 use amita_types::map::{self, Volume};
@@ -30,7 +30,7 @@ pub fn resize_mirrored(meta: &dyn Transact, name: &str, size_bytes: u64, mirror:
 fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<MirrorId>) -> Result<Volume> {
     check_size(name, size_bytes)?;
     let key = map::volume_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (old, revision) = find_volume(meta, name)?;
         none_copies(meta, &old)?;
         none_closed_to(&old, runs)?;

@@ -20,7 +20,7 @@ use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::target::all_targets;
 use super::trash::find_pool;
 use super::volume::{believable, find_volume, has_room};
-use super::{AdminError, RACES, Result, cluster, get, list};
+use super::{AdminError, Result, cluster, get, list, tries};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{
     self, About, Export, Flatten, Lineage, MAX_FORMER, MAX_LEVELS, Raised, SNAPSHOTS_SINCE, SetState, Snapshot,
@@ -161,7 +161,7 @@ fn not_served(meta: &dyn Transact, volume: &Volume) -> Result<()> {
 pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume> {
     let Revert { volume, to, .. } = *revert;
     let key = map::volume_key(&volume.name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         let mirror = revert.mirror.map(|mirror| goes_back(meta, mirror)).transpose()?;
         // Whoever makes a namespace, an export or a clone raises it.

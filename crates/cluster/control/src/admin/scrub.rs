@@ -1,7 +1,7 @@
 //! Looks at all copies of a volume: asked for here, carried out by the volume's owner.
 
 use super::volume::with_deleted;
-use super::{AdminError, RACES, Result, get, put_if, volume};
+use super::{AdminError, Result, get, put_if, tries, volume};
 use amita_metadata::Transact;
 use amita_types::map::{self, Scrub};
 use amita_types::{Generation, VolumeId};
@@ -26,7 +26,7 @@ pub fn scrub_volume(meta: &dyn Transact, name: &str, now: Duration) -> Result<u6
 
 fn request(meta: &dyn Transact, volume: VolumeId, now: Duration) -> Result<u64> {
     let key = map::scrub_key(volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (scrub, revision) = get::<Scrub>(meta, &key)?.unwrap_or_default();
         if scrub.is_due() {
             return Ok(scrub.requested);
@@ -54,7 +54,7 @@ fn request(meta: &dyn Transact, volume: VolumeId, now: Duration) -> Result<u64> 
 /// There is no volume of that name; the metadata is away or refuses.
 pub fn cancel_scrub(meta: &dyn Transact, name: &str) -> Result<bool> {
     let key = map::scrub_key(volume(meta, name)?.id);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let found = get::<Scrub>(meta, &key)?.filter(|(scrub, _)| scrub.is_under_way());
         let Some((scrub, revision)) = found else {
             return Ok(false);

@@ -10,7 +10,7 @@ use super::quota::{Tally, Wanted, charge_by};
 use super::snapshot::{Held, compares, has_room, is_sealed, taken};
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, cluster, get, list, parse};
+use super::{AdminError, Result, cluster, get, list, parse, tries};
 use amita_metadata::{Call, MAX_OPS, Op, Transact};
 use amita_types::map::{
     self, SNAPSHOTS_SINCE, SetState, SetVolume, Snapshot, SnapshotSet, SnapshotWish, Voided, Volume,
@@ -100,7 +100,7 @@ pub fn ask_set(
         )));
     }
     let counter = map::counter_key("sets");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let mut found: Vec<Volume> = Vec::new();
         let open: Vec<SnapshotSet> = list(meta, &map::sets_prefix())?;
         for volume in volumes {
@@ -230,24 +230,18 @@ fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[Snapsh
             name: of(),
         });
     }
-    let bad = |why: String| AdminError::BadSetting {
-        what: "snapshot",
-        name: of(),
-        why,
+    let busy = |what: &'static str, other: &str| AdminError::BeingTaken {
+        of: of(),
+        what,
+        other: other.to_owned(),
     };
     let wish = get::<SnapshotWish>(meta, &map::snapshot_wish_key(volume.id))?;
     if let Some((other, _)) = wish.filter(|(other, _)| other.refused.is_none()) {
-        return Err(bad(format!(
-            "another snapshot of the volume, {:?}, is being taken; try again when it is",
-            other.name
-        )));
+        return Err(busy("snapshot of the volume", &other.name));
     }
     let is_in = |set: &&SnapshotSet| set.state == SetState::Taking && set.has(volume.id);
     if let Some(other) = open.iter().find(is_in) {
-        return Err(bad(format!(
-            "another set with the volume, {:?}, is being taken; try again when it is",
-            other.name
-        )));
+        return Err(busy("set with the volume", &other.name));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::mirror::none_closed;
 use super::namespace::use_of;
 use super::subsystem::{all_subsystems, put, unchanged};
 use super::volume::{check_size, find_volume};
-use super::{AdminError, RACES, Result, cluster, get};
+use super::{AdminError, Result, cluster, get, tries};
 use amita_metadata::{Call, Compare, Transact};
 use amita_types::map::{self, About, Flatten, SNAPSHOTS_SINCE, Shrink, Volume};
 use amita_types::{SnapshotId, VolumeId};
@@ -117,7 +117,7 @@ pub fn begin_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Re
 pub fn end_shrink(meta: &dyn Transact, volume: &Volume, shrink: &Shrink) -> Result<Volume> {
     let (key, about_key) = (map::volume_key(&volume.name), map::about_key(volume.id));
     let flatten_key = map::flatten_key(volume.id);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         not_flattened(meta, volume)?;
         let (old, revision) = find_volume(meta, &volume.name)?;
         let (about, about_revision) = get::<About>(meta, &about_key)?.unwrap_or_else(|| (About::of(volume.id), 0));

@@ -8,7 +8,7 @@ use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
 use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, cluster, get, names_under, parse};
+use super::{AdminError, Result, cluster, get, names_under, parse, tries};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, MAX_MARKS, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
 use amita_types::{MirrorId, SnapshotId};
@@ -153,7 +153,7 @@ fn ask(
             "the cluster's version is {version}, and snapshots need {SNAPSHOTS_SINCE}: all its programs must know of them first"
         )));
     }
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (found, revision) = find_volume(meta, volume)?;
         if taken(meta, &found, name)?.is_some() {
             return Err(AdminError::Exists {
@@ -164,10 +164,11 @@ fn ask(
         let key = map::snapshot_wish_key(found.id);
         let before = get::<SnapshotWish>(meta, &key)?;
         if let Some((other, _)) = before.as_ref().filter(|(other, _)| other.refused.is_none()) {
-            return Err(bad(format!(
-                "another snapshot of the volume, {:?}, is being taken; try again when it is",
-                other.name
-            )));
+            return Err(AdminError::BeingTaken {
+                of: format!("{volume}@{name}"),
+                what: "snapshot of the volume",
+                other: other.name.clone(),
+            });
         }
         let before = before.map_or(0, |(_, revision)| revision);
         let (found, tally) = ((&found, revision), &mut Tally::default());
@@ -546,7 +547,7 @@ pub(super) fn delete_of(
     held: &Held,
     left: Left,
 ) -> Result<Option<Snapshot>> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         let (_, guard) = uses_guard(meta)?;
         let (found, revision) = find(meta, volume)?;
@@ -657,7 +658,7 @@ pub(super) fn protect_of(
     protected: bool,
     held: &Held,
 ) -> Result<Option<Snapshot>> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (of, revision) = find(meta, volume)?;
         let Snapshot {
             volume: data, number, ..

@@ -5,7 +5,7 @@
 
 use super::nqn::check_nqn;
 use super::unreadable::{HasDisks, Known, Listed, named};
-use super::{AdminError, RACES, Result, check_name, cluster, get, json, names_under, nodes, put_if, remove};
+use super::{AdminError, Result, check_name, cluster, get, json, names_under, nodes, put_if, remove, tries};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::ClusterId;
 use amita_types::map::{self, Subsystem};
@@ -109,7 +109,7 @@ pub fn create_subsystem(meta: &dyn Transact, spec: &SubsystemSpec) -> Result<Sub
     check_gateways(meta, &spec.gateways)?;
     // The counter is the guard as well: of two that are made at once with the same qualified name one tries again.
     let counter = map::counter_key("subsystems");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         let known = all_subsystems(meta)?;
         if known.is_unreadable(name) || known.readable.iter().any(|known| known.name == *name) {
@@ -224,7 +224,7 @@ pub(super) fn change_subsystem(
     mut change: impl FnMut(&mut Subsystem) -> Result<()>,
 ) -> Result<Subsystem> {
     let key = map::subsystem_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (old, revision) = find_subsystem(meta, name)?;
         let mut new = old.clone();
         change(&mut new)?;
@@ -241,7 +241,7 @@ pub(super) fn change_subsystem(
 /// None of that name, or it has namespaces, or its record cannot be read (and `force` is not given); the metadata is away or refuses.
 pub fn delete_subsystem(meta: &dyn Transact, name: &str, force: bool) -> Result<Option<Subsystem>> {
     let key = map::subsystem_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (found, revision) = match find_subsystem(meta, name) {
             Err(AdminError::Unreadable { .. }) if force => return remove(meta, &key).map(|_| None),
             found => found?,

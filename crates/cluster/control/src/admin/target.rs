@@ -5,7 +5,7 @@
 
 use super::subsystem::{check_gateways, each_once, put, unchanged};
 use super::unreadable::{HasDisks, Known, Listed, named};
-use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, put_if, remove};
+use super::{AdminError, Result, check_name, cluster, get, names_under, put_if, remove, tries};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::ClusterId;
 use amita_types::condition::LOWEST_PERCENT;
@@ -165,7 +165,7 @@ pub fn create_target(meta: &dyn Transact, spec: &TargetSpec) -> Result<IscsiTarg
     }
     // The counter is the guard: of two that are made at once with the same iSCSI name one tries again.
     let counter = map::counter_key("iscsi-targets");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (made, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         let known = all_targets(meta)?;
         if known.is_unreadable(name) || known.readable.iter().any(|known| known.name == *name) {
@@ -256,7 +256,7 @@ pub(super) fn change_target(
     mut change: impl FnMut(&mut IscsiTarget) -> Result<()>,
 ) -> Result<IscsiTarget> {
     let key = map::iscsi_target_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (old, revision) = find_target(meta, name)?;
         let mut new = old.clone();
         change(&mut new)?;
@@ -273,7 +273,7 @@ pub(super) fn change_target(
 /// None of that name, or it has LUNs, or its record cannot be read (and `force` is not given); the metadata is away or refuses.
 pub fn delete_target(meta: &dyn Transact, name: &str, force: bool) -> Result<Option<IscsiTarget>> {
     let key = map::iscsi_target_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (found, revision) = match find_target(meta, name) {
             Err(AdminError::Unreadable { .. }) if force => return remove(meta, &key).map(|_| None),
             found => found?,

@@ -18,6 +18,7 @@ mod pool;
 mod precondition;
 mod priority;
 mod quota;
+mod races;
 mod rekey;
 mod revert;
 mod set;

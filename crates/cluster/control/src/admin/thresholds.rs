@@ -1,6 +1,6 @@
 //! From where on a store counts as near full, and as full.
 
-use super::{AdminError, RACES, Result, get, put_if};
+use super::{AdminError, Result, get, put_if, tries};
 use amita_metadata::Transact;
 use amita_types::condition::{LOWEST_PERCENT, Thresholds, thresholds_key};
 
@@ -20,7 +20,7 @@ pub fn thresholds(meta: &dyn Transact) -> Result<Thresholds> {
 /// Thresholds that make no sense; the metadata is away or refuses.
 pub fn set_thresholds(meta: &dyn Transact, change: impl Fn(&mut Thresholds)) -> Result<Thresholds> {
     let key = thresholds_key();
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (mut wanted, revision) = get::<Thresholds>(meta, &key)?.unwrap_or_default();
         change(&mut wanted);
         let Thresholds {

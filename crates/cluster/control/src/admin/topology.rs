@@ -4,7 +4,7 @@
 //! What a change will do is worked out beforehand, by the same functions.
 
 use super::status::{Lives, lives};
-use super::{AdminError, RACES, Result, check_name, get, list, nodes, pools, put_if, stores};
+use super::{AdminError, Result, check_name, get, list, nodes, pools, put_if, stores, tries};
 use crate::candidates::{Standing, candidates};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Group, Node, Pool, PoolKind, Store, StoreDuty};
@@ -141,7 +141,7 @@ fn several(name: &str, mut stores: Vec<String>) -> AdminError {
 /// Changes a store's record, and says what follows from it.
 fn change_store(meta: &dyn Transact, store: StoreId, change: impl Fn(&mut Store)) -> Result<(Store, Outlook)> {
     let key = map::store_key(store);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((old, revision)) = get::<Store>(meta, &key)? else {
             return Err(AdminError::NoSuch {
                 what: "store",
@@ -365,7 +365,7 @@ pub fn replace_store(meta: &dyn Transact, old: StoreId, new: StoreId) -> Result<
 
 fn change_node(meta: &dyn Transact, name: &str, change: impl Fn(&mut Node)) -> Result<Node> {
     let key = map::node_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((old, revision)) = get::<Node>(meta, &key)? else {
             let there = nodes(meta)?.into_iter().map(|node| node.name).collect();
             return Err(AdminError::NoSuch {
@@ -472,7 +472,7 @@ pub struct PoolChange {
 /// there is no such pool; the metadata is away.
 pub fn change_pool(meta: &dyn Transact, name: &str, change: &PoolChange, force: bool) -> Result<(Pool, Outlook)> {
     let key = map::pool_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((old, revision)) = get::<Pool>(meta, &key)? else {
             let there = pools(meta)?.into_iter().map(|pool| pool.name).collect();
             return Err(AdminError::NoSuch {

@@ -4,7 +4,7 @@ use super::deletion::{Fate, end_of_former, leftovers, moved};
 use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, unchanged, uses_guard};
 use super::volume::believable;
-use super::{AdminError, RACES, Result, check_name, get, names_under, parse, put_if};
+use super::{AdminError, Result, check_name, get, names_under, parse, put_if, tries};
 use crate::policy::runner::Clock;
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
@@ -195,7 +195,7 @@ pub(super) fn no_closing(volume: VolumeId) -> Op {
 /// There is none of that name or number, or several; the name cannot be, or is taken; it is being deleted with its mirror, which is there still; the metadata is
 /// suspected, away or refuses.
 pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>) -> Result<Volume> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         let trashed = find(meta, which, true)?;
         let name = new_name.unwrap_or(&trashed.name);
@@ -267,7 +267,7 @@ pub struct PurgedVolume {
 /// # Errors
 /// There is none of that name or number, or several; the metadata is suspected, away or refuses.
 pub fn purge_volume(meta: &dyn Transact, which: &str, now: u64) -> Result<PurgedVolume> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let trashed = find(meta, which, false)?;
         let is_held = super::clone::has_clones(meta, trashed.volume)?;
         let found = get::<Volume>(meta, &map::volume_key(&map::hidden_name(trashed.volume)))?;

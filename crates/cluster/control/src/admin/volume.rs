@@ -3,7 +3,7 @@
 use super::keys::{DataKeys, NewKey, Whose};
 use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
-use super::{AdminError, RACES, Result, check_name, cluster, get, list, names_under, parse};
+use super::{AdminError, Result, check_name, cluster, get, list, names_under, parse, tries};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Pool, Volume};
 use amita_types::{BLOCK_BYTES, Generation, VolumeId};
@@ -218,9 +218,12 @@ fn make(
     }
     believable(meta)?;
     let counter = map::counter_key("volumes");
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         // Whoever deletes a pool sees to it that no volume comes into it meanwhile.
         let pool_stays = unchanged(&map::pool_key(pool), pool_revision(meta, pool)?);
+        let whose = whose()?;
+        let charge = charge(meta, pool, wanted)?;
+        // Last of all that is read, as all others who make a volume write it: what is read behind it is time in which they are faster.
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         has_room(meta, last)?;
         let id = VolumeId(last + 1);
@@ -230,7 +233,6 @@ fn make(
             name.to_owned()
         };
         let key = map::volume_key(&name);
-        let whose = whose()?;
         let new_key = match keys {
             Some(keys) => {
                 let key = NewKey::make(meta, Some(keys), (id, id), cluster(meta)?.version, &whose);
@@ -280,7 +282,7 @@ fn make(
         if let Some(key) = new_key {
             key.into_call(&mut call);
         }
-        charge(meta, pool, wanted)?.into_call(&mut call);
+        charge.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(volume);
         }

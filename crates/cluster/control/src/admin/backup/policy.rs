@@ -3,7 +3,7 @@
 use super::super::policy::{KeepChange, PolicyTarget, find_target, forget_unreadable};
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::believable;
-use super::super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
+use super::super::{AdminError, Result, check_name, cluster, get, names_under, next_number, parse, tries};
 use super::repository::hold;
 use super::verification::{Turn, VerifyChange};
 use crate::backups::BackupStatus;
@@ -179,7 +179,7 @@ pub fn create_backup_policy(
     believable(meta)?;
     policy.id = PolicyId(next_number(meta, "policies")?);
     let key = map::backup_policy_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let mut call = Call {
             compares: vec![unchanged(&key, 0)],
             then: vec![put(key.clone(), &policy)],
@@ -242,7 +242,7 @@ pub fn set_backup_policy(
     now: Duration,
 ) -> Result<BackupPolicy> {
     let key = map::backup_policy_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (policy, revision, turn) = changed(meta, name, change, now)?;
         let mut call = Call {
             compares: vec![unchanged(&key, revision)],
@@ -270,7 +270,7 @@ pub fn set_backup_policy(
 /// There is none of that name; it is paused; a node is at a run of it; the metadata is away or refuses.
 pub fn run_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
     let key = map::backup_policy_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (mut policy, revision) = find(meta, name)?;
         if policy.paused {
             return Err(bad(
@@ -310,7 +310,7 @@ pub fn run_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy
 /// There is none of that name; the metadata is away or refuses.
 pub fn delete_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
     let key = map::backup_policy_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (policy, revision) = find(meta, name)?;
         let runs = map::backup_runs_key(policy.id);
         let call = Call {

@@ -2,7 +2,7 @@
 
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::believable;
-use super::super::{AdminError, RACES, Result, check_name, get, list, names_under, parse};
+use super::super::{AdminError, Result, check_name, get, list, names_under, parse, tries};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, BackupPolicy, BackupRepository, MAX_BACKUP_REPOSITORIES, Node};
 
@@ -243,7 +243,7 @@ pub fn add_backup_repository(meta: &dyn Transact, name: &str, change: &Repositor
 /// There is none of that name; it could not be so; the metadata is away or refuses.
 pub fn set_backup_repository(meta: &dyn Transact, name: &str, change: &RepositoryChange) -> Result<BackupRepository> {
     let key = map::backup_repository_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (mut repository, revision) = find(meta, name)?;
         apply(meta, &mut repository, change)?;
         let call = Call {
@@ -264,7 +264,7 @@ pub fn set_backup_repository(meta: &dyn Transact, name: &str, change: &Repositor
 /// There is none of that name; policies use it, or one that cannot be read may; the metadata is away or refuses.
 pub fn remove_backup_repository(meta: &dyn Transact, name: &str) -> Result<BackupRepository> {
     let key = map::backup_repository_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (repository, revision) = find(meta, name)?;
         let mut policies = Vec::new();
         for found in meta.txn(&Call::prefix(map::backup_policies_prefix()))?.values(0) {

@@ -1,7 +1,7 @@
 //! Verifications by policies of backups: what an operator says of them, and what nodes note.
 
 use super::super::subsystem::{put, unchanged};
-use super::super::{AdminError, RACES, Result, get};
+use super::super::{AdminError, Result, get, tries};
 use super::policy::{bad, find};
 use crate::policy::schedule::Schedule;
 use amita_metadata::{Call, Compare, Op, Transact};
@@ -151,7 +151,7 @@ pub(super) fn note_change(
 /// There is no policy of that name; it is paused, or verifies nothing; a node is at it; the metadata is away or refuses.
 pub fn verify_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
     let key = map::backup_policy_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (mut policy, revision) = find(meta, name)?;
         if policy.paused {
             return Err(bad(

@@ -5,7 +5,7 @@ use super::super::quota::{Wanted, charge};
 use super::super::snapshot::{delete_snapshot_that, is_sealed, of_chain, taken};
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::{believable, find_volume};
-use super::super::{AdminError, Left, RACES, Result};
+use super::super::{AdminError, Left, Result, tries};
 use super::{POINT_LABEL, ask_for, by_claim, remove_held};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, BACKUP_LABEL, Copying, MAX_LABELS, OWN_LABELS, Snapshot, SnapshotState, Volume};
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub fn drop_point_wish(meta: &dyn Transact, copying: &Copying, claim: u64) -> Result<bool> {
     let key = map::snapshot_wish_key(copying.volume);
     let copier = map::copier_key(copying.volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let reply = meta.txn(&Call {
             then: [&copier, &key].map(|key| Op::Get { key: key.clone() }).to_vec(),
             ..Call::default()
@@ -81,7 +81,7 @@ pub fn has_point(meta: &dyn Transact, copying: &Copying, of: SnapshotId, generat
 pub fn fit_copy(meta: &dyn Transact, copying: &Copying, claim: u64, size_bytes: u64) -> Result<Option<Volume>> {
     let key = map::volume_key(&copying.name);
     let copier = map::copier_key(copying.volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (old, revision) = find_volume(meta, &copying.name)?;
         if old.id != copying.volume {
             return Err(AdminError::NoSuch {

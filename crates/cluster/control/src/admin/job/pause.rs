@@ -1,6 +1,6 @@
 //! Jobs stand still, and go on.
 
-use super::super::{AdminError, RACES, Result, get, put_if};
+use super::super::{AdminError, Result, get, put_if, tries};
 use super::{Job, JobAction, JobState, Record, job};
 use crate::events::{self, Draft, Kind};
 use amita_metadata::{Call, Transact};
@@ -126,7 +126,7 @@ fn change<T: Serialize + DeserializeOwned>(
     key: String,
     change: impl Fn(&mut T) -> bool,
 ) -> Result<bool> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let Some((mut record, revision)) = get::<T>(meta, &key)? else {
             return Ok(false);
         };

@@ -5,7 +5,7 @@
 
 use super::super::limit::{bad, check_tenant};
 use super::super::subsystem::{put, unchanged, uses_guard};
-use super::super::{AdminError, RACES, Result, cluster};
+use super::super::{AdminError, RACES, Result, cluster, tries};
 use super::tenant::{Owners, Wanted, tenant_key};
 use super::{KeyTrouble, knows, read_key, record_at, wrapping_key};
 use amita_crypt::{Binding, WrappedKey, WrappingKey};
@@ -465,7 +465,7 @@ impl Scope {
 fn settle(meta: &dyn Transact, by: &dyn Rewrap, id: ClusterId, scope: &Scope) -> Result<Rewrapped> {
     let (mut wrapped, mut proven) = (0, BTreeSet::new());
     let mut asked = Asked::default();
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         asked.silent.clear();
         let proofs = by.proofs();
         let Pass {

@@ -4,7 +4,7 @@ use super::super::copy::{POINT_LABEL, by_claim};
 use super::super::snapshot::{Find, delete_of, delete_snapshot_that, is_sealed, of_chain, protect_of};
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::{find_kept, find_volume};
-use super::super::{AdminError, Left, RACES, Result, copy_source, end_copy, get};
+use super::super::{AdminError, Left, Result, copy_source, end_copy, get, tries};
 use super::{copy_job_id, is_point, source_of};
 use crate::admin::copy::COPY_LABEL;
 use amita_metadata::{Call, Op, Transact};
@@ -310,7 +310,7 @@ pub(in crate::admin) fn count_on(
     let key = map::volume_key(&copying.name);
     let copier = map::copier_key(copying.volume);
     let before = SnapshotId(number.0.saturating_sub(1));
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (mut target, revision) = find_volume(meta, &copying.name)?;
         if !is_free(meta, &target, number)? {
             let why = format!(

@@ -20,7 +20,7 @@ use super::super::target::all_targets;
 use super::super::trash::find_pool;
 use super::super::unreadable::Known;
 use super::super::volume::{believable, find_volume};
-use super::super::{AdminError, RACES, Result, get, list};
+use super::super::{AdminError, Result, get, list, tries};
 use super::points::{Lacking, lacking};
 use super::{fits, source_of};
 use amita_metadata::{Call, Op, Transact};
@@ -64,7 +64,7 @@ struct Both {
 pub fn switch_volume(meta: &dyn Transact, copying: &Copying, claim: u64, last: SnapshotId) -> Result<Switched> {
     let key = map::copying_key(copying.volume);
     let copier = map::copier_key(copying.volume);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         // Whoever makes a namespace, a LUN, an export or a clone raises it.
         let guard = uses_guard(meta)?;

@@ -5,7 +5,7 @@ use super::super::keys::{DataKeys, maker};
 use super::super::migrate::none_moves_still;
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::{believable, find_volume, make_volume_held};
-use super::super::{AdminError, RACES, Result, check_name, cluster, get};
+use super::super::{AdminError, Result, check_name, cluster, get, tries};
 use super::none_closed;
 use super::point::mirrored_volume;
 use super::record::{change_looked_at, find_mirror, mirror_of, mirrors, put_record};
@@ -165,7 +165,7 @@ fn how_many(name: &str, volumes: usize) -> Result<()> {
 pub fn add_mirror(meta: &dyn Transact, wish: &MirrorWish<'_>, volumes: &[String]) -> Result<Mirror> {
     how_many(wish.name, volumes.len())?;
     let key = map::mirror_key(wish.name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         believable(meta)?;
         let mut record = record(meta, wish, MirrorRole::Primary, MirrorEpoch(u64::from(wish.odd)))?;
         let id_key = map::mirror_id_key(wish.id);
@@ -266,7 +266,7 @@ pub fn add_mirrored(
 /// A volume of another cluster's gets one here, closed; nothing, where it has one.
 fn make_mirrored(meta: &dyn Transact, wish: &MirrorWish<'_>, target: &TargetWish<'_>, about: &About) -> Result<()> {
     let key = map::mirror_key(wish.name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (record, revision) = find_mirror(meta, wish.name)?;
         is_to_stay(&record)?;
         if record.volumes.iter().any(|volume| volume.name == target.name) {

@@ -6,7 +6,7 @@
 use super::super::snapshot::{Held, compares};
 use super::super::subsystem::{put, unchanged};
 use super::super::volume::find_volume;
-use super::super::{AdminError, RACES, Result, get};
+use super::super::{AdminError, Result, get, tries};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Closed, Raised, SetState, Snapshot, SnapshotSet, SnapshotState, SnapshotWish, Volume};
 use amita_types::{Generation, MirrorId, PoolId};
@@ -48,7 +48,7 @@ pub(crate) enum Door<'a> {
 /// No such volume; it is closed for another mirror; it was taken over as often as can be; the metadata is away or refuses.
 pub(crate) fn set_door(meta: &dyn Transact, name: &str, door: Door<'_>, held: &Held) -> Result<Option<Volume>> {
     let key = map::volume_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (old, revision) = find_volume(meta, name)?;
         let (mirror, is_to_close) = match door {
             Door::Closed(mirror, _) => (mirror, true),

@@ -4,7 +4,7 @@ use super::super::quota::Tally;
 use super::super::set::place_set_for;
 use super::super::snapshot::{Find, Held, Left, all_snapshots, delete_of, protect_of, taken};
 use super::super::volume::{find_volume, volumes};
-use super::super::{AdminError, RACES, Result, get, list};
+use super::super::{AdminError, Result, get, list, tries};
 use super::record::{change, change_free, find_mirror, mirrors};
 use crate::faults::{Fault, is_off};
 use crate::mirror::{MIRROR_LABEL, Refused, Steps, called, label_of, snapshots_of};
@@ -453,7 +453,7 @@ pub(super) fn drop_snapshot(
             name: format!("{}@{}", volume.name, found.name),
         });
     }
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         if !let_unprotected(meta, volume, found, held)? {
             return Ok(false);
         }

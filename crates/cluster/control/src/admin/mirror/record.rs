@@ -1,7 +1,7 @@
 //! The record of this cluster's end, and how it is changed.
 
 use super::super::subsystem::{put, unchanged};
-use super::super::{AdminError, RACES, Result, names_under, parse};
+use super::super::{AdminError, Result, names_under, parse, tries};
 use crate::mirror::Refused;
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
@@ -118,7 +118,7 @@ pub(super) fn change<T>(
     claim: Option<u64>,
     step: Step<'_, T>,
 ) -> Result<Option<(Mirror, T)>> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let found = find_with_seen(meta, name)?;
         match attempt(meta, &found, claim, step)? {
             Attempt::Done(done) => return Ok(Some(*done)),
@@ -201,7 +201,7 @@ pub(super) fn change_looked_at<L, T>(
     look: &dyn Fn(&Mirror) -> Result<L>,
     step: &dyn Fn(&mut Mirror, &L) -> std::result::Result<T, Refused>,
 ) -> Result<(Mirror, T)> {
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let found = find_with_seen(meta, name)?;
         let seen = look(&found.record)?;
         if let Attempt::Done(done) = attempt(meta, &found, None, &|record| step(record, &seen))? {

@@ -3,7 +3,7 @@
 use super::super::deletion::{Deletion, Fate, carry_out, permit};
 use super::super::snapshot::all_snapshots;
 use super::super::subsystem::{put, unchanged};
-use super::super::{AdminError, RACES, Result, get};
+use super::super::{AdminError, Result, get, tries};
 use super::point::{drop_snapshot, is_kept, is_of, let_unprotected, mirrored_volume};
 use super::record::{change_free, find_mirror};
 use super::{Door, close_mirrored, set_door};
@@ -100,7 +100,7 @@ fn end_mirror(
     step: &dyn Fn(&mut Mirror) -> std::result::Result<bool, Refused>,
 ) -> Result<Mirror> {
     let key = map::mirror_key(name);
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         let (record, keep_points) = change_free(meta, name, step)?;
         let (now, revision) = find_mirror(meta, name)?;
         let is_so = (now.id, now.standing.role, now.leaving) == (record.id, record.standing.role, record.leaving);

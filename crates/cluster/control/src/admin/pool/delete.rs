@@ -5,7 +5,7 @@
 //! A volume moves into no pool, and a deleted one that is kept has a record, too.
 
 use super::super::subsystem::{put, unchanged};
-use super::super::{AdminError, RACES, Result, names_under, parse};
+use super::super::{AdminError, Result, names_under, parse, tries};
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Policy, Pool, Target, Trashed, Volume};
 
@@ -16,7 +16,7 @@ use amita_types::map::{self, Policy, Pool, Target, Trashed, Volume};
 /// of them cannot be read; the metadata is suspected, away or refuses.
 pub fn delete_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
     let (key, counter) = (map::pool_key(name), map::counter_key("volumes"));
-    for _ in 0..RACES {
+    for _ in tries(meta) {
         super::super::volume::believable(meta)?;
         let seen = look(meta, &key, &counter)?;
         let Some((pool, revision)) = seen.pool else {

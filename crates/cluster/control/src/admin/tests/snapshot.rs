@@ -83,10 +83,11 @@ fn a_snapshot_is_wished_taken_and_listed() {
 fn one_is_taken_at_a_time_and_no_name_twice() {
     let meta = with_volume(SNAPSHOTS_SINCE);
     ask(&meta, "a").unwrap();
-    let busy = ask(&meta, "b").unwrap_err().to_string();
-    assert!(
-        busy.contains("another snapshot of the volume, \"a\", is being taken"),
-        "{busy}"
+    let busy = ask(&meta, "b").unwrap_err();
+    assert_eq!(busy.code().name(), "being-taken");
+    assert_eq!(
+        busy.to_string(),
+        "snapshot db@b: another snapshot of the volume, \"a\", is being taken; try again when it is"
     );
     take(&meta, 1, SnapshotState::Sealed(Generation(1)));
     let twice = ask(&meta, "a").unwrap_err();

@@ -1,0 +1,165 @@
+//! Many who change the cluster at one time: who is not the first waits, and comes through.
+
+use super::*;
+use crate::admin::subsystem::uses_guard;
+use amita_types::map::Closing;
+
+/// Many at one metadata, each in its own thread: they wait as those with a server do.
+struct Shared(Mutex<State>);
+
+impl Transact for Shared {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        // Between what is read and what is written others come in.
+        std::thread::yield_now();
+        self.0.txn(call)
+    }
+
+    fn after_lost(&self, races: u32) {
+        std::thread::sleep(amita_metadata::after_lost(races));
+    }
+}
+
+const WORKERS: usize = 100;
+const EACH: usize = 10;
+
+/// What each of many does to its own volumes, all at one time; what went wrong.
+fn at_once(meta: &Shared, what: impl Fn(&Shared, &str) -> Result<()> + Sync) -> Vec<AdminError> {
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (failed, what) = (&failed, &what);
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    if let Err(why) = what(meta, &format!("v{worker}-{number}")) {
+                        failed.lock().unwrap().push(why);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap()
+}
+
+#[test]
+fn a_hundred_make_and_delete_volumes_at_one_time() {
+    let meta = Shared(cluster_of(3));
+    create_pool(&meta, &spec(3)).unwrap();
+    let failed = at_once(&meta, |meta, name| create_volume(meta, name, "main", 4096).map(drop));
+    assert_eq!(failed, []);
+    let numbers: BTreeSet<u64> = volumes(&meta).unwrap().iter().map(|volume| volume.id.0).collect();
+    assert_eq!(numbers.len(), WORKERS * EACH, "a number was given twice");
+    let failed = at_once(&meta, |meta, name| delete(meta, name, false).map(drop));
+    assert_eq!(failed, []);
+    assert_eq!(volumes(&meta).unwrap(), []);
+}
+
+/// Deletions do not lose against each other; against whoever makes a use of some volume they do.
+#[test]
+fn a_deletion_compares_what_volumes_are_used_for_and_does_not_change_it() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    for name in ["a", "b", "c"] {
+        create_volume(&meta, name, "main", 4096).unwrap();
+    }
+    create_subsystem(
+        &meta,
+        &SubsystemSpec {
+            name: "s".to_owned(),
+            ..SubsystemSpec::default()
+        },
+    )
+    .unwrap();
+    let before = uses_guard(&meta).unwrap();
+    delete(&meta, "a", false).unwrap();
+    let bin = Fate::Recycle {
+        deleted_at: 5,
+        purge_at: 10,
+    };
+    carry_out(&meta, Deletion::of("b", false, bin), &mut || false).unwrap();
+    assert_eq!(uses_guard(&meta).unwrap(), before);
+    // Somebody is about to make it a namespace, and it goes: its own record is compared.
+    struct Overtaken<'a>(&'a Mutex<State>, AtomicUsize);
+    impl Transact for Overtaken<'_> {
+        fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+            if call.then.iter().any(Op::is_write) && self.1.fetch_add(1, Ordering::Relaxed) == 0 {
+                delete(self.0, "c", false).unwrap();
+            }
+            self.0.txn(call)
+        }
+    }
+    let overtaken = Overtaken(&meta, AtomicUsize::new(0));
+    let late = add_namespace(&overtaken, "s", "c", None, 4096);
+    assert!(
+        matches!(late, Err(AdminError::NoSuch { what: "volume", .. })),
+        "{late:?}"
+    );
+    assert_eq!(namespaces_of(&meta, "s").unwrap(), []);
+    assert!(overtaken.1.load(Ordering::Relaxed) > 0);
+}
+
+/// Whatever is compared has been changed by another one, each time.
+struct Changing<'a>(&'a Mutex<State>, String, AtomicUsize);
+
+impl Transact for Changing<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        if call.compares.iter().any(|compare| compare.key() == self.1) {
+            self.0.txn(&Call::put(self.1.as_str(), "7"))?;
+        }
+        self.0.txn(call)
+    }
+
+    fn after_lost(&self, races: u32) {
+        self.2.store(races as usize, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_gives_up_says_at_what_others_were_faster() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    create_volume(&meta, "v", "main", 4096).unwrap();
+    let told = |counter: &str, what: &dyn Fn(&dyn Transact) -> Result<()>| {
+        let changing = Changing(&meta, map::counter_key(counter), AtomicUsize::new(0));
+        let why = what(&changing).unwrap_err().to_string();
+        assert_eq!(
+            why,
+            format!(
+                "/amita/next/{counter} was changed by others at each of 16 tries; try again, with fewer such changes at one time"
+            )
+        );
+        assert_eq!(
+            changing.2.into_inner(),
+            15,
+            "it has waited before each try but the first"
+        );
+    };
+    told("volumes", &|meta| create_volume(meta, "w", "main", 4096).map(drop));
+    told("namespaces", &|meta| delete(meta, "v", false).map(drop));
+}
+
+/// Two delete it: who is second lets the first wait for the owner, and does not ask the metadata without end meanwhile.
+#[test]
+fn who_waits_for_anothers_question_waits() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    let made = create_volume(&meta, "v", "main", 4096).unwrap();
+    let open = Volume {
+        owner: Some(NodeId(2)),
+        ..made
+    };
+    meta.txn(&Call::put(map::volume_key("v"), json(&open))).unwrap();
+    let mut first = Deletion::new("v", false, 9);
+    assert_eq!(first.step(&meta), Ok(None));
+    let key = map::closing_key(open.id);
+    let mut pauses = 0;
+    let second = delete_volume(&meta, "v", false, 9, &mut || {
+        pauses += 1;
+        pauses < 3
+    });
+    assert_eq!(second, Err(AdminError::BeingClosed { name: "v".to_owned() }));
+    assert_eq!(pauses, 3);
+    assert!(
+        get::<Closing>(&meta, &key).unwrap().is_some(),
+        "the first one's question stands"
+    );
+}
