@@ -1486,7 +1486,10 @@ my sub mend {
     my %alive = map { ("$_->{traddr} $_->{trsvcid}" => $_->{alive}) } @{ $told->{thing}{gateways} };
     $target->{gateways} = [grep { $alive{"$_->{address} $_->{port}"} } @{ $target->{gateways} }];
     # Others may have ended it since.
-    return if !grep { $_->{nqn} eq $target->{nqn} } AmitaProxmox::Host::paths();
+    my @paths = grep { $_->{nqn} eq $target->{nqn} } AmitaProxmox::Host::paths();
+    return if !@paths;
+    # Not the last hope of a disk: it may be the list that is short.
+    AmitaProxmox::Host::end_all(grep { $_->{state} ne 'live' && !exists $alive{ $_->{address} } } @paths) if grep { $_->{state} eq 'live' } @paths;
     AmitaProxmox::Host::connect_paths($target, $identifier, undef, 5);
     return;
 }
@@ -1529,11 +1532,12 @@ my sub tidy {
             my $there = $listed{$name};
             for my $nqn (sort keys %{ $here{$name} }) {
                 if (!$there || $there->{nqn} ne $nqn || !grep { $_ eq $own } @{ $there->{hosts} }) {
-                    AmitaProxmox::Host::locked($name, 1, sub { lost($api, $own, $name, $nqn) });
+                    AmitaProxmox::Host::locked($name, 1, sub { lost($api, $own, $name, $nqn) }) if $api->left() > 5;
                     next;
                 }
                 $gateways //= grep { $_->{alive} && defined $_->{nvme} } @{ $api->all('nodes', '/nodes') };
-                next if @{ $here{$name}{$nqn} } >= ($there->{gateways} && @{ $there->{gateways} } ? @{ $there->{gateways} } : $gateways);
+                my $live = grep { $_->{state} eq 'live' } @{ $here{$name}{$nqn} };
+                next if $live >= ($there->{gateways} && @{ $there->{gateways} } ? @{ $there->{gateways} } : $gateways);
                 AmitaProxmox::Host::locked($name, 1, sub { mend($api, $name, $identifier, $own) }) if $api->left() > 5;
             }
         }
@@ -1966,14 +1970,22 @@ sub volume_export {
     my ($class, $scfg, $storeid, $fh, $volname, $format, $snapshot, $base_snapshot, $with_snapshots) = @_;
     die "volume export format '$format' is not available for Amita: raw+size is, without snapshots\n"
         if $format ne 'raw+size' || $with_snapshots || defined $base_snapshot;
-    $class->activate_volume($storeid, $scfg, $volname, $snapshot);
     my ($path) = $class->path($scfg, $volname, $storeid, $snapshot);
-    my (undef, $name) = $class->parse_volname($volname);
-    my $bytes = defined $snapshot
-        ? (snapshot(connection($storeid, $scfg), $scfg, $name, $snapshot) // die "disk $name has no snapshot $snapshot\n")->{thing}{size_bytes}
-        : scalar $class->volume_size_info($scfg, $storeid, $volname);
-    PVE::Storage::Plugin::write_common_header($fh, $bytes);
-    run_command(['dd', "if=$path", 'bs=1M', 'status=progress'], output => '>&' . fileno($fh));
+    my $was_there = AmitaProxmox::Host::is_block($path);
+    $class->activate_volume($storeid, $scfg, $volname, $snapshot);
+    eval {
+        my (undef, $name) = $class->parse_volname($volname);
+        my $bytes = defined $snapshot
+            ? (snapshot(connection($storeid, $scfg), $scfg, $name, $snapshot) // die "disk $name has no snapshot $snapshot\n")->{thing}{size_bytes}
+            : scalar $class->volume_size_info($scfg, $storeid, $volname);
+        PVE::Storage::Plugin::write_common_header($fh, $bytes);
+        run_command(['dd', "if=$path", 'bs=1M', 'status=progress'], output => '>&' . fileno($fh));
+    };
+    my $why = $@;
+    # Nobody else deactivates it. Who has begun to use it meanwhile keeps it.
+    eval { $class->deactivate_volume($storeid, $scfg, $volname, $snapshot) } if !$was_there;
+    warn $@ if !$was_there && $@;
+    die $why if $why;
     return;
 }
 

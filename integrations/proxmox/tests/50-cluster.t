@@ -258,6 +258,21 @@ delete $machine{pve1}{unreached}{$away};
     $class->activate_storage('flash', $scfg, {}) for 1, 2;
 }
 is(scalar(AmitaProxmox::Host::paths()), 3, 'three, when it is back');
+# Its machine was given another address since: what the kernel tries for ever is no path, and is ended.
+my ($old) = map { $_->{name} } grep { $_->{address} eq $away =~ s/:(\d+)\z/ $1/r } AmitaProxmox::Host::paths();
+$machine{pve1}->write("sys/class/nvme/$old/address", 'traddr=192.0.2.9,trsvcid=4420');
+$machine{pve1}->write("sys/class/nvme/$old/state", 'connecting');
+{
+    local $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
+    $class->activate_storage('flash', $scfg, {});
+}
+is_deeply([sort map { $_->{address} =~ s/ /:/r } AmitaProxmox::Host::paths()], [sort map { "$_->{traddr}:$_->{trsvcid}" } @{ $direct->find('x', '/volumes/flash-vm-100-disk-0/attachment')->{thing}{gateways} }],
+    'a path to a gateway that is no more makes way for the one that there is');
+# Gateways that are take greetings as the kernel gives them.
+for my $path (AmitaProxmox::Host::paths()) {
+    my ($address, $port) = $path->{address} =~ m/\A(\S+) (\d+)\z/;
+    is($Amita::Machine::reach->($address, $port), '', "the gateway at $address answers");
+}
 
 # Where no gateway lets a node in nothing is left: no path, no right.
 $class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
@@ -447,6 +462,16 @@ open(my $out, '>:raw', $stream) or die;
 $class->volume_export($scfg, 'flash', $out, 'vm-110-disk-0', 'raw+size');
 close($out);
 is(-s $stream, 8 + length($data), 'a stream has a head, and all bytes');
+is(scalar(@{ hosts('vm-110-disk-0') }), 1, 'and a disk that was connected stays so');
+$class->volume_snapshot($scfg, 'flash', 'vm-110-disk-0', 'stream');
+my $paths_before = AmitaProxmox::Host::paths();
+open($out, '>:raw', "$pve/stream-of-snapshot") or die;
+$class->volume_export($scfg, 'flash', $out, 'vm-110-disk-0', 'raw+size', 'stream');
+close($out);
+cmp_ok(-s "$pve/stream-of-snapshot", '>=', 8, 'that of a snapshot has a head');
+is(scalar(AmitaProxmox::Host::paths()), $paths_before, 'and what was connected for it is so no more');
+is(subsystems(), 1, 'nor published');
+$class->volume_snapshot_delete($scfg, 'flash', 'vm-110-disk-0', 'stream');
 open(my $in, '<:raw', $stream) or die;
 is($class->volume_import($scfg, 'flash', $in, 'vm-111-disk-0', 'raw+size', undef, undef, 0, 0), 'flash:vm-111-disk-0', 'and is brought in');
 close($in);
