@@ -1121,32 +1121,42 @@ my sub identifier {
     return $own;
 }
 
-# The node that a host is; and whether it is lost: it is away, and most of the cluster is here, so that its guests may be started elsewhere.
+# Before something is taken from another node. A process knows nodes and guests as they were when it asked last, which for a task that has many guests to see to
+# may be hours ago; and where pmxcfs did not answer then it knows of none at all, which is not the same as that all are lost.
+my sub look_around {
+    my ($api, $what) = @_;
+    eval { PVE::Cluster::cfs_update(1); 1 } or die $api->text("$what, and which nodes and guests there are cannot be learnt (`systemctl status pve-cluster`): $@" =~ s/\n\z//r);
+    die $api->text("$what, and this node is not with most of its Proxmox cluster (`pvecm status`)") if !PVE::Cluster::check_cfs_quorum(1);
+    return;
+}
+
+# The node that a host is; and whether it is lost: it is away, and most of the cluster is here, so that its guests may be started elsewhere. A list of members that this
+# node is not on says nothing of others.
 my sub node_of {
     my ($nqn) = @_;
     my ($identifier) = $nqn =~ m/:uuid:([0-9a-f-]{36})\z/ or return;
     my ($node) = @{ identities()->{$identifier} // [] };
     return if !defined $node;
-    my $member = (PVE::Cluster::get_members() // {})->{$node};
-    my $is_lost = (!$member || !$member->{online}) && PVE::Cluster::check_cfs_quorum(1);
+    my ($member, $own) = @{ PVE::Cluster::get_members() // {} }{ $node, PVE::INotify::nodename() };
+    my $is_lost = $own && $own->{online} && (!$member || !$member->{online}) && PVE::Cluster::check_cfs_quorum(1);
     return ($node, $is_lost ? 1 : 0);
 }
 
-# Takes hosts off the list of a subsystem; with the last of them that goes, in one step: a name by which a host was let in is not used for the next one.
+# Takes hosts off the list of a subsystem; with the last of them that goes, in one step: a name by which a host was let in is not used for the next one. True: it is gone.
 my sub take_off {
     my ($api, $name, $is_meant) = @_;
     for (1 .. LOOKS) {
-        my $found = $api->find("subsystem $name", '/subsystems/' . encode($name)) // return;
+        my $found = $api->find("subsystem $name", '/subsystems/' . encode($name)) // return 1;
         my @off = grep { $is_meant->($_) } @{ $found->{thing}{hosts} };
         my $stay = @{ $found->{thing}{hosts} } - @off;
         if (!$stay) {
             my $said = $api->ask(DELETE => '/subsystems/' . encode($name) . '?force=true', if_match => $found->{etag});
-            return if $said->{ok} || $said->{code} eq 'not-found';
+            return 1 if $said->{ok} || $said->{code} eq 'not-found';
             # Somebody else was let in.
             next if $said->{code} eq 'changed';
             die $api->refused("the end of subsystem $name", $said);
         }
-        return if !@off;
+        return 0 if !@off;
         for my $host (@off) {
             my $said = $api->ask(DELETE => '/subsystems/' . encode($name) . '/hosts/' . encode($host));
             die $api->refused("host $host off $name", $said) if !$said->{ok} && $said->{code} ne 'not-found';
@@ -1171,23 +1181,29 @@ my sub local_nqns {
 # or was lost with, is taken from it, and what may be in use there is not.
 my sub free_of_others {
     my ($api, $name, $vmid, $own, $what) = @_;
-    my $found = $api->find("subsystem $name", '/subsystems/' . encode($name)) // return;
     my $waits = 0;
-    for my $host (grep { $_ ne $own } @{ $found->{thing}{hosts} }) {
-        die $api->text("$what: another node has it, and this node is not with most of its Proxmox cluster (`pvecm status`)") if !PVE::Cluster::check_cfs_quorum(1);
-        my ($node, $is_lost) = node_of($host);
-        my $how = "`amita host deny $name $host` takes it away there";
-        die $api->text("$what: $host has it, which is no node of this Proxmox cluster. If it is gone for good: $how") if !defined $node;
-        my $guest = (PVE::Cluster::get_vmlist() // {})->{ids}{$vmid};
-        die $api->text("$what: guest $vmid is at node $node, which may be using it: stop it there, or give the command there. If nobody uses it: $how")
-            if !$is_lost && $guest && $guest->{node} eq $node;
-        # Another guest may have it, by hand.
-        die $api->text("$what: node $node has it, and there is no guest $vmid: give the command there. If nobody uses it: $how") if !$is_lost && !$guest;
-        $waits = 1;
+    for (1 .. LOOKS) {
+        my $found = $api->find("subsystem $name", '/subsystems/' . encode($name));
+        my @others = $found ? grep { $_ ne $own } @{ $found->{thing}{hosts} } : ();
+        look_around($api, "$what: another node has it") if @others;
+        for my $host (@others) {
+            my ($node, $is_lost) = node_of($host);
+            my $how = "`amita host deny $name $host` takes it away there";
+            die $api->text("$what: $host has it, which is no node of this Proxmox cluster. If it is gone for good: $how") if !defined $node;
+            my $guest = (PVE::Cluster::get_vmlist() // {})->{ids}{$vmid};
+            die $api->text("$what: guest $vmid is at node $node, which may be using it: stop it there, or give the command there. If nobody uses it: $how")
+                if !$is_lost && $guest && $guest->{node} eq $node;
+            # Another guest may have it, by hand.
+            die $api->text("$what: node $node has it, and there is no guest $vmid: give the command there. If nobody uses it: $how") if !$is_lost && !$guest;
+            $waits = 1;
+        }
+        # Those that were looked at: one that was let in since is looked at like them.
+        my %seen = map { $_ => 1 } $own, @others;
+        next if $found && !take_off($api, $name, sub { $seen{ $_[0] } });
+        until_cut_off() if $waits;
+        return;
     }
-    take_off($api, $name, sub { 1 });
-    until_cut_off() if $waits;
-    return;
+    die $api->text("$what: who has it changes again and again: give the command again");
 }
 
 # Ends what this node has of a disk; dies where it is in use.
@@ -1256,9 +1272,8 @@ my sub publish {
         my $found = $api->find("subsystem $name", $path);
         if ($found) {
             my @others = grep { $_ ne $own } @{ $found->{thing}{hosts} };
-            # What this node knows of guests and nodes may be of yesterday, and it may be this one that is lost.
-            die $api->text("$of is let in at " . ((node_of($others[0]))[0] // $others[0]) . ', and this node is not with most of its Proxmox cluster (`pvecm status`)')
-                if @others && !PVE::Cluster::check_cfs_quorum(1);
+            # It may be this node that is lost.
+            look_around($api, "$of is let in at " . ((node_of($others[0]))[0] // $others[0])) if @others;
             my $is_here = defined $vmid && @others && ((PVE::Cluster::get_vmlist() // {})->{ids}{$vmid} // {})->{node};
             $is_here = $is_here && $is_here eq PVE::INotify::nodename();
             my @lost;
