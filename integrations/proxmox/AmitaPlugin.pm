@@ -78,8 +78,9 @@ sub new {
         storeid => $with{storeid},
         addresses => [addresses($with{api})],
         token => $with{token},
-        until => Time::HiRes::time() + ($with{seconds} // $SECONDS{call}),
+        seconds => $with{seconds} // $SECONDS{call},
     }, $class;
+    $self->begin();
     # A node shows `--api-certificate` to who names a host or a protocol; an address is named to nobody (RFC 6066, section 3), so it is the protocol.
     my %tls = (SSL_verifycn_scheme => 'http', SSL_alpn_protocols => ['http/1.1']);
     if (defined(my $file = $with{authority})) {
@@ -103,6 +104,9 @@ sub new {
 }
 
 sub text { my ($self, $what) = @_; return "amita storage '$self->{storeid}': $what\n" }
+
+# The time of a call runs from here on: who has waited for a lock has all of it.
+sub begin { my ($self) = @_; $self->{until} = Time::HiRes::time() + $self->{seconds}; return }
 
 sub left { my ($self) = @_; return $self->{until} - Time::HiRes::time() }
 
@@ -256,8 +260,11 @@ our %AT = (
 use constant SETTINGS => 'nr_io_queues=2,keep_alive_tmo=5,reconnect_delay=2,ctrl_loss_tmo=-1,fast_io_fail_tmo=600';
 
 our %SECONDS = (
-    # An address that says nothing would hold up the kernel, and all disks with it, for two minutes: it is asked by TCP before.
+    # The kernel makes one path at a time, whosever it is (nvmf_dev_mutex), and waits for a gateway that is stopped, or whose machine is gone, while it has all others wait:
+    # 3 s for a connection, 10 s for the first answer, 60 s for that to Connect. So a gateway is greeted before, by TCP and by NVMe/TCP.
     reach => 2,
+    # As long as the kernel would wait for it.
+    greet => 10,
     # Longest that the kernel may take for one path.
     connect => 15,
     # A gateway that has not heard yet of what was just published refuses: it is asked again for so long where there is no path.
@@ -268,6 +275,7 @@ our %SECONDS = (
     # What was written is to be with the cluster before the last path ends.
     flush => 60,
     end => 20,
+    look => 10,
     # Who looks at a disk for a moment, as udev does when it was written to, is not who uses it.
     busy => 5,
     # Another process of this machine that is at work on the same disk is waited for.
@@ -312,10 +320,24 @@ sub fabrics {
     return ($said, 0);
 }
 
+# Does a gateway answer there? The kernel of its machine takes connections for one that is stopped; so the first word is said, too (ICReq, NVMe/TCP transport
+# specification, section 3.6.2.2), and the answer (ICResp) read.
 sub reach {
     my ($address, $port) = @_;
     my $socket = IO::Socket::IP->new(PeerHost => $address, PeerPort => $port, Type => Socket::SOCK_STREAM(), Timeout => $SECONDS{reach});
-    return $socket ? '' : "nothing listens there: $!";
+    return "nothing listens there: $!" if !$socket;
+    local $SIG{PIPE} = 'IGNORE';
+    syswrite($socket, pack('C4 V x120', 0, 0, 128, 0, 128)) or return "it hangs up: $!";
+    my ($said, $until, $select) = ('', Time::HiRes::time() + $SECONDS{greet}, IO::Select->new($socket));
+    while (length($said) < 8) {
+        my $left = $until - Time::HiRes::time();
+        return "it takes connections, and has not answered within $SECONDS{greet} s (is the node stopped?)" if $left <= 0;
+        next if !$select->can_read($left);
+        my $got = sysread($socket, $said, 128, length $said);
+        next if !defined $got && $! == Errno::EINTR();
+        return 'it hangs up' if !$got;
+    }
+    return unpack('C', $said) == 1 ? '' : 'what listens there does not speak NVMe/TCP';
 }
 
 sub modprobe {
@@ -472,7 +494,13 @@ sub used_by {
             return "by process $process (" . slurp("$AT{proc}/$process/comm") . ')';
         }
     }
-    return 'by a file system, swap, or an array of disks' if claimed("$AT{dev}/$disk");
+    # Who opens a disk whose partitions are to be read has the kernel read them, and that hangs where no path is left.
+    my $is_claimed = eval { in_child($SECONDS{look}, "the look at $AT{dev}/$disk", sub { claimed("$AT{dev}/$disk") }) };
+    if (!defined $is_claimed) {
+        die $@ if $@ !~ m/nothing came of it/;
+        return "or it does not answer: it could not be opened within $SECONDS{look} s";
+    }
+    return 'by a file system, swap, or an array of disks' if $is_claimed;
     return '';
 }
 
@@ -503,6 +531,11 @@ sub connect_paths {
         @why = ();
         for my $gateway (@missing) {
             my $at = "$gateway->{address}:$gateway->{port}";
+            # Those come last: a disk that has a path does not wait for them.
+            if ($live && $gateway->{is_away}) {
+                push @why, "$at: its node is away";
+                next;
+            }
             if (my $why = reach($gateway->{address}, $gateway->{port})) {
                 push @why, "$at: $why";
                 next;
@@ -513,6 +546,8 @@ sub connect_paths {
             if (!defined $error) {
                 chomp(my $why = $@);
                 push @why, $why;
+                # The kernel is at it still, and the next one would wait for it. With a path there is a disk, and the others are made later.
+                last if $live;
             } elsif ($error == 0 || $error == Errno::EALREADY()) {
                 $live = 1;
             } else {
@@ -526,9 +561,9 @@ sub connect_paths {
     }
     die "no gateway lets this node in: " . join('; ', @why) . ". Is the address of `amita node list` (NVMe) reached from here?\n" if !$live && !$mine->();
     warn "amita: a path of $nqn is not there yet: $_\n" for @why;
-    if ($ends && grep { $_->{nqn} ne $nqn && $_->{nqn} =~ $ends } paths()) {
+    if ($ends && grep { $_->{nqn} ne $nqn && $_->{nqn} =~ $ends && $_->{state} !~ m/\Adeleting/ } paths()) {
         warn "amita: paths by an older name of $nqn were lost to this node, and are ended: what was queued there fails\n";
-        end($_) for grep { $_->{nqn} ne $nqn && $_->{nqn} =~ $ends } paths();
+        end_all(grep { $_->{nqn} ne $nqn && $_->{nqn} =~ $ends } paths());
         rescan($nqn);
     }
     return await($nqn, $uuid);
@@ -575,12 +610,31 @@ sub await_bytes {
     }
 }
 
+# A path that is being deleted sends nothing more: what is queued there has failed, and its connections are closed. The kernel may be at it for a minute all the same, where
+# it was just connecting to a gateway that does not answer.
+sub is_ending { my ($name) = @_; return slurp("$AT{sys}/class/nvme/$name/state") =~ m/\Adeleting/ ? 1 : 0 }
+
 sub end {
     my ($path) = @_;
-    my $error = in_child($SECONDS{end}, "the end of path $path->{name}", sub { put("$AT{sys}/class/nvme/$path->{name}/delete_controller", '1') });
+    return if is_ending($path->{name});
+    my $error = eval { in_child($SECONDS{end}, "the end of path $path->{name}", sub { put("$AT{sys}/class/nvme/$path->{name}/delete_controller", '1') }) };
+    if (!defined $error) {
+        my $why = $@;
+        die $why if !is_ending($path->{name});
+        warn "amita: $why";
+        return;
+    }
     return if !$error || $error == Errno::ENOENT();
     local $! = $error;
     die "path $path->{name} does not end: $!\n";
+}
+
+# One that does not end keeps none of the others.
+sub end_all {
+    my (@paths) = @_;
+    my @why = map { my $path = $_; eval { end($path); 1 } ? () : $@ } @paths;
+    die join('', @why) if @why;
+    return;
 }
 
 sub must_be_unused {
@@ -594,18 +648,19 @@ sub must_be_unused {
     return;
 }
 
-# Ends all paths of a subsystem, where nobody uses its disk, and what was written is with the cluster.
+# Ends all paths of a subsystem, where nobody uses its disk, and what was written is with the cluster. `is_lost`: no gateway takes anything by them any more, so there is
+# nothing to wait for.
 sub disconnect {
-    my ($nqn) = @_;
-    my @paths = grep { $_->{nqn} eq $nqn } paths();
+    my ($nqn, $is_lost) = @_;
+    my @paths = grep { $_->{nqn} eq $nqn && $_->{state} !~ m/\Adeleting/ } paths();
     return 0 if !@paths;
     if (defined(my $disk = disk($nqn))) {
         must_be_unused($disk);
-        my $why = in_child($SECONDS{flush}, "what was written to $AT{dev}/$disk", sub { flush("$AT{dev}/$disk") });
+        my $why = $is_lost ? '' : in_child($SECONDS{flush}, "what was written to $AT{dev}/$disk", sub { flush("$AT{dev}/$disk") });
         die "what was written to $AT{dev}/$disk is not with the cluster: $why\n" if $why;
         must_be_unused($disk);
     }
-    end($_) for @paths;
+    end_all(@paths);
     return 1;
 }
 
@@ -1066,32 +1121,42 @@ my sub identifier {
     return $own;
 }
 
-# The node that a host is; and whether it is lost: it is away, and most of the cluster is here, so that its guests may be started elsewhere.
+# Before something is taken from another node. A process knows nodes and guests as they were when it asked last, which for a task that has many guests to see to
+# may be hours ago; and where pmxcfs did not answer then it knows of none at all, which is not the same as that all are lost.
+my sub look_around {
+    my ($api, $what) = @_;
+    eval { PVE::Cluster::cfs_update(1); 1 } or die $api->text("$what, and which nodes and guests there are cannot be learnt (`systemctl status pve-cluster`): $@" =~ s/\n\z//r);
+    die $api->text("$what, and this node is not with most of its Proxmox cluster (`pvecm status`)") if !PVE::Cluster::check_cfs_quorum(1);
+    return;
+}
+
+# The node that a host is; and whether it is lost: it is away, and most of the cluster is here, so that its guests may be started elsewhere. A list of members that this
+# node is not on says nothing of others.
 my sub node_of {
     my ($nqn) = @_;
     my ($identifier) = $nqn =~ m/:uuid:([0-9a-f-]{36})\z/ or return;
     my ($node) = @{ identities()->{$identifier} // [] };
     return if !defined $node;
-    my $member = (PVE::Cluster::get_members() // {})->{$node};
-    my $is_lost = (!$member || !$member->{online}) && PVE::Cluster::check_cfs_quorum(1);
+    my ($member, $own) = @{ PVE::Cluster::get_members() // {} }{ $node, PVE::INotify::nodename() };
+    my $is_lost = $own && $own->{online} && (!$member || !$member->{online}) && PVE::Cluster::check_cfs_quorum(1);
     return ($node, $is_lost ? 1 : 0);
 }
 
-# Takes hosts off the list of a subsystem; with the last of them that goes, in one step: a name by which a host was let in is not used for the next one.
+# Takes hosts off the list of a subsystem; with the last of them that goes, in one step: a name by which a host was let in is not used for the next one. True: it is gone.
 my sub take_off {
     my ($api, $name, $is_meant) = @_;
     for (1 .. LOOKS) {
-        my $found = $api->find("subsystem $name", '/subsystems/' . encode($name)) // return;
+        my $found = $api->find("subsystem $name", '/subsystems/' . encode($name)) // return 1;
         my @off = grep { $is_meant->($_) } @{ $found->{thing}{hosts} };
         my $stay = @{ $found->{thing}{hosts} } - @off;
         if (!$stay) {
             my $said = $api->ask(DELETE => '/subsystems/' . encode($name) . '?force=true', if_match => $found->{etag});
-            return if $said->{ok} || $said->{code} eq 'not-found';
+            return 1 if $said->{ok} || $said->{code} eq 'not-found';
             # Somebody else was let in.
             next if $said->{code} eq 'changed';
             die $api->refused("the end of subsystem $name", $said);
         }
-        return if !@off;
+        return 0 if !@off;
         for my $host (@off) {
             my $said = $api->ask(DELETE => '/subsystems/' . encode($name) . '/hosts/' . encode($host));
             die $api->refused("host $host off $name", $said) if !$said->{ok} && $said->{code} ne 'not-found';
@@ -1116,29 +1181,35 @@ my sub local_nqns {
 # or was lost with, is taken from it, and what may be in use there is not.
 my sub free_of_others {
     my ($api, $name, $vmid, $own, $what) = @_;
-    my $found = $api->find("subsystem $name", '/subsystems/' . encode($name)) // return;
     my $waits = 0;
-    for my $host (grep { $_ ne $own } @{ $found->{thing}{hosts} }) {
-        die $api->text("$what: another node has it, and this node is not with most of its Proxmox cluster (`pvecm status`)") if !PVE::Cluster::check_cfs_quorum(1);
-        my ($node, $is_lost) = node_of($host);
-        my $how = "`amita host deny $name $host` takes it away there";
-        die $api->text("$what: $host has it, which is no node of this Proxmox cluster. If it is gone for good: $how") if !defined $node;
-        my $guest = (PVE::Cluster::get_vmlist() // {})->{ids}{$vmid};
-        die $api->text("$what: guest $vmid is at node $node, which may be using it: stop it there, or give the command there. If nobody uses it: $how")
-            if !$is_lost && $guest && $guest->{node} eq $node;
-        # Another guest may have it, by hand.
-        die $api->text("$what: node $node has it, and there is no guest $vmid: give the command there. If nobody uses it: $how") if !$is_lost && !$guest;
-        $waits = 1;
+    for (1 .. LOOKS) {
+        my $found = $api->find("subsystem $name", '/subsystems/' . encode($name));
+        my @others = $found ? grep { $_ ne $own } @{ $found->{thing}{hosts} } : ();
+        look_around($api, "$what: another node has it") if @others;
+        for my $host (@others) {
+            my ($node, $is_lost) = node_of($host);
+            my $how = "`amita host deny $name $host` takes it away there";
+            die $api->text("$what: $host has it, which is no node of this Proxmox cluster. If it is gone for good: $how") if !defined $node;
+            my $guest = (PVE::Cluster::get_vmlist() // {})->{ids}{$vmid};
+            die $api->text("$what: guest $vmid is at node $node, which may be using it: stop it there, or give the command there. If nobody uses it: $how")
+                if !$is_lost && $guest && $guest->{node} eq $node;
+            # Another guest may have it, by hand.
+            die $api->text("$what: node $node has it, and there is no guest $vmid: give the command there. If nobody uses it: $how") if !$is_lost && !$guest;
+            $waits = 1;
+        }
+        # Those that were looked at: one that was let in since is looked at like them.
+        my %seen = map { $_ => 1 } $own, @others;
+        next if $found && !take_off($api, $name, sub { $seen{ $_[0] } });
+        until_cut_off() if $waits;
+        return;
     }
-    take_off($api, $name, sub { 1 });
-    until_cut_off() if $waits;
-    return;
+    die $api->text("$what: who has it changes again and again: give the command again");
 }
 
 # Ends what this node has of a disk; dies where it is in use.
 my sub end_here {
-    my ($name, $link) = @_;
-    AmitaProxmox::Host::disconnect($_) for local_nqns($name);
+    my ($name, $link, $is_lost) = @_;
+    AmitaProxmox::Host::disconnect($_, $is_lost) for local_nqns($name);
     unlink $link if defined $link;
     return;
 }
@@ -1185,7 +1256,7 @@ my sub target {
     for my $gateway (sort { ($b->{alive} ? 1 : 0) <=> ($a->{alive} ? 1 : 0) } @{ $told->{gateways} }) {
         my ($address) = $gateway->{traddr} =~ m/\A([0-9A-Fa-f:.]+)\z/ or next;
         my ($port) = $gateway->{trsvcid} =~ m/\A([0-9]{1,5})\z/ or next;
-        push @gateways, { address => $address, port => $port };
+        push @gateways, { address => $address, port => $port, is_away => $gateway->{alive} ? 0 : 1 };
     }
     die $api->text('no node serves NVMe/TCP: `amita serve --nvme ADDRESS:PORT`') if !@gateways;
     return { nqn => $nqn, uuid => $uuid, gateways => \@gateways };
@@ -1201,9 +1272,8 @@ my sub publish {
         my $found = $api->find("subsystem $name", $path);
         if ($found) {
             my @others = grep { $_ ne $own } @{ $found->{thing}{hosts} };
-            # What this node knows of guests and nodes may be of yesterday, and it may be this one that is lost.
-            die $api->text("$of is let in at " . ((node_of($others[0]))[0] // $others[0]) . ', and this node is not with most of its Proxmox cluster (`pvecm status`)')
-                if @others && !PVE::Cluster::check_cfs_quorum(1);
+            # It may be this node that is lost.
+            look_around($api, "$of is let in at " . ((node_of($others[0]))[0] // $others[0])) if @others;
             my $is_here = defined $vmid && @others && ((PVE::Cluster::get_vmlist() // {})->{ids}{$vmid} // {})->{node};
             $is_here = $is_here && $is_here eq PVE::INotify::nodename();
             my @lost;
@@ -1243,7 +1313,7 @@ my sub publish {
             # What this node has of it still is of a time before it was taken from it: what is queued there must not be sent when it is let in again.
             for my $nqn (local_nqns($name)) {
                 warn $api->text("$nqn was lost to this node, and is ended");
-                AmitaProxmox::Host::end($_) for grep { $_->{nqn} eq $nqn } AmitaProxmox::Host::paths();
+                AmitaProxmox::Host::end_all(grep { $_->{nqn} eq $nqn } AmitaProxmox::Host::paths());
             }
             my $said = $api->ask(POST => '/hosts', body => { nqn => $own });
             die $api->refused("host $own", $said) if !$said->{ok} && $said->{code} ne 'exists';
@@ -1288,6 +1358,7 @@ sub activate_volume {
     my $own = AmitaProxmox::Host::host_nqn($identifier);
     AmitaProxmox::Host::locked($subsystem, 0, sub {
         my $is_new = 0;
+        $api->begin();
         eval {
             my $target = publish($api, $scfg, $of, $subsystem, $own, $vmid, sub { $is_new = 1 });
             AmitaProxmox::Host::connect_paths($target, $identifier, of_subsystem($subsystem));
@@ -1338,9 +1409,20 @@ sub deactivate_volume {
         return 1;
     }
     AmitaProxmox::Host::locked($subsystem, 0, sub {
-        eval { end_here($subsystem, $link) };
+        my $is_lost = 0;
+        if (!$why) {
+            $api->begin();
+            eval {
+                my $own = AmitaProxmox::Host::host_nqn(identifier($storeid));
+                my $there = $api->find("subsystem $subsystem", '/subsystems/' . encode($subsystem));
+                $is_lost = !$there || !grep { $_ eq $own } @{ $there->{thing}{hosts} };
+            };
+            $why = $@;
+        }
+        eval { end_here($subsystem, $link, $is_lost) };
         die "amita storage '$storeid': disk $name: $@" if $@;
         return if $why;
+        $api->begin();
         eval {
             my $own = AmitaProxmox::Host::host_nqn(identifier($storeid));
             take_off($api, $subsystem, sub { $_[0] eq $own });
@@ -1403,11 +1485,11 @@ my sub lost {
     return if $found && $found->{thing}{nqn} eq $nqn && grep { $_ eq $own } @{ $found->{thing}{hosts} };
     my $disk = AmitaProxmox::Host::disk($nqn);
     return if defined $disk && AmitaProxmox::Host::used_by($disk);
-    AmitaProxmox::Host::end($_) for grep { $_->{nqn} eq $nqn } AmitaProxmox::Host::paths();
+    AmitaProxmox::Host::end_all(grep { $_->{nqn} eq $nqn } AmitaProxmox::Host::paths());
     return;
 }
 
-# Paths that are missing.
+# Paths that are missing, and those to gateways that are no more: the kernel would try these for ever.
 my sub mend {
     my ($api, $name, $identifier, $own) = @_;
     my $namespaces = $api->all("namespaces of $name", '/subsystems/' . encode($name) . '/namespaces');
@@ -1419,7 +1501,10 @@ my sub mend {
     my %alive = map { ("$_->{traddr} $_->{trsvcid}" => $_->{alive}) } @{ $told->{thing}{gateways} };
     $target->{gateways} = [grep { $alive{"$_->{address} $_->{port}"} } @{ $target->{gateways} }];
     # Others may have ended it since.
-    return if !grep { $_->{nqn} eq $target->{nqn} } AmitaProxmox::Host::paths();
+    my @paths = grep { $_->{nqn} eq $target->{nqn} } AmitaProxmox::Host::paths();
+    return if !@paths;
+    # Not the last hope of a disk: it may be the list that is short.
+    AmitaProxmox::Host::end_all(grep { $_->{state} ne 'live' && !exists $alive{ $_->{address} } } @paths) if grep { $_->{state} eq 'live' } @paths;
     AmitaProxmox::Host::connect_paths($target, $identifier, undef, 5);
     return;
 }
@@ -1462,11 +1547,12 @@ my sub tidy {
             my $there = $listed{$name};
             for my $nqn (sort keys %{ $here{$name} }) {
                 if (!$there || $there->{nqn} ne $nqn || !grep { $_ eq $own } @{ $there->{hosts} }) {
-                    AmitaProxmox::Host::locked($name, 1, sub { lost($api, $own, $name, $nqn) });
+                    AmitaProxmox::Host::locked($name, 1, sub { lost($api, $own, $name, $nqn) }) if $api->left() > 5;
                     next;
                 }
                 $gateways //= grep { $_->{alive} && defined $_->{nvme} } @{ $api->all('nodes', '/nodes') };
-                next if @{ $here{$name}{$nqn} } >= ($there->{gateways} && @{ $there->{gateways} } ? @{ $there->{gateways} } : $gateways);
+                my $live = grep { $_->{state} eq 'live' } @{ $here{$name}{$nqn} };
+                next if $live >= ($there->{gateways} && @{ $there->{gateways} } ? @{ $there->{gateways} } : $gateways);
                 AmitaProxmox::Host::locked($name, 1, sub { mend($api, $name, $identifier, $own) }) if $api->left() > 5;
             }
         }
@@ -1899,14 +1985,22 @@ sub volume_export {
     my ($class, $scfg, $storeid, $fh, $volname, $format, $snapshot, $base_snapshot, $with_snapshots) = @_;
     die "volume export format '$format' is not available for Amita: raw+size is, without snapshots\n"
         if $format ne 'raw+size' || $with_snapshots || defined $base_snapshot;
-    $class->activate_volume($storeid, $scfg, $volname, $snapshot);
     my ($path) = $class->path($scfg, $volname, $storeid, $snapshot);
-    my (undef, $name) = $class->parse_volname($volname);
-    my $bytes = defined $snapshot
-        ? (snapshot(connection($storeid, $scfg), $scfg, $name, $snapshot) // die "disk $name has no snapshot $snapshot\n")->{thing}{size_bytes}
-        : scalar $class->volume_size_info($scfg, $storeid, $volname);
-    PVE::Storage::Plugin::write_common_header($fh, $bytes);
-    run_command(['dd', "if=$path", 'bs=1M', 'status=progress'], output => '>&' . fileno($fh));
+    my $was_there = AmitaProxmox::Host::is_block($path);
+    $class->activate_volume($storeid, $scfg, $volname, $snapshot);
+    eval {
+        my (undef, $name) = $class->parse_volname($volname);
+        my $bytes = defined $snapshot
+            ? (snapshot(connection($storeid, $scfg), $scfg, $name, $snapshot) // die "disk $name has no snapshot $snapshot\n")->{thing}{size_bytes}
+            : scalar $class->volume_size_info($scfg, $storeid, $volname);
+        PVE::Storage::Plugin::write_common_header($fh, $bytes);
+        run_command(['dd', "if=$path", 'bs=1M', 'status=progress'], output => '>&' . fileno($fh));
+    };
+    my $why = $@;
+    # Nobody else deactivates it. Who has begun to use it meanwhile keeps it.
+    eval { $class->deactivate_volume($storeid, $scfg, $volname, $snapshot) } if !$was_there;
+    warn $@ if !$was_there && $@;
+    die $why if $why;
     return;
 }
 

@@ -89,6 +89,88 @@ like("@warned", qr/a path of \Q$nqn\E is not there yet: 192\.0\.2\.11:4420: noth
 is_deeply([map { m/traddr=([0-9.]+)/ } $machine->log()], ['192.0.2.12', '192.0.2.13'], 'the kernel is not asked for it');
 delete $machine->{unreached};
 
+# The cluster says which nodes are away: where there is a path nobody waits for them, and where there is none they are asked all the same.
+AmitaProxmox::Host::end_all(AmitaProxmox::Host::paths());
+$machine->log();
+@warned = ();
+is(AmitaProxmox::Host::connect_paths({ %$target, gateways => [map { { %$_, is_away => 1 } } @gateways] }, $identifier, undef), 'nvme0n1', 'all nodes are said to be away');
+is_deeply([map { m/traddr=([0-9.]+)/ } $machine->log()], ['192.0.2.11'], 'one is asked, and is there');
+like("@warned", qr/192\.0\.2\.13:4420: its node is away/, 'the others are told of');
+
+# --- A gateway that does not answer: the kernel makes one path at a time, so the next one would wait with it.
+AmitaProxmox::Host::end_all(AmitaProxmox::Host::paths());
+$machine->{hangs}{'192.0.2.12:4420'} = 1;
+$machine->log();
+@warned = ();
+{
+    local $AmitaProxmox::Host::SECONDS{connect} = 1;
+    is(AmitaProxmox::Host::connect_paths($target, $identifier, undef), 'nvme0n1', 'a gateway says nothing to Connect, and one was there before: that is enough');
+    is_deeply([map { m/traddr=([0-9.]+)/ } $machine->log()], ['192.0.2.11', '192.0.2.12'], 'the kernel is not asked for another path while it is at that one');
+    like("@warned", qr/a path to 192\.0\.2\.12:4420: nothing came of it within 1 s/, 'which is said');
+    AmitaProxmox::Host::end_all(AmitaProxmox::Host::paths());
+    $machine->{hangs} = { '192.0.2.11:4420' => 1 };
+    $machine->log();
+    is(AmitaProxmox::Host::connect_paths($target, $identifier, undef), 'nvme0n1', 'where none was there before the others are asked all the same');
+    is_deeply([map { m/traddr=([0-9.]+)/ } $machine->log()], ['192.0.2.11', '192.0.2.12', '192.0.2.13'], 'one after the other');
+}
+delete $machine->{hangs};
+is(AmitaProxmox::Host::connect_paths($target, $identifier, undef), 'nvme0n1', 'it answers again');
+is(scalar(AmitaProxmox::Host::paths()), 3, 'and there are three paths');
+
+# So each is greeted before, by processes that are what they are: one that is stopped has its connections taken by the kernel of its machine.
+{
+    require IO::Socket::INET;
+    local $AmitaProxmox::Host::SECONDS{greet} = 0.5;
+    my $listen = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 0, Listen => 4) or die "no port: $!\n";
+    like($Amita::Machine::reach->('127.0.0.1', $listen->sockport()), qr/takes connections, and has not answered within 0\.5 s/, 'a gateway that is stopped is none');
+    my $answered = sub {
+        my ($code) = @_;
+        my $listen = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 0, Listen => 4) or die "no port: $!\n";
+        my $child = fork() // die "no process: $!\n";
+        if (!$child) {
+            $code->(scalar $listen->accept());
+            POSIX::_exit(0);
+        }
+        my $said = $Amita::Machine::reach->('127.0.0.1', $listen->sockport());
+        kill 'KILL', $child;
+        waitpid($child, 0);
+        return $said;
+    };
+    $AmitaProxmox::Host::SECONDS{greet} = 5;
+    my $asked = '';
+    is($answered->(sub { sysread($_[0], $asked, 128); syswrite($_[0], pack('C4 V x120', 1, 0, 128, 0, 128)) if $asked eq pack('C4 V x120', 0, 0, 128, 0, 128); sleep(10) }), '', 'one that answers is');
+    is($answered->(sub { syswrite($_[0], "220 mail.example ESMTP\r\n"); sleep(10) }), 'what listens there does not speak NVMe/TCP', 'another service is not');
+    is($answered->(sub { close($_[0]) }), 'it hangs up', 'nor one that hangs up');
+}
+
+# --- A path that does not end: the kernel was just connecting it.
+for my $case (['deleting (no IO)', 1], ['live', 0]) {
+    my ($state, $ends) = @$case;
+    local $AmitaProxmox::Host::SECONDS{end} = 1;
+    my @names = map { $_->{name} } AmitaProxmox::Host::paths();
+    $machine->{stuck}{ $names[0] } = $state;
+    @warned = ();
+    my $said = eval { AmitaProxmox::Host::disconnect($nqn) };
+    is($said, $ends ? 1 : undef, "a path that stays '$state': " . ($ends ? 'it sends nothing more, and is waited for no longer' : 'it is told'));
+    like($ends ? "@warned" : $@, qr/the end of path $names[0]: nothing came of it within 1 s/, 'with its name');
+    is_deeply([map { $_->{name} } AmitaProxmox::Host::paths()], [$names[0]], 'the others have ended');
+    $machine->log();
+    is(AmitaProxmox::Host::disconnect($nqn), 0, 'and again: there is nothing to be done') if $ends;
+    is_deeply([$machine->log()], [], 'so nothing is') if $ends;
+    delete $machine->{stuck};
+    $machine->disappear($names[0]);
+    AmitaProxmox::Host::connect_paths($target, $identifier, undef);
+}
+
+# --- A disk that cannot be opened
+{
+    local $AmitaProxmox::Host::SECONDS{look} = 0.5;
+    $machine->{no_open} = 1;
+    eval { AmitaProxmox::Host::disconnect($nqn) };
+    like($@, qr/in use, or it does not answer: it could not be opened/, 'a disk that cannot be opened keeps nobody for ever');
+    delete $machine->{no_open};
+}
+
 # --- A disk that the machine was lost with, under the name of before
 my $new = 'nqn.2026-11.io.amita:4567:pve-89abcdef-7';
 $let_in{$new} = [$uuid, 1 << 30];

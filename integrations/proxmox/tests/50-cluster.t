@@ -227,6 +227,79 @@ on('pve1');
 fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }, qr/node pve2 has it, and there is no guest 100: give the command there/, 'nor by a deletion, for another guest may have the disk');
 $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
 
+# What a process knows of guests and nodes is of when it looked last: it looks again before it takes anything from another node.
+{
+    local $PVE::Cluster::GUESTS{100} = 'pve1';
+    PVE::Cluster::cfs_update();
+    # Migrated since, and pve2 has started it.
+    local $PVE::Cluster::GUESTS{100} = 'pve2';
+    fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }, qr/guest 100 is at node pve2, which may be using it/, 'a guest that was migrated since this process looked keeps its disk');
+    @warned = ();
+    $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+    is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'also where this node activates it');
+    local $PVE::Cluster::GUESTS{100} = 'pve1';
+    local $PVE::Cluster::ANSWERS = 0;
+    PVE::Cluster::cfs_update(0);
+    fails($_, qr/which nodes and guests there are cannot be learnt \(`systemctl status pve-cluster`\): ipcc_send_rec/, 'where pmxcfs does not answer nobody is taken for lost')
+        for sub { $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}) }, sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') };
+    is(scalar(@{ hosts('vm-100-disk-0') }), 2, 'and both have it still');
+    # A node that is no member itself, as one that was taken out of its cluster.
+    $PVE::Cluster::ANSWERS = 1;
+    local %PVE::Cluster::MEMBERS;
+    delete local $PVE::Cluster::GUESTS{100};
+    fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }, qr/node pve2 has it, and there is no guest 100/, 'nor where this node is on no list of members itself');
+}
+# Somebody is let in while others are looked at.
+{
+    local $PVE::Cluster::GUESTS{100} = 'pve1';
+    local $PVE::Cluster::MEANWHILE = sub {
+        $PVE::Cluster::MEANWHILE = sub { };
+        $PVE::Cluster::GUESTS{100} = 'pve3';
+        on('pve3');
+        $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+        on('pve1');
+    };
+    fails(sub { $class->free_image('flash', $scfg, 'vm-100-disk-0') }, qr/guest 100 is at node pve3, which may be using it/, 'who is let in while others are looked at keeps a disk');
+    ok((grep { $_ eq $machine{pve3}->nqn() } @{ hosts('vm-100-disk-0') // [] }), 'and is on the list');
+    on('pve3');
+    $class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+    on('pve2');
+    $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+    on('pve1');
+    $PVE::Cluster::GUESTS{100} = 'pve3';
+    $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+}
+# A node that a disk was taken from, and that lives: nothing of what waits there can go out, so nobody waits for it.
+{
+    local $PVE::Cluster::GUESTS{100} = 'pve1';
+    $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+    on('pve2');
+    cmp_ok(scalar(AmitaProxmox::Host::paths()), '>', 0, 'pve2 has paths of a disk that was taken from it');
+    $machine{pve2}{flush_fails} = 'Input/output error';
+    my $done = eval { $class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}); 1 };
+    ok($done, 'and lets go of it') or diag($@);
+    is_deeply([AmitaProxmox::Host::paths()], [], 'wholly');
+    $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
+    fails(sub { $class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}) }, qr/is not with the cluster: Input/, 'one that it has by right keeps what was written');
+    delete $machine{pve2}{flush_fails};
+    on('pve1');
+}
+# Another process of this node was at work on the disk for longer than a call may take: the call's time begins when it is its turn.
+{
+    local $AmitaProxmox::Api::SECONDS{call} = 2;
+    my $subsystem = (nqn_of('vm-100-disk-0') =~ m/:(pve-\S+)\z/)[0];
+    pipe(my $read, my $write) or die "no pipe: $!\n";
+    my $child = fork() // die "no process: $!\n";
+    if (!$child) {
+        AmitaProxmox::Host::locked($subsystem, 0, sub { syswrite($write, '.'); sleep(3) });
+        POSIX::_exit(0);
+    }
+    sysread($read, my $said, 1);
+    my $done = eval { $class->activate_volume('flash', $scfg, 'vm-100-disk-0', undef, {}); 1 };
+    ok($done, 'who has waited for a lock has all of its time left') or diag($@);
+    waitpid($child, 0);
+}
+
 # A node of another cluster, which nobody here knows.
 my $stranger = 'nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555';
 my ($subsystem) = nqn_of('vm-100-disk-0') =~ m/:(pve-\S+)\z/;
@@ -258,6 +331,21 @@ delete $machine{pve1}{unreached}{$away};
     $class->activate_storage('flash', $scfg, {}) for 1, 2;
 }
 is(scalar(AmitaProxmox::Host::paths()), 3, 'three, when it is back');
+# Its machine was given another address since: what the kernel tries for ever is no path, and is ended.
+my ($old) = map { $_->{name} } grep { $_->{address} eq $away =~ s/:(\d+)\z/ $1/r } AmitaProxmox::Host::paths();
+$machine{pve1}->write("sys/class/nvme/$old/address", 'traddr=192.0.2.9,trsvcid=4420');
+$machine{pve1}->write("sys/class/nvme/$old/state", 'connecting');
+{
+    local $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
+    $class->activate_storage('flash', $scfg, {});
+}
+is_deeply([sort map { $_->{address} =~ s/ /:/r } AmitaProxmox::Host::paths()], [sort map { "$_->{traddr}:$_->{trsvcid}" } @{ $direct->find('x', '/volumes/flash-vm-100-disk-0/attachment')->{thing}{gateways} }],
+    'a path to a gateway that is no more makes way for the one that there is');
+# Gateways that are take greetings as the kernel gives them.
+for my $path (AmitaProxmox::Host::paths()) {
+    my ($address, $port) = $path->{address} =~ m/\A(\S+) (\d+)\z/;
+    is($Amita::Machine::reach->($address, $port), '', "the gateway at $address answers");
+}
 
 # Where no gateway lets a node in nothing is left: no path, no right.
 $class->deactivate_volume('flash', $scfg, 'vm-100-disk-0', undef, {});
@@ -447,6 +535,16 @@ open(my $out, '>:raw', $stream) or die;
 $class->volume_export($scfg, 'flash', $out, 'vm-110-disk-0', 'raw+size');
 close($out);
 is(-s $stream, 8 + length($data), 'a stream has a head, and all bytes');
+is(scalar(@{ hosts('vm-110-disk-0') }), 1, 'and a disk that was connected stays so');
+$class->volume_snapshot($scfg, 'flash', 'vm-110-disk-0', 'stream');
+my $paths_before = AmitaProxmox::Host::paths();
+open($out, '>:raw', "$pve/stream-of-snapshot") or die;
+$class->volume_export($scfg, 'flash', $out, 'vm-110-disk-0', 'raw+size', 'stream');
+close($out);
+cmp_ok(-s "$pve/stream-of-snapshot", '>=', 8, 'that of a snapshot has a head');
+is(scalar(AmitaProxmox::Host::paths()), $paths_before, 'and what was connected for it is so no more');
+is(subsystems(), 1, 'nor published');
+$class->volume_snapshot_delete($scfg, 'flash', 'vm-110-disk-0', 'stream');
 open(my $in, '<:raw', $stream) or die;
 is($class->volume_import($scfg, 'flash', $in, 'vm-111-disk-0', 'raw+size', undef, undef, 0, 0), 'flash:vm-111-disk-0', 'and is brought in');
 close($in);

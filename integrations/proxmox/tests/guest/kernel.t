@@ -21,7 +21,7 @@ mkdir "$pve/$_" for qw(priv priv/storage nodes nodes/pve1);
 $PVE::Storage::Custom::AmitaPlugin::AT{pve} = $pve;
 %PVE::Cluster::MEMBERS = (pve1 => { online => 1 });
 # Emulated machines are slow.
-@AmitaProxmox::Host::SECONDS{qw(reach connect patience disk grow busy)} = (10, 60, 30, 60, 60, 10);
+@AmitaProxmox::Host::SECONDS{qw(reach greet connect patience disk grow busy look)} = (10, 20, 60, 30, 60, 60, 10, 60);
 my @warned;
 local $SIG{__WARN__} = sub { push @warned, $_[0]; diag($_[0]) };
 sub fails { my ($code, $why, $what) = @_; my $said = eval { $code->(); 1 }; if ($said) { fail("$what: it was done") } else { like($@, $why, $what) } return }

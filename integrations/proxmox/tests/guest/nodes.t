@@ -25,7 +25,7 @@ $PVE::Storage::Custom::AmitaPlugin::AT{pve} = $pve;
 $PVE::INotify::NODENAME = $node;
 %PVE::Cluster::MEMBERS = (pve1 => { online => 1 }, pve2 => { online => 1 });
 # Emulated machines are slow.
-@AmitaProxmox::Host::SECONDS{qw(reach connect patience disk grow busy)} = (10, 60, 30, 60, 60, 10);
+@AmitaProxmox::Host::SECONDS{qw(reach greet connect patience disk grow busy look)} = (10, 20, 60, 30, 60, 60, 10, 60);
 $PVE::Storage::Custom::AmitaPlugin::SECONDS{tidy_every} = 0;
 my $scfg = $class->check_config('flash', { 'amita-api' => join(',', map { "http://$_" } split /,/, $apis), 'amita-pool' => 'main' }, 1, 0);
 sub spell { my ($file, $text) = @_; open(my $out, '>', "$file.new") or die "$file: $!\n"; print {$out} $text; close($out); rename("$file.new", $file) or die "$file: $!\n"; return }

@@ -88,6 +88,7 @@ sub connect_line {
     my $root = $self->{root};
     my $sys = "$root/sys";
     return ('', 111) if $self->{dead}{"$field{traddr}:$field{trsvcid}"};
+    sleep(60) if $self->{hangs}{"$field{traddr}:$field{trsvcid}"};
     for my $path (AmitaProxmox::Host::paths()) {
         return ('', 114) if $path->{nqn} eq $field{nqn} && $path->{address} eq "$field{traddr} $field{trsvcid}";
     }
@@ -161,6 +162,10 @@ sub wrote {
     return 2 if !-e "$self->{root}/sys/class/nvme/$path";
     $self->said("$what $path");
     if ($what eq 'delete_controller') {
+        if (my $state = $self->{stuck}{$path}) {
+            $self->write("sys/class/nvme/$path/state", $state);
+            sleep(60);
+        }
         $self->disappear($path);
         return 0;
     }
@@ -190,13 +195,16 @@ sub open_by {
 
 sub close_by { my ($self, $process) = @_; remove_tree("$self->{root}/proc/$process"); return }
 
+# The real one, for gateways that are.
+our $reach = \&AmitaProxmox::Host::reach;
+
 {
     no warnings 'redefine';
     *AmitaProxmox::Host::fabrics = sub { return $current->connect_line(@_) };
     *AmitaProxmox::Host::put = sub { return $current->wrote(@_) };
     *AmitaProxmox::Host::modprobe = sub { $current->said('modprobe'); return };
     *AmitaProxmox::Host::is_block = sub { return -e $_[0] };
-    *AmitaProxmox::Host::claimed = sub { my ($name) = $_[0] =~ m{([^/]+)\z}; return $current->{claimed}{$name} ? 1 : 0 };
+    *AmitaProxmox::Host::claimed = sub { my ($name) = $_[0] =~ m{([^/]+)\z}; sleep(60) if $current->{no_open}; return $current->{claimed}{$name} ? 1 : 0 };
     *AmitaProxmox::Host::flush = sub { my ($name) = $_[0] =~ m{([^/]+)\z}; $current->said("flush $name"); return $current->{flush_fails} // '' };
     *AmitaProxmox::Host::reach = sub { return $current->{unreached}{"$_[0]:$_[1]"} ? 'nothing listens there: Connection refused' : '' };
 }
