@@ -3,11 +3,10 @@
 mod inside;
 mod membership;
 mod paths;
-
-pub(super) use paths::Owner;
 mod stores;
 
 pub(super) use inside::Looks;
+pub(super) use paths::Owner;
 
 use super::{Cluster, volume_name};
 use crate::faults::Member;
