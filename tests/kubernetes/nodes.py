@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 
 import check_nodes_chart
+import check_nodes_plane
 from pods import DISK_BYTES, Pod, Volumes, documents
 from processes import Processes, run
 from report import Failed, Report, until
@@ -82,7 +83,9 @@ class Cluster:
         pod = lambda name, number: Pod(self.volumes, sets[f"{RELEASE}-{name}"], number, self.secrets, processes.logs)
         self.authority, self.metadata = pod("authority", 0), pod("metadata", 0)
         self.nodes = [pod("node", number) for number in range(sets[f"{RELEASE}-node"]["spec"]["replicas"])]
-        self.load = None
+        self.load, self.plane, self.kubelet = None, None, None
+        self.chart, self.documents = CHART, documents
+        self.found_min_ready = sets[f"{RELEASE}-node"]["spec"]["minReadySeconds"]
 
     def address(self):
         self.last += 1
@@ -283,6 +286,59 @@ def raid_checksum(disk, at):
         file.write(block)
 
 
+def certificates(cluster, report):
+    """cert-manager's driver, whose part openssl plays: the pod takes what is in its volume, and each later one."""
+    given = cluster.given
+    sets = [thing for thing in render(given.helm, CHART / "ci/cert-manager.yaml", given.work) if thing["kind"] == "StatefulSet"]
+    thing = next(thing for thing in sets if thing["metadata"]["name"] == f"{RELEASE}-node")
+    # Its claims are others than those of the cluster that runs.
+    thing["metadata"]["name"] = "certified"
+    pod = Pod(cluster.volumes, thing, 0, set(), cluster.processes.logs)
+    pod.address = cluster.address()
+    volume = next(volume for volume in pod.spec["volumes"] if "csi" in volume)
+    asked = {key.removeprefix("csi.cert-manager.io/"): value for key, value in volume["csi"]["volumeAttributes"].items()}
+    uri = asked["uri-sans"].replace("${POD_NAME}", pod.name)
+    folder = cluster.volumes.folder / f"{pod.name}-{volume['name']}"
+    folder.mkdir()
+    make_certificate(given.work / "issuer", folder, uri, asked)
+    inits = {container["name"]: container for container in pod.spec["initContainers"]}
+    code, said, why = pod.run(inits["identity"])
+    report.check(code == 0, "the identity is taken", f"{said}{why}".strip())
+    shown = pod.execute("amita", "cert", "show", "--json")
+    report.check('"ok": true' in shown and uri in shown, "and is one that amita takes", uri)
+    follows = pod._start(inits["identity-renewal"])
+    try:
+        # It has what there is by then.
+        time.sleep(3)
+        make_certificate(given.work / "issuer", folder, uri, asked)
+        kept = cluster.volumes.folder / f"state-{pod.name}/identity"
+        whole = lambda: all((kept / file).read_bytes() == (folder / file).read_bytes() for file in ("cert.pem", "key.pem", "ca.pem"))
+        until("the next one is taken", PATIENCE, whole, 1)
+        report.check('"ok": true' in pod.execute("amita", "cert", "show", "--json"), "it is taken by the container beside the node")
+    finally:
+        os.kill(pod.inner(follows), signal.SIGTERM)
+        report.equal(follows.wait(10), 0, "who follows it ends when told")
+
+
+def make_certificate(issuer, folder, uri, asked):
+    if not issuer.exists():
+        issuer.mkdir()
+        run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", issuer / "key.pem",
+             "-out", issuer / "ca.pem", "-subj", "/CN=issuer", "-days", "2"])
+    usages = {"server auth": "serverAuth", "client auth": "clientAuth"}
+    extended = ",".join(usages[usage] for usage in asked["key-usages"].split(",") if usage in usages)
+    (issuer / "ext").write_text(f"basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage={extended}\nsubjectAltName=critical,URI:{uri}\n")
+    assert asked["key-encoding"] == "PKCS8"
+    run(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", folder / asked["privatekey-file"]])
+    run(["openssl", "req", "-new", "-key", folder / asked["privatekey-file"], "-subj", "/", "-out", issuer / "csr"])
+    run(["openssl", "x509", "-req", "-in", issuer / "csr", "-CA", issuer / "ca.pem", "-CAkey", issuer / "key.pem", "-CAcreateserial", "-days", "1",
+         "-extfile", issuer / "ext", "-out", folder / asked["certificate-file"]])
+    shutil.copy(issuer / "ca.pem", folder / asked["ca-file"])
+    for file in folder.iterdir():
+        os.chown(file, 0, int(asked["fs-group"]))
+        file.chmod(0o640)
+
+
 def ends(cluster, report):
     cluster.load.end()
     report.ok("no I/O has failed, no block was wrong", f"{cluster.load.passes} passes of fio; the longest I/O took {cluster.load.longest_ms:.0f} ms")
@@ -292,7 +348,12 @@ CHAPTERS = [
     ("the chart", lambda cluster, report: check_nodes_chart.play(cluster.given, CHART, report, documents)),
     ("a cluster begins", begins), ("it is used", is_used), ("a rolling update of the nodes", update),
     ("an update of metadata and authority", metadata_and_authority), ("two nodes leave at once", two_at_once),
-    ("an operator's maintenance", an_operators_maintenance), ("a disk that is somebody's", a_disk_that_is_somebodys), ("fio's end", ends),
+    ("an operator's maintenance", an_operators_maintenance), ("a disk that is somebody's", a_disk_that_is_somebodys),
+    ("certificates of cert-manager", certificates), ("fio's end", ends),
+]
+AT_A_CONTROL_PLANE = [
+    ("what admission says", check_nodes_plane.admission), ("StatefulSets begin", check_nodes_plane.begins), ("it is used", is_used),
+    ("the controller's rolling update", check_nodes_plane.update), ("a machine is emptied", check_nodes_plane.emptied), ("fio's end", ends),
 ]
 
 
@@ -303,7 +364,8 @@ def interrupted(number, _frame):
 def main():
     parser = argparse.ArgumentParser(prog="scripts/test-chart-nodes", description=__doc__)
     parser.add_argument("--logs", metavar="DIR", type=Path, help="where the logs of all pods go to at the end")
-    for hidden in ("--helm", "--validator", "--binary", "--work"):
+    parser.add_argument("--kubernetes", action="store_true", help="the StatefulSets at a real control plane, whose controllers update them")
+    for hidden in ("--tools", "--helm", "--validator", "--binary", "--work"):
         parser.add_argument(hidden, type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     faulthandler.enable()
@@ -314,7 +376,7 @@ def main():
     processes, report = Processes(given.work / "logs"), Report()
     cluster = Cluster(given, processes, report)
     try:
-        for name, play in CHAPTERS:
+        for name, play in AT_A_CONTROL_PLANE if given.kubernetes else CHAPTERS:
             report.begin(name)
             begun = time.monotonic()
             try:
@@ -327,6 +389,8 @@ def main():
             finally:
                 report.seconds[name] = time.monotonic() - begun
     finally:
+        if cluster.kubelet:
+            cluster.kubelet.end()
         for pod in cluster.pods():
             pod.kill()
         processes.end()
