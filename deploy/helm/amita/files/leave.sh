@@ -1,0 +1,32 @@
+#!/bin/sh
+# preStop: the node is told to be in maintenance, so that nobody replaces its stores. That is refused while writes could not go on without it, and
+# then it is waited for, LEAVE_SECONDS at most: Kubernetes ends the pod after that, whatever is so. /state/leave.log says what was found.
+. /scripts/lib.sh
+exec >/state/leave.log 2>&1
+secrets
+end=$(($(date +%s) + LEAVE_SECONDS))
+refused=5 unreachable=3
+ask() {
+    code=0
+    amita node maintenance on "$AMITA_NODE" || code=$?
+}
+if is_maintained && [ ! -e /state/leaving ]; then
+    say "an operator has begun maintenance: it is not ended with the next start"
+    exit 0
+fi
+while [ "$(date +%s)" -lt "$end" ]; do
+    : >/state/leaving
+    ask
+    if [ "$code" = 0 ]; then
+        # Another node may have asked at the same moment, and both were let go: who asks again sees the other.
+        ask
+        [ "$code" = "$refused" ] || exit 0
+        amita node maintenance off "$AMITA_NODE" || true
+        rest $((1 + $$ % 5))
+    fi
+    case $code in
+        "$refused" | "$unreachable") rest 2 ;;
+        *) die "the node goes without having been let go" ;;
+    esac
+done
+say "the node goes after $LEAVE_SECONDS s, though writes of some groups may wait"

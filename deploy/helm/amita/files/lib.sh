@@ -1,0 +1,63 @@
+# What the scripts of this chart share. Every container has it, with the others, in /scripts; dash and the tools of Debian are enough.
+set -eu
+
+say() { echo "${0##*/}: $*"; }
+die() { say "$*" >&2; exit 1; }
+
+# As PID 1 a shell is not ended by a signal that it does not expect.
+ends_when_told() { trap 'exit 0' TERM INT; }
+# A sleep that a signal ends.
+rest() { sleep "$1" & wait $!; }
+
+# Where this pod listens: brackets belong around IPv6.
+address() { # PORT
+    case $POD_IP in
+        *:*) echo "[$POD_IP]:$1" ;;
+        *) echo "$POD_IP:$1" ;;
+    esac
+}
+
+# Files of Secrets are root's, and a pod without root reads them by a group: amita refuses such keys. So they are copied; anew when they change.
+secrets() {
+    [ -d /secrets ] || return 0
+    mkdir -p -m 0700 /tmp/secrets
+    local file own
+    for file in /secrets/*; do
+        own=/tmp/secrets/${file##*/}
+        [ -f "$file" ] || continue
+        ! cmp -s "$file" "$own" 2>/dev/null || continue
+        (umask 077 && cat "$file" >"$own.$$" && mv "$own.$$" "$own")
+    done
+}
+
+# Is this node in maintenance, whoever has begun it?
+is_maintained() {
+    amita node list --json | awk -v name="\"$AMITA_NODE\"," '
+        /^  \{/ { own = 0 }
+        /^    "name": / { own = $2 == name }
+        own && /^    "maintenance": true/ { found = 1 }
+        END { exit !found }'
+}
+
+# How many of this node's stores serve, and how many of them have every block of theirs: two numbers. A store is known by its path here, so
+# that one which was replaced, and is not forgotten yet, is not waited for.
+stores() {
+    amita disk list --json | awk -v name="\"$AMITA_NODE\"" -v paths="$AMITA_STORES" '
+        function value() { sub(/,$/, "", $2); return $2 }
+        /^  \{/ { node = path = alive = groups = current = "" }
+        /^    "node_name": / { node = value() }
+        /^    "path": / { path = value() }
+        /^    "alive": / { alive = value() }
+        /^    "groups": / { groups = value() }
+        /^    "in_sync": / { current = value() }
+        /^  \}/ && node == name && alive == "true" { serves[path] = 1; if (groups == current) whole[path] = 1 }
+        END {
+            count = split(paths, own, ",")
+            for (i = 1; i <= count; i++) {
+                path = "\"" own[i] "\""
+                a += path in serves
+                b += path in whole
+            }
+            print a + 0, b + 0
+        }'
+}
