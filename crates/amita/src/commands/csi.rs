@@ -7,9 +7,11 @@ use amita_csi::controller::Controller;
 use amita_csi::identity::{Identity, Part};
 use amita_csi::node::{Linux, Node, host_id};
 use amita_csi::serve::{Services, bind, serve, socket_path};
+use amita_csi::topology::Standing;
 use amita_csi::{Driver, USUAL_NAME};
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
 use amita_terminal::interrupt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -46,6 +48,9 @@ pub struct Socket {
     /// The name of the driver, as StorageClasses say it; another one for each Kubernetes that shares a cluster
     #[arg(long, env = "AMITA_CSI_DRIVER", value_name = "NAME", default_value = USUAL_NAME)]
     pub driver: String,
+    /// Tell Kubernetes where machines stand, and be told where volumes are wanted; at the controller and at every node, or at none
+    #[arg(long, env = "AMITA_CSI_TOPOLOGY")]
+    pub topology: bool,
 }
 
 /// `amita csi node`.
@@ -62,6 +67,36 @@ pub struct NodeArguments {
     /// Volumes that it has at one time, at most; 0: Kubernetes decides
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_volumes: u32,
+    /// The site that it stands in, as sites of the cluster are called (amita node place); with --topology
+    #[arg(
+        long,
+        env = "AMITA_CSI_SITE",
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub site: String,
+    /// The same where sites are what Kubernetes calls zones: it is reported as topology.kubernetes.io/zone as well
+    #[arg(
+        long,
+        env = "AMITA_CSI_ZONE",
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub zone: String,
+    /// The rack, unique in its site
+    #[arg(
+        long,
+        env = "AMITA_CSI_RACK",
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub rack: String,
+    /// A file of the machine that says it in their place: site=NAME, zone=NAME, rack=NAME, a line each
+    #[arg(long, env = "AMITA_CSI_PLACE_FILE", value_name = "FILE", conflicts_with_all = ["site", "zone", "rack"])]
+    pub place_file: Option<PathBuf>,
 }
 
 /// Serves a part of the driver until it is to end.
@@ -89,9 +124,16 @@ pub fn run_by_api(command: &Command, nodes: Nodes) -> Result<()> {
     };
     let driver = driver(socket)?;
     let api = Api::new(Arc::new(Way::new(nodes)));
+    let (mut identity, mut controller) = (
+        Identity::new(driver.clone(), Part::Controller),
+        Controller::new(driver, api.clone()),
+    );
+    if socket.topology {
+        (identity, controller) = (identity.with_places(), controller.with_places());
+    }
     let services = Services {
-        identity: Identity::new(driver.clone(), Part::Controller),
-        controller: Some(Controller::new(driver, api.clone())),
+        identity,
+        controller: Some(controller),
         node: None,
     };
     until_it_ends(socket, services, look_once(api))
@@ -117,13 +159,35 @@ fn node(arguments: &NodeArguments) -> Result<()> {
         })?,
     };
     log::info!("this machine is host {host} to storage");
-    let node = Node::new(Arc::new(Linux), driver.clone(), host, arguments.max_volumes);
+    let mut node = Node::new(Arc::new(Linux), driver.clone(), host, arguments.max_volumes);
+    let mut identity = Identity::new(driver, Part::Node);
+    if arguments.socket.topology {
+        (identity, node) = (identity.with_places(), node.standing(standing(arguments)?));
+    }
     let services = Services {
-        identity: Identity::new(driver, Part::Node),
+        identity,
         controller: None,
         node: Some(node.clone()),
     };
     until_it_ends(&arguments.socket, services, node.keep_paths())
+}
+
+/// Where this machine stands. A machine that reports no place would have no claim that waits for its pod, so it is to be said.
+fn standing(arguments: &NodeArguments) -> Result<Standing> {
+    let NodeArguments { site, zone, rack, .. } = arguments;
+    let found = match &arguments.place_file {
+        None => Standing::new(site, zone, rack),
+        Some(file) => {
+            let text = std::fs::read_to_string(file).context(|| format!("{} cannot be read", file.display()))?;
+            Standing::read(&text).map_err(|why| format!("{}: {why}", file.display()))
+        }
+    };
+    found.map_err(|why| {
+        Failure::new(why).kind(Kind::Usage).advice(
+            "Say it by --site, --zone or --place-file, or leave --topology out. In Kubernetes the zone is a label of the pod from 1.35 on, where its machine has one \
+             (topology.kubernetes.io/zone).",
+        )
+    })
 }
 
 fn driver(socket: &Socket) -> Result<Driver> {

@@ -302,6 +302,22 @@ impl Api {
         self.all("/pools").await
     }
 
+    /// The stores.
+    ///
+    /// # Errors
+    /// See [`Api::myself`].
+    pub async fn stores(&self) -> Done<Vec<Store>> {
+        self.all("/stores").await
+    }
+
+    /// The nodes.
+    ///
+    /// # Errors
+    /// See [`Api::myself`].
+    pub async fn nodes(&self) -> Done<Vec<Node>> {
+        self.all("/nodes").await
+    }
+
     /// A pool with what may be asked for in it.
     ///
     /// # Errors

@@ -63,6 +63,8 @@ pub struct Cluster {
     pub subsystems: BTreeMap<String, Subsystem>,
     pub hosts: Vec<String>,
     pub pools: BTreeMap<String, (u8, u64, Option<u64>)>,
+    /// By pool: the site and rack of the nodes of its stores.
+    pub places: BTreeMap<String, Vec<(String, String)>>,
     pub jobs: Vec<(String, String)>,
     /// By volume: the holder's host and key.
     pub reservations: BTreeMap<String, (String, String)>,
@@ -290,7 +292,9 @@ impl Cluster {
             parameters: pairs.map(|(key, value)| (key.to_owned(), decode(value))).collect(),
         };
         let said = match segments.first() {
-            Some(&("volumes" | "snapshots" | "snapshot-sets" | "jobs" | "pools")) => self.of_volumes(&segments, &parts),
+            Some(&("volumes" | "snapshots" | "snapshot-sets" | "jobs" | "pools" | "nodes" | "stores")) => {
+                self.of_volumes(&segments, &parts)
+            }
             Some(&("subsystems" | "hosts")) => self.of_hosts(&segments, &parts),
             Some(&"self") => Ok((200, json!({"name": "csi"}))),
             _ => panic!("nobody is asked for {}", ask.path),

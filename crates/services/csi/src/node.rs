@@ -27,6 +27,7 @@ use crate::Driver;
 use crate::busy::{Busy, Hold};
 use crate::grpc::unary;
 use crate::id::VolumeId;
+use crate::topology::Standing;
 use crate::wire::node as wire;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::{Request, Response};
@@ -46,6 +47,8 @@ pub struct Node {
     host: Uuid,
     /// Volumes that are published to it at one time, at most; 0: it does not say.
     most_volumes: u32,
+    /// Where it stands; none: it does not say.
+    standing: Option<Standing>,
     busy: Busy,
     gateways: Arc<gateways::Gateways>,
     leftovers: Arc<leftovers::Leftovers>,
@@ -86,10 +89,20 @@ impl Node {
             driver,
             host,
             most_volumes,
+            standing: None,
             busy: Busy::default(),
             gateways: Arc::default(),
             leftovers: Arc::default(),
             paths_are_missing: Arc::default(),
+        }
+    }
+
+    /// The same at a place.
+    #[must_use]
+    pub fn standing(self, at: Standing) -> Node {
+        Node {
+            standing: Some(at),
+            ..self
         }
     }
 
@@ -121,7 +134,7 @@ impl Node {
         wire::NodeGetInfoResponse {
             node_id: self.host.to_string(),
             max_volumes_per_node: i64::from(self.most_volumes),
-            accessible_topology: None,
+            accessible_topology: self.standing.as_ref().map(|at| at.topology(&self.driver)),
         }
     }
 

@@ -245,8 +245,10 @@ fn images_and_words(documents: &[Value]) {
         let help = tool::run(folder.path(), binary(), ["csi", part, "--help"], PATIENCE).expect("it runs");
         let help = help.success().expect("a part of the driver").text;
         for word in &words[2..] {
-            let (flag, value) = word.split_once('=').expect("a flag with its value");
-            assert!(help.contains(&format!("{flag} <")) && !value.is_empty(), "{word}");
+            match word.split_once('=') {
+                Some((flag, value)) => assert!(help.contains(&format!("{flag} <")) && !value.is_empty(), "{word}"),
+                None => assert!(help.lines().any(|line| line.trim() == *word), "{word}"),
+            }
         }
         // The sidecars are told the same socket, and find it in the same place.
         for own in containers(workload) {
@@ -294,6 +296,16 @@ fn values_that_cannot_be_are_refused() {
         ("node.kubeletDir=kubelet", "kubeletDir"),
         ("sidecars.snapshoter.enabled=true", "snapshoter"),
         ("volumeAttributesClasses[0].name=a", "parameters"),
+        ("topology.enabled=true", "say where machines stand"),
+        (
+            "topology.enabled=true,topology.zoneOfNode=true,topology.site=a",
+            "say where machines stand",
+        ),
+        ("topology.site=a b", "site"),
+        (
+            "storageClasses[0].name=a,storageClasses[0].parameters.accessibleFrom=zone",
+            "accessibleFrom",
+        ),
     ] {
         let refused = render(&folder, &least, &["--set", set]);
         assert!(
