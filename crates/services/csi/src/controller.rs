@@ -10,6 +10,7 @@ mod delete;
 mod expand;
 mod fence;
 mod group;
+pub(crate) mod inline;
 mod list;
 mod modify;
 mod place;

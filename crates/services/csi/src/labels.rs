@@ -21,6 +21,8 @@ pub const ON_DELETE: &str = "csi.amita.io/on-delete";
 pub const READ_ONLY: &str = "csi.amita.io/read-only";
 /// From where it may be used, if not from everywhere (`topology::Reach`).
 pub const ACCESSIBLE_FROM: &str = "csi.amita.io/accessible-from";
+/// The node that has made it for one of its pods, and deletes it.
+pub const INLINE: &str = "csi.amita.io/inline";
 /// It is being deleted; or was, and has snapshots still.
 pub const DELETED: &str = "csi.amita.io/deleted";
 /// What a volume is published as that is only read.

@@ -123,6 +123,10 @@ impl Wish {
             ),
             ("access mode", labels::is_read_only(volume) == self.read_only),
             ("reach (accessibleFrom)", labels::reach(volume) == self.class.reach),
+            (
+                "node",
+                label(labels::INLINE) == labels::get(&self.class.labels, labels::INLINE),
+            ),
             ("pool", choice.allows(&volume.pool)),
         ];
         let bad = checks.iter().find(|(_, fits)| !fits)?;
@@ -178,7 +182,17 @@ fn source_of(content: &VolumeContentSource) -> Result<Source, Status> {
 
 impl Controller {
     pub(super) async fn create(self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
-        let wish = Wish::read(request)?;
+        self.create_labelled(request, Labels::new()).await
+    }
+
+    /// The same with labels of its own.
+    pub(super) async fn create_labelled(
+        self,
+        request: CreateVolumeRequest,
+        labels: Labels,
+    ) -> Result<CreateVolumeResponse, Status> {
+        let mut wish = Wish::read(request)?;
+        wish.class.labels.extend(labels);
         let _hold = self.hold(format!("volume {}", wish.name))?;
         let choice = self.wanted_pools(&wish).await?;
         let there = self.api.volume(&wish.name).await?;

@@ -114,9 +114,12 @@ fn a_volume_is_told_to_be_where_it_is_wanted() {
     assert_eq!(told(&Requirement::default(), Reach::Everywhere), []);
     assert_eq!(told(&Requirement::default(), Reach::Site), [a.clone(), b.clone()]);
     // All that is required has it: it may be elsewhere, too.
-    assert_eq!(told(&wanted(&[a.clone()], &[]), Reach::Site), [a.clone(), b.clone()]);
+    assert_eq!(
+        told(&wanted(std::slice::from_ref(&a), &[]), Reach::Site),
+        [a.clone(), b]
+    );
     let elsewhere = of(&[(SITE, "c")]);
-    assert_eq!(told(&wanted(&[a.clone(), elsewhere], &[]), Reach::Site), [a.clone()]);
+    assert_eq!(told(&wanted(&[a.clone(), elsewhere], &[]), Reach::Site), [a]);
     let rack = |site, rack| of(&[(SITE, site), (RACK, rack)]);
     assert_eq!(
         told(&wanted(&[rack("a", "r2"), rack("b", "r7")], &[]), Reach::Rack),
