@@ -2,6 +2,7 @@
 
 mod burst;
 mod chart;
+mod inline;
 mod place;
 mod sanity;
 
@@ -42,7 +43,7 @@ impl Driver<'_> {
         Driver::begin_with(world, &[])
     }
 
-    fn begin_with(world: &World, more: &[&str]) -> Driver<'_> {
+    fn begin_with<'a>(world: &'a World, more: &[&str]) -> Driver<'a> {
         let nodes = world.json(&["node", "list"]);
         let nodes = nodes.as_array().expect("nodes").iter();
         let apis: Vec<&str> = nodes.map(|node| node["api"].as_str().expect("an API")).collect();

@@ -124,7 +124,10 @@ fn a_node_tells_where_it_stands_and_is_not_started_where_it_should_and_does_not_
         "csi.v1.Identity/GetPluginCapabilities",
         &GetPluginCapabilitiesRequest {},
     );
-    assert!(matches!(said, Said::Message { message, .. } if tells_of_places(message)));
+    let Said::Message { message, .. } = said else {
+        panic!("{}", process.last_words());
+    };
+    assert!(tells_of_places(message));
     assert!(
         process.stop().is_some_and(|status| status.success()),
         "{}",

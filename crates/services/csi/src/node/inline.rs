@@ -259,21 +259,32 @@ impl Node {
             }
         }
         for (name, id) in due {
-            // Kubelet may have come back for it.
-            let Ok(_hold) = self.hold_inline(&name) else { continue };
-            if self.clone().wait(is_used(id.clone())).await? {
-                continue;
+            // One that cannot go keeps no other one.
+            match self.collect(&inline, &name, &id).await {
+                Ok(true) => log::info!("inline volume {id} ({name}) was left, and is deleted"),
+                Ok(false) => {}
+                Err(why) => log::warn!("inline volume {id} ({name}) was left, and stays: {}", why.message()),
             }
-            let of = id.clone();
-            let left = self.clone().wait(move |node| {
-                let _hold = node.hold(of.number)?;
-                node.leave(node.is_of(&of))
-            });
-            left.await?;
-            inline.controller.end_inline(&id, self.host).await?;
-            log::info!("inline volume {id} ({name}) was left, and is deleted");
         }
         Ok(())
+    }
+
+    /// Ends one, unless kubelet has come back for it.
+    async fn collect(&self, inline: &Inline, name: &str, id: &VolumeId) -> Result<bool, Status> {
+        let Ok(_hold) = self.hold_inline(name) else {
+            return Ok(false);
+        };
+        if self.clone().wait(is_used(id.clone())).await? {
+            return Ok(false);
+        }
+        let of = id.clone();
+        let left = self.clone().wait(move |node| {
+            let _hold = node.hold(of.number)?;
+            node.leave(node.is_of(&of))
+        });
+        left.await?;
+        inline.controller.end_inline(id, self.host).await?;
+        Ok(true)
     }
 }
 
