@@ -175,8 +175,12 @@ impl Api {
     /// # Errors
     /// See [`Api::myself`].
     pub async fn create_volume(&self, wanted: &NewVolume<'_>) -> Done<Tagged<Volume>> {
-        let body = json!({"name": wanted.name, "pool": wanted.pool, "size_bytes": wanted.size_bytes, "labels": wanted.labels,
+        let mut body = json!({"name": wanted.name, "pool": wanted.pool, "size_bytes": wanted.size_bytes, "labels": wanted.labels,
             "encrypted": wanted.encrypted});
+        // Nodes of before do not know it.
+        if let Some(tenant) = wanted.tenant {
+            body["tenant"] = json!(tenant);
+        }
         read_tagged(&self.send(Method::POST, "/volumes".to_owned(), Some(body), None).await?)
     }
 

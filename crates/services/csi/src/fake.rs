@@ -34,6 +34,7 @@ pub struct Volume {
     pub size_bytes: u64,
     pub labels: BTreeMap<String, String>,
     pub encrypted: bool,
+    pub tenant: Option<String>,
     pub parent: Option<String>,
     pub limits: Value,
 }

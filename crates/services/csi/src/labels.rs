@@ -23,6 +23,8 @@ pub const READ_ONLY: &str = "csi.amita.io/read-only";
 pub const ACCESSIBLE_FROM: &str = "csi.amita.io/accessible-from";
 /// The node that has made it for one of its pods, and deletes it.
 pub const INLINE: &str = "csi.amita.io/inline";
+/// The tenant whose it was made, which the API does not show of a volume.
+pub const TENANT: &str = "csi.amita.io/tenant";
 /// It is being deleted; or was, and has snapshots still.
 pub const DELETED: &str = "csi.amita.io/deleted";
 /// What a volume is published as that is only read.

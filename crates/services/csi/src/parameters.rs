@@ -37,6 +37,8 @@ pub struct Class {
     pub reach: Reach,
     /// Encrypted at rest.
     pub encrypted: bool,
+    /// Whose it is, by whose volume key it is encrypted if there is one; none: nobody's.
+    pub tenant: Option<String>,
     /// What becomes of it when it is deleted.
     pub on_delete: OnDelete,
     /// What the provisioner says of the claim.
@@ -101,6 +103,7 @@ impl Class {
             pools: Vec::new(),
             reach: Reach::default(),
             encrypted: false,
+            tenant: None,
             on_delete: OnDelete::Recycle,
             labels: BTreeMap::new(),
             context: BTreeMap::new(),
@@ -130,6 +133,7 @@ impl Class {
                 self.reach = Reach::read(value).ok_or_else(wrong)?;
             }
             "encrypted" => self.encrypted = flag(key, value)?,
+            "tenant" => self.tenant = Some(value.to_owned()).filter(|tenant| !tenant.is_empty()),
             "onDelete" => self.on_delete = on_delete(value)?,
             "protocol" => match value {
                 "nvme" => {}

@@ -51,6 +51,8 @@ pub struct NewVolume<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Encrypted at rest.
     pub encrypted: bool,
+    /// Whose it is; none: nobody's.
+    pub tenant: Option<&'a str>,
 }
 
 /// What becomes of a deleted volume.

@@ -84,6 +84,11 @@ impl Wish {
         }
     }
 
+    /// Whose it is to be; empty: nobody's.
+    fn tenant(&self) -> &str {
+        self.class.tenant.as_deref().unwrap_or_default()
+    }
+
     /// The snapshot that is taken of a volume that is to be cloned.
     fn clone_snapshot(&self) -> String {
         format!("csi-clone-{}", id::sum(&self.csi_name, 16))
@@ -98,6 +103,9 @@ impl Wish {
         put(labels::ON_DELETE, on_delete_text(self.class.on_delete));
         if self.source.is_some() {
             put(labels::SOURCE, self.source_text());
+        }
+        if let Some(tenant) = &self.class.tenant {
+            put(labels::TENANT, tenant.clone());
         }
         if self.class.reach != Reach::Everywhere {
             put(labels::ACCESSIBLE_FROM, self.class.reach.text().to_owned());
@@ -123,6 +131,7 @@ impl Wish {
             ),
             ("access mode", labels::is_read_only(volume) == self.read_only),
             ("reach (accessibleFrom)", labels::reach(volume) == self.class.reach),
+            ("tenant", label(labels::TENANT) == self.tenant()),
             (
                 "node",
                 label(labels::INLINE) == labels::get(&self.class.labels, labels::INLINE),
@@ -348,6 +357,7 @@ impl Controller {
                 size_bytes,
                 labels: &labels,
                 encrypted: wish.class.encrypted,
+                tenant: wish.class.tenant.as_deref(),
             };
             match self.api.create_volume(&wanted).await {
                 Err(why) if why.is("no-room") || why.is("cannot-place") => full = why.into(),
@@ -385,6 +395,13 @@ impl Controller {
                 "its source lies in pool {}, and so does what is made of it: pool {} cannot be had here; move it afterwards",
                 volume.pool,
                 choice.pools.join(", ")
+            )));
+        }
+        let of_source = labels::get(&volume.labels, labels::TENANT);
+        if of_source != wish.tenant() {
+            return Err(Status::invalid_argument(format!(
+                "its source is of tenant {of_source:?} (empty: nobody's), and so is what is made of it: tenant {:?} cannot be had here",
+                wish.tenant()
             )));
         }
         if wish.class.encrypted && !volume.encrypted {

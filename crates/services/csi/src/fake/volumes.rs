@@ -197,6 +197,7 @@ impl Cluster {
             size_bytes,
             labels: labels_of(body),
             encrypted: body["encrypted"].as_bool().expect("a flag"),
+            tenant: body["tenant"].as_str().map(str::to_owned),
             parent: None,
             limits: json!({"iops": {}, "bandwidth": {}}),
         };

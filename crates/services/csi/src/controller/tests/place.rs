@@ -185,6 +185,29 @@ async fn a_clone_is_where_its_source_is() {
 }
 
 #[tokio::test]
+async fn a_volume_is_made_as_its_tenants_and_so_are_its_clones() {
+    let fake = Fake::new();
+    let of_tenant = |name: &str, parameters: &[(&str, &str)]| CreateVolumeRequest {
+        parameters: of(parameters),
+        ..wanted(name, GIB)
+    };
+    let acme = [("pool", "fast"), ("encrypted", "true"), ("tenant", "acme")];
+    make(&fake, of_tenant("one", &acme)).await.expect("made");
+    assert_eq!(fake.cluster().volumes["one"].tenant.as_deref(), Some("acme"));
+    make(&fake, of_tenant("one", &acme)).await.expect("it is there");
+    assert_eq!(
+        code(make(&fake, of_tenant("one", &acme[..2])).await),
+        Code::AlreadyExists
+    );
+    let clone = |name: &str, parameters: &[(&str, &str)]| CreateVolumeRequest {
+        volume_content_source: from_volume("1:one"),
+        ..of_tenant(name, parameters)
+    };
+    assert_eq!(code(make(&fake, clone("two", &acme[..2])).await), Code::InvalidArgument);
+    make(&fake, clone("two", &acme)).await.expect("made");
+}
+
+#[tokio::test]
 async fn room_is_told_by_place() {
     let fake = sites();
     let room = async |pools: &str, reach: &str, place: Option<Topology>| {

@@ -185,6 +185,7 @@ async fn what_nobody_comes_back_for_is_collected_and_nothing_else() {
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect(),
         encrypted: false,
+        tenant: None,
         parent: None,
         limits: serde_json::json!({}),
     };
