@@ -105,7 +105,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("operator create", Way::Here(IDENTITIES)),
     ("operator join", Way::Here(IDENTITIES)),
     ("csi controller", Way::Operations(&[])),
-    ("csi node", Way::Here(SERVES)),
+    ("csi node", Way::Operations(&[])),
     ("token create", Way::Node(Secret, &[])),
     ("token list", Way::Node(Look, &[])),
     ("token revoke", Way::Node(Change, &[])),

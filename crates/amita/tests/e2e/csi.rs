@@ -2,6 +2,8 @@
 
 mod burst;
 mod chart;
+mod inline;
+mod place;
 mod sanity;
 
 use crate::world::{World, binary, eventually};
@@ -38,6 +40,10 @@ struct Driver<'a> {
 
 impl Driver<'_> {
     fn begin(world: &World) -> Driver<'_> {
+        Driver::begin_with(world, &[])
+    }
+
+    fn begin_with<'a>(world: &'a World, more: &[&str]) -> Driver<'a> {
         let nodes = world.json(&["node", "list"]);
         let nodes = nodes.as_array().expect("nodes").iter();
         let apis: Vec<&str> = nodes.map(|node| node["api"].as_str().expect("an API")).collect();
@@ -54,6 +60,7 @@ impl Driver<'_> {
             "--identity",
             &identity,
         ];
+        let words = words.iter().chain(more);
         let process = tool::start(world.folder(), binary(), words).expect("it starts");
         eventually("the driver serves", || socket.exists());
         Driver { world, socket, process }

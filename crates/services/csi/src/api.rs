@@ -175,8 +175,12 @@ impl Api {
     /// # Errors
     /// See [`Api::myself`].
     pub async fn create_volume(&self, wanted: &NewVolume<'_>) -> Done<Tagged<Volume>> {
-        let body = json!({"name": wanted.name, "pool": wanted.pool, "size_bytes": wanted.size_bytes, "labels": wanted.labels,
+        let mut body = json!({"name": wanted.name, "pool": wanted.pool, "size_bytes": wanted.size_bytes, "labels": wanted.labels,
             "encrypted": wanted.encrypted});
+        // Nodes of before do not know it.
+        if let Some(tenant) = wanted.tenant {
+            body["tenant"] = json!(tenant);
+        }
         read_tagged(&self.send(Method::POST, "/volumes".to_owned(), Some(body), None).await?)
     }
 
@@ -300,6 +304,22 @@ impl Api {
     /// See [`Api::myself`].
     pub async fn pools(&self) -> Done<Vec<Pool>> {
         self.all("/pools").await
+    }
+
+    /// The stores.
+    ///
+    /// # Errors
+    /// See [`Api::myself`].
+    pub async fn stores(&self) -> Done<Vec<Store>> {
+        self.all("/stores").await
+    }
+
+    /// The nodes.
+    ///
+    /// # Errors
+    /// See [`Api::myself`].
+    pub async fn nodes(&self) -> Done<Vec<Node>> {
+        self.all("/nodes").await
     }
 
     /// A pool with what may be asked for in it.

@@ -10,8 +10,10 @@ mod delete;
 mod expand;
 mod fence;
 mod group;
+pub(crate) mod inline;
 mod list;
 mod modify;
+mod place;
 mod publish;
 mod snapshot;
 
@@ -56,6 +58,8 @@ pub struct Controller {
     driver: Driver,
     busy: Busy,
     cut_off: Duration,
+    /// It is told where nodes stand.
+    has_places: bool,
 }
 
 /// A volume that was looked up by its id.
@@ -175,6 +179,16 @@ impl Controller {
             driver,
             busy: Busy::default(),
             cut_off: CUT_OFF,
+            has_places: false,
+        }
+    }
+
+    /// The same that is told where nodes stand.
+    #[must_use]
+    pub fn with_places(self) -> Controller {
+        Controller {
+            has_places: true,
+            ..self
         }
     }
 

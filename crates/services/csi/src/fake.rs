@@ -34,6 +34,7 @@ pub struct Volume {
     pub size_bytes: u64,
     pub labels: BTreeMap<String, String>,
     pub encrypted: bool,
+    pub tenant: Option<String>,
     pub parent: Option<String>,
     pub limits: Value,
 }
@@ -63,6 +64,8 @@ pub struct Cluster {
     pub subsystems: BTreeMap<String, Subsystem>,
     pub hosts: Vec<String>,
     pub pools: BTreeMap<String, (u8, u64, Option<u64>)>,
+    /// By pool: the site and rack of the nodes of its stores.
+    pub places: BTreeMap<String, Vec<(String, String)>>,
     pub jobs: Vec<(String, String)>,
     /// By volume: the holder's host and key.
     pub reservations: BTreeMap<String, (String, String)>,
@@ -90,6 +93,8 @@ pub struct Cluster {
     /// By subsystem: its qualified name, and its number.
     pub nqns: BTreeMap<String, String>,
     pub numbers: BTreeMap<String, u32>,
+    /// What each namespace's UUID is, where it is not made of its name.
+    pub uuid: Option<String>,
     /// The qualified name and the number of each subsystem that was ever made.
     pub made: BTreeSet<(String, u32)>,
     last_number: u32,
@@ -290,7 +295,9 @@ impl Cluster {
             parameters: pairs.map(|(key, value)| (key.to_owned(), decode(value))).collect(),
         };
         let said = match segments.first() {
-            Some(&("volumes" | "snapshots" | "snapshot-sets" | "jobs" | "pools")) => self.of_volumes(&segments, &parts),
+            Some(&("volumes" | "snapshots" | "snapshot-sets" | "jobs" | "pools" | "nodes" | "stores")) => {
+                self.of_volumes(&segments, &parts)
+            }
             Some(&("subsystems" | "hosts")) => self.of_hosts(&segments, &parts),
             Some(&"self") => Ok((200, json!({"name": "csi"}))),
             _ => panic!("nobody is asked for {}", ask.path),

@@ -23,13 +23,27 @@ pub enum Part {
 pub struct Identity {
     driver: Driver,
     part: Part,
+    has_places: bool,
 }
 
 impl Identity {
     /// Of a part.
     #[must_use]
     pub fn new(driver: Driver, part: Part) -> Identity {
-        Identity { driver, part }
+        Identity {
+            driver,
+            part,
+            has_places: false,
+        }
+    }
+
+    /// The same, that places are told of, and asked for.
+    #[must_use]
+    pub fn with_places(self) -> Identity {
+        Identity {
+            has_places: true,
+            ..self
+        }
     }
 
     pub(crate) fn info(&self) -> GetPluginInfoResponse {
@@ -40,16 +54,20 @@ impl Identity {
         }
     }
 
-    pub(crate) fn capabilities() -> GetPluginCapabilitiesResponse {
+    pub(crate) fn capabilities(&self) -> GetPluginCapabilitiesResponse {
         let service = |kind: Service| Kind::Service(PluginCapabilityService { r#type: kind as i32 });
         let expansion =
             |kind: Expansion| Kind::VolumeExpansion(PluginCapabilityVolumeExpansion { r#type: kind as i32 });
-        let all = [
+        let mut all = vec![
             service(Service::ControllerService),
             service(Service::GroupControllerService),
             service(Service::SnapshotMetadataService),
             expansion(Expansion::Online),
         ];
+        // A provisioner that is told of places makes nothing for a node that reports none.
+        if self.has_places {
+            all.push(service(Service::VolumeAccessibilityConstraints));
+        }
         let capabilities = all.into_iter().map(|kind| PluginCapability { r#type: Some(kind) });
         GetPluginCapabilitiesResponse {
             capabilities: capabilities.collect(),

@@ -2,6 +2,7 @@
 
 use crate::api::{Snapshot, Volume};
 use crate::id::{self, SnapshotId, VolumeId};
+use crate::topology::Reach;
 use std::collections::BTreeMap;
 
 /// Whose they are: the driver's name.
@@ -18,6 +19,12 @@ pub const SIZE: &str = "csi.amita.io/size";
 pub const ON_DELETE: &str = "csi.amita.io/on-delete";
 /// It is published as its snapshot of the name [`READ_ONLY_SNAPSHOT`].
 pub const READ_ONLY: &str = "csi.amita.io/read-only";
+/// From where it may be used, if not from everywhere (`topology::Reach`).
+pub const ACCESSIBLE_FROM: &str = "csi.amita.io/accessible-from";
+/// The node that has made it for one of its pods, and deletes it.
+pub const INLINE: &str = "csi.amita.io/inline";
+/// The tenant whose it was made, which the API does not show of a volume.
+pub const TENANT: &str = "csi.amita.io/tenant";
 /// It is being deleted; or was, and has snapshots still.
 pub const DELETED: &str = "csi.amita.io/deleted";
 /// What a volume is published as that is only read.
@@ -67,4 +74,10 @@ pub fn is_deleted(volume: &Volume) -> bool {
 #[must_use]
 pub fn is_read_only(volume: &Volume) -> bool {
     volume.labels.contains_key(READ_ONLY)
+}
+
+/// From where it may be used.
+#[must_use]
+pub fn reach(volume: &Volume) -> Reach {
+    Reach::read(get(&volume.labels, ACCESSIBLE_FROM)).unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 //! * [`identity`]: who the driver is, and what it can.
 //! * [`controller`]: volumes, snapshots and who has them, by [`api`].
 //! * [`node`]: disks, file systems and mounts of one host, by what it is asked ([`node::Machine`]).
+//! * [`topology`]: where nodes stand, and pools lie.
 //!
 //! # What holds
 //! * The driver keeps nothing: what it knows lies in the cluster, in labels, lists of hosts, and names that follow from what was asked for ([`id`]).
@@ -26,6 +27,7 @@ pub mod labels;
 pub mod node;
 pub mod parameters;
 pub mod serve;
+pub mod topology;
 pub mod wire;
 
 /// Who the driver is.

@@ -1,4 +1,5 @@
-//! The node: disks of volumes, file systems on them, and where they are mounted. It asks nobody: what it needs comes with the request.
+//! The node: disks of volumes, file systems on them, and where they are mounted. It asks nobody: what it needs comes with the request; but for volumes of single pods ([`Inline`]),
+//! for which it asks the cluster as the controller does.
 //!
 //! All of it is done by one [`Machine`], on threads that may wait. A call may be cut at each thing that it does, and is sent again, perhaps after
 //! a reboot: it looks what is there, and goes on.
@@ -8,6 +9,7 @@ mod discovery;
 pub(crate) mod filesystem;
 mod gateways;
 mod hold;
+mod inline;
 mod leftovers;
 pub mod machine;
 mod mounts;
@@ -20,6 +22,7 @@ mod reservation;
 mod stage;
 mod stats;
 
+pub use inline::{Inline, quantity};
 pub use machine::{Linux, Machine};
 pub use report::Registered;
 
@@ -27,6 +30,7 @@ use crate::Driver;
 use crate::busy::{Busy, Hold};
 use crate::grpc::unary;
 use crate::id::VolumeId;
+use crate::topology::Standing;
 use crate::wire::node as wire;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::{Request, Response};
@@ -46,6 +50,10 @@ pub struct Node {
     host: Uuid,
     /// Volumes that are published to it at one time, at most; 0: it does not say.
     most_volumes: u32,
+    /// Where it stands; none: it does not say.
+    standing: Option<Standing>,
+    /// Volumes for single pods; none: there are none.
+    inline: Option<Inline>,
     busy: Busy,
     gateways: Arc<gateways::Gateways>,
     leftovers: Arc<leftovers::Leftovers>,
@@ -86,10 +94,21 @@ impl Node {
             driver,
             host,
             most_volumes,
+            standing: None,
+            inline: None,
             busy: Busy::default(),
             gateways: Arc::default(),
             leftovers: Arc::default(),
             paths_are_missing: Arc::default(),
+        }
+    }
+
+    /// The same at a place.
+    #[must_use]
+    pub fn standing(self, at: Standing) -> Node {
+        Node {
+            standing: Some(at),
+            ..self
         }
     }
 
@@ -121,7 +140,7 @@ impl Node {
         wire::NodeGetInfoResponse {
             node_id: self.host.to_string(),
             max_volumes_per_node: i64::from(self.most_volumes),
-            accessible_topology: None,
+            accessible_topology: self.standing.as_ref().map(|at| at.topology(&self.driver)),
         }
     }
 
@@ -139,18 +158,8 @@ impl Node {
                 })
                 .await
             }
-            "NodePublishVolume" => {
-                unary(request, |q: wire::NodePublishVolumeRequest| {
-                    self.wait(move |node| node.publish(&q))
-                })
-                .await
-            }
-            "NodeUnpublishVolume" => {
-                unary(request, |q: wire::NodeUnpublishVolumeRequest| {
-                    self.wait(move |node| node.unpublish(&q))
-                })
-                .await
-            }
+            "NodePublishVolume" => unary(request, |q: wire::NodePublishVolumeRequest| self.publish_any(q)).await,
+            "NodeUnpublishVolume" => unary(request, |q: wire::NodeUnpublishVolumeRequest| self.unpublish_any(q)).await,
             "NodeGetVolumeStats" => {
                 unary(request, |q: wire::NodeGetVolumeStatsRequest| {
                     self.wait(move |node| node.stats(&q))

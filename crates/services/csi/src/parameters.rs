@@ -3,6 +3,7 @@
 
 use crate::api::{Limit, Limits, Measures, OnDelete, Priority};
 use crate::node::filesystem::format_options;
+use crate::topology::Reach;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -30,10 +31,14 @@ const OF_PATHS: [(&str, i64, i64); 5] = [
 /// What of a StorageClass a volume is made by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// The pool; none: the one that there is.
-    pub pool: Option<String>,
+    /// The pools, of which the nearest one with room is taken; none: the one that there is.
+    pub pools: Vec<String>,
+    /// From where its volumes may be used.
+    pub reach: Reach,
     /// Encrypted at rest.
     pub encrypted: bool,
+    /// Whose it is, by whose volume key it is encrypted if there is one; none: nobody's.
+    pub tenant: Option<String>,
     /// What becomes of it when it is deleted.
     pub on_delete: OnDelete,
     /// What the provisioner says of the claim.
@@ -95,14 +100,22 @@ impl Class {
     /// In words: one is not known, or has a value that cannot be.
     pub fn read(parameters: &BTreeMap<String, String>) -> Result<Class, String> {
         let mut class = Class {
-            pool: None,
+            pools: Vec::new(),
+            reach: Reach::default(),
             encrypted: false,
+            tenant: None,
             on_delete: OnDelete::Recycle,
             labels: BTreeMap::new(),
             context: BTreeMap::new(),
         };
         for (key, value) in parameters {
             class.take(key, value)?;
+        }
+        if class.reach != Reach::Everywhere && class.pools.is_empty() {
+            return Err(format!(
+                "accessibleFrom is {}, and no pool is named (pool): its places are where volumes can be used",
+                class.reach.text()
+            ));
         }
         // What cannot be is to be told now, and not when a node wants the volume.
         Serving::read(&class.context)?;
@@ -111,8 +124,16 @@ impl Class {
 
     fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
-            "pool" => self.pool = Some(value.to_owned()).filter(|pool| !pool.is_empty()),
+            "pool" => {
+                let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+                self.pools = names.map(str::to_owned).collect();
+            }
+            "accessibleFrom" => {
+                let wrong = || format!("accessibleFrom is {value:?}; say everywhere, site or rack");
+                self.reach = Reach::read(value).ok_or_else(wrong)?;
+            }
             "encrypted" => self.encrypted = flag(key, value)?,
+            "tenant" => self.tenant = Some(value.to_owned()).filter(|tenant| !tenant.is_empty()),
             "onDelete" => self.on_delete = on_delete(value)?,
             "protocol" => match value {
                 "nvme" => {}
@@ -350,7 +371,10 @@ mod tests {
             ("csi.storage.k8s.io/fstype", "xfs"),
         ]))
         .expect("a class");
-        assert_eq!((class.pool.as_deref(), class.encrypted), (Some("fast"), true));
+        assert_eq!(
+            (class.pools.as_slice(), class.encrypted),
+            (["fast".to_owned()].as_slice(), true)
+        );
         assert_eq!(class.on_delete, OnDelete::Keep(3600));
         assert_eq!(class.labels, of(&[("csi.storage.k8s.io/pvc/name", "db")]));
         assert_eq!(class.context, of(&[("gateways", "n1, n2"), ("nvmeNrIoQueues", "4")]));
@@ -366,6 +390,9 @@ mod tests {
             ("nvmeKeepAliveTmo", "1"),
             ("reservations", "no"),
             ("mkfsOptions", "-N 7 /dev/sda"),
+            ("accessibleFrom", "zone"),
+            // No pool is named.
+            ("accessibleFrom", "site"),
         ] {
             assert!(
                 Class::read(&of(&[(key, value)])).is_err_and(|why| why.contains(key)),

@@ -174,7 +174,7 @@ impl Services {
         Some(match method {
             "GetPluginInfo" => unary(request, |_: wire::GetPluginInfoRequest| ready(Ok(identity.info()))).await,
             "GetPluginCapabilities" => {
-                let say = |_: wire::GetPluginCapabilitiesRequest| ready(Ok(Identity::capabilities()));
+                let say = |_: wire::GetPluginCapabilitiesRequest| ready(Ok(identity.capabilities()));
                 unary(request, say).await
             }
             "Probe" => unary(request, |_: wire::ProbeRequest| ready(Ok(Identity::probe()))).await,

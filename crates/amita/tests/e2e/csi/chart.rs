@@ -170,6 +170,17 @@ fn who_may_what(documents: &[Value]) {
     // Large file systems are checked in it.
     let driver = containers(node).iter().find(|own| own["name"] == "amita").expect("it");
     assert!(driver["resources"]["limits"]["memory"].is_null(), "{driver}");
+    // It has a token of the cluster's only where pods may have inline volumes, and kubelet says then whose they are.
+    let object = &kind(documents, "CSIDriver")[0]["spec"];
+    let is_inline = object["volumeLifecycleModes"].to_string().contains("Ephemeral");
+    assert_eq!(object["podInfoOnMount"], is_inline);
+    for (has, what) in [
+        (&driver["env"], "AMITA_TOKEN"),
+        (&driver["args"], "--by-api="),
+        (&driver["args"], "--inline"),
+    ] {
+        assert_eq!(has.to_string().contains(what), is_inline, "{what}: {driver}");
+    }
     // On the machine's network nothing listens for others.
     assert!(containers(node).iter().all(|own| own["ports"].is_null()));
     assert_eq!(driver["livenessProbe"]["httpGet"]["host"], "127.0.0.1");
@@ -245,8 +256,10 @@ fn images_and_words(documents: &[Value]) {
         let help = tool::run(folder.path(), binary(), ["csi", part, "--help"], PATIENCE).expect("it runs");
         let help = help.success().expect("a part of the driver").text;
         for word in &words[2..] {
-            let (flag, value) = word.split_once('=').expect("a flag with its value");
-            assert!(help.contains(&format!("{flag} <")) && !value.is_empty(), "{word}");
+            match word.split_once('=') {
+                Some((flag, value)) => assert!(help.contains(&format!("{flag} <")) && !value.is_empty(), "{word}"),
+                None => assert!(help.lines().any(|line| line.trim() == *word), "{word}"),
+            }
         }
         // The sidecars are told the same socket, and find it in the same place.
         for own in containers(workload) {
@@ -294,6 +307,18 @@ fn values_that_cannot_be_are_refused() {
         ("node.kubeletDir=kubelet", "kubeletDir"),
         ("sidecars.snapshoter.enabled=true", "snapshoter"),
         ("volumeAttributesClasses[0].name=a", "parameters"),
+        ("inlineVolumes.maxSize=much", "maxSize"),
+        ("inlineVolumes.parameters.pol=fast", "pol"),
+        ("topology.enabled=true", "say where machines stand"),
+        (
+            "topology.enabled=true,topology.zoneOfNode=true,topology.site=a",
+            "say where machines stand",
+        ),
+        ("topology.site=a b", "site"),
+        (
+            "storageClasses[0].name=a,storageClasses[0].parameters.accessibleFrom=zone",
+            "accessibleFrom",
+        ),
     ] {
         let refused = render(&folder, &least, &["--set", set]);
         assert!(

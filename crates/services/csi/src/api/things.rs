@@ -51,6 +51,8 @@ pub struct NewVolume<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Encrypted at rest.
     pub encrypted: bool,
+    /// Whose it is; none: nobody's.
+    pub tenant: Option<&'a str>,
 }
 
 /// What becomes of a deleted volume.
@@ -130,6 +132,31 @@ pub struct Pool {
     pub copies: Option<u8>,
     /// Free bytes of its stores.
     pub free_bytes: u64,
+    /// Its stores.
+    #[serde(default)]
+    pub stores: Vec<String>,
+}
+
+/// A store.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Store {
+    /// Its UUID.
+    pub id: String,
+    /// The name of its node.
+    pub node: String,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its site; empty: none is named.
+    #[serde(default)]
+    pub site: String,
+    /// Its rack, unique in the site; empty: none is named.
+    #[serde(default)]
+    pub rack: String,
 }
 
 /// A pool with what may be asked for in it.

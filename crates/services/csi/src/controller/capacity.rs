@@ -4,6 +4,7 @@ use super::{Controller, MAX_BYTES, MIN_BYTES, signed};
 use crate::api::PoolDetails;
 use crate::capability;
 use crate::parameters::{Class, Mutable};
+use crate::topology::{Reach, Requirement};
 use crate::wire::controller::{GetCapacityRequest, GetCapacityResponse};
 use tonic::Status;
 
@@ -31,10 +32,20 @@ impl Controller {
         if !can {
             return Ok(GetCapacityResponse::default());
         }
-        let names = match class.pool {
-            Some(pool) => vec![pool],
-            None => self.api.pools().await?.into_iter().map(|pool| pool.name).collect(),
-        };
+        self.may_reach(class.reach)?;
+        let mut names = class.pools;
+        if names.is_empty() {
+            names = self.api.pools().await?.into_iter().map(|pool| pool.name).collect();
+        }
+        // What is reached from everywhere has the same room wherever it is asked for.
+        if let Some(at) = request.accessible_topology.filter(|_| class.reach != Reach::Everywhere) {
+            let (_, places) = self.pools_and_places().await?;
+            let wanted = Requirement::read(self.driver(), &[at], &[]);
+            names.retain(|name| places.get(name).is_none_or(|places| wanted.allows(places, class.reach)));
+            if names.is_empty() {
+                return Ok(GetCapacityResponse::default());
+            }
+        }
         let mut best = (0, None);
         for name in names {
             let none = || Status::invalid_argument(format!("there is no pool {name:?}"));

@@ -1,13 +1,15 @@
 //! CreateVolume: empty, from a snapshot, or as a clone of another volume.
 
 use super::capacity::left;
+use super::place::Choice;
 use super::{Controller, Found, Sizes, crossed, missing, signed};
 use crate::api::{NewVolume, OnDelete, Snapshot, Tagged, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
 use crate::parameters::{Class, Mutable, on_delete_text};
-use crate::wire::common::{self, VolumeContentSource, VolumeContentSourceTypeOneOf};
+use crate::topology::{Reach, Requirement};
+use crate::wire::common::{self, TopologyRequirement, VolumeContentSource, VolumeContentSourceTypeOneOf};
 use crate::wire::controller::{CreateVolumeRequest, CreateVolumeResponse};
 use tonic::{Code, Status};
 
@@ -30,6 +32,8 @@ struct Wish {
     source: Option<Source>,
     content: Option<VolumeContentSource>,
     read_only: bool,
+    /// Where it is to be used.
+    requirement: TopologyRequirement,
 }
 
 impl Wish {
@@ -68,6 +72,7 @@ impl Wish {
             source,
             content,
             read_only: readers > 0,
+            requirement: request.accessibility_requirements.unwrap_or_default(),
         })
     }
 
@@ -77,6 +82,11 @@ impl Wish {
             Some(Source::Snapshot(snapshot)) => format!("snapshot {snapshot}"),
             Some(Source::Volume(volume)) => format!("volume {volume}"),
         }
+    }
+
+    /// Whose it is to be; empty: nobody's.
+    fn tenant(&self) -> &str {
+        self.class.tenant.as_deref().unwrap_or_default()
     }
 
     /// The snapshot that is taken of a volume that is to be cloned.
@@ -94,6 +104,12 @@ impl Wish {
         if self.source.is_some() {
             put(labels::SOURCE, self.source_text());
         }
+        if let Some(tenant) = &self.class.tenant {
+            put(labels::TENANT, tenant.clone());
+        }
+        if self.class.reach != Reach::Everywhere {
+            put(labels::ACCESSIBLE_FROM, self.class.reach.text().to_owned());
+        }
         if self.read_only {
             put(labels::READ_ONLY, "1".to_owned());
         }
@@ -101,7 +117,7 @@ impl Wish {
     }
 
     /// Why a volume that is there is another one; none: it is this one, or what a call that was cut off has left of it.
-    fn differs(&self, volume: &Volume, pool: Option<&str>) -> Option<String> {
+    fn differs(&self, volume: &Volume, choice: &Choice) -> Option<String> {
         let label = |key: &str| labels::get(&volume.labels, key);
         let made_for = label(labels::SIZE).parse().unwrap_or(volume.size_bytes);
         let checks = [
@@ -114,7 +130,13 @@ impl Wish {
                 self.source.is_some() || volume.encrypted == self.class.encrypted,
             ),
             ("access mode", labels::is_read_only(volume) == self.read_only),
-            ("pool", pool.is_none_or(|pool| pool == volume.pool)),
+            ("reach (accessibleFrom)", labels::reach(volume) == self.class.reach),
+            ("tenant", label(labels::TENANT) == self.tenant()),
+            (
+                "node",
+                label(labels::INLINE) == labels::get(&self.class.labels, labels::INLINE),
+            ),
+            ("pool", choice.allows(&volume.pool)),
         ];
         let bad = checks.iter().find(|(_, fits)| !fits)?;
         Some(format!(
@@ -169,12 +191,22 @@ fn source_of(content: &VolumeContentSource) -> Result<Source, Status> {
 
 impl Controller {
     pub(super) async fn create(self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
-        let wish = Wish::read(request)?;
+        self.create_labelled(request, Labels::new()).await
+    }
+
+    /// The same with labels of its own.
+    pub(super) async fn create_labelled(
+        self,
+        request: CreateVolumeRequest,
+        labels: Labels,
+    ) -> Result<CreateVolumeResponse, Status> {
+        let mut wish = Wish::read(request)?;
+        wish.class.labels.extend(labels);
         let _hold = self.hold(format!("volume {}", wish.name))?;
-        let pool = self.wanted_pool(&wish).await?;
+        let choice = self.wanted_pools(&wish).await?;
         let there = self.api.volume(&wish.name).await?;
         let mut unfinished = None;
-        let found = match self.whole(&wish, there, pool.as_deref(), &mut unfinished).await {
+        let found = match self.whole(&wish, there, &choice, &mut unfinished).await {
             Err(why) if is_final(why.code()) => {
                 self.undo(&wish, unfinished).await?;
                 return Err(why);
@@ -187,7 +219,7 @@ impl Controller {
                 volume_id: found.id.to_string(),
                 volume_context: wish.class.context,
                 content_source: wish.content,
-                accessible_topology: Vec::new(),
+                accessible_topology: choice.accessible(self.driver(), &found.volume().pool),
             }),
         })
     }
@@ -198,12 +230,12 @@ impl Controller {
         &self,
         wish: &Wish,
         there: Option<Tagged<Volume>>,
-        pool: Option<&str>,
+        choice: &Choice,
         unfinished: &mut Option<Found>,
     ) -> Result<Found, Status> {
         let (mut found, is_own) = match there {
-            None => (self.make(wish, pool).await?, true),
-            Some(there) => self.made_before(wish, there, pool).await?,
+            None => (self.make(wish, choice).await?, true),
+            Some(there) => self.made_before(wish, there, choice).await?,
         };
         let is_short = found.volume().size_bytes < wanted_bytes(found.volume());
         if is_own || is_short {
@@ -241,11 +273,14 @@ impl Controller {
         }
     }
 
-    async fn wanted_pool(&self, wish: &Wish) -> Result<Option<String>, Status> {
-        match self.pool_of(&wish.mutable).await? {
-            Some(pool) => Ok(Some(pool)),
-            None => Ok(wish.class.pool.clone()),
-        }
+    async fn wanted_pools(&self, wish: &Wish) -> Result<Choice, Status> {
+        let names = match self.pool_of(&wish.mutable).await? {
+            Some(pool) => vec![pool],
+            None => wish.class.pools.clone(),
+        };
+        let TopologyRequirement { requisite, preferred } = &wish.requirement;
+        let requirement = Requirement::read(self.driver(), requisite, preferred);
+        self.choose(names, wish.class.reach, requirement).await
     }
 
     fn found(&self, wish: &Wish, tagged: Tagged<Volume>) -> Result<Found, Status> {
@@ -258,28 +293,23 @@ impl Controller {
     }
 
     /// There is a volume of its name; it, or another one in its place that this call has made.
-    async fn made_before(
-        &self,
-        wish: &Wish,
-        there: Tagged<Volume>,
-        pool: Option<&str>,
-    ) -> Result<(Found, bool), Status> {
+    async fn made_before(&self, wish: &Wish, there: Tagged<Volume>, choice: &Choice) -> Result<(Found, bool), Status> {
         let found = self.found(wish, there)?;
         if labels::is_deleted(found.volume()) {
             // Its deletion was cut off before it had lost its name.
             let gone = self.api.rename(found.name(), &found.id.gone_name()).await;
             gone.map_err(crossed)?;
-            return Ok((self.make(wish, pool).await?, true));
+            return Ok((self.make(wish, choice).await?, true));
         }
-        match wish.differs(found.volume(), pool) {
+        match wish.differs(found.volume(), choice) {
             None => Ok((found, false)),
             Some(why) => Err(Status::already_exists(why)),
         }
     }
 
-    async fn make(&self, wish: &Wish, pool: Option<&str>) -> Result<Found, Status> {
+    async fn make(&self, wish: &Wish, choice: &Choice) -> Result<Found, Status> {
         let made = match &wish.source {
-            None => self.make_empty(wish, pool).await?,
+            None => self.make_empty(wish, choice).await?,
             Some(Source::Snapshot(snapshot)) => {
                 let none = || Status::not_found(format!("there is no snapshot \"{snapshot}\""));
                 let of = self.look_up(&snapshot.volume).await?.ok_or_else(none)?;
@@ -289,13 +319,13 @@ impl Controller {
                     |found: &Tagged<Snapshot>| labels::snapshot_id(self.driver(), &of.id, &found.thing).is_some();
                 let found = found.filter(is_own).ok_or_else(none)?;
                 let least = found.thing.size_bytes;
-                self.fits_source(wish, (&of, least), pool).await?;
+                self.fits_source(wish, (&of, least), choice).await?;
                 self.make_of(wish, &of, (&snapshot.name, least)).await?
             }
             Some(Source::Volume(source)) => {
                 let _hold = self.hold_snapshots(source)?;
                 let of = self.find(&source.to_string()).await?;
-                self.fits_source(wish, (&of, of.volume().size_bytes), pool).await?;
+                self.fits_source(wish, (&of, of.volume().size_bytes), choice).await?;
                 let name = wish.clone_snapshot();
                 let taken = match self.api.snapshot(of.name(), &name).await? {
                     Some(taken) => taken.thing,
@@ -311,25 +341,32 @@ impl Controller {
         self.found(wish, made)
     }
 
-    async fn make_empty(&self, wish: &Wish, pool: Option<&str>) -> Result<Tagged<Volume>, Status> {
+    /// In the nearest pool that has room.
+    async fn make_empty(&self, wish: &Wish, choice: &Choice) -> Result<Tagged<Volume>, Status> {
         let size_bytes = wish.sizes.choose(0)?;
-        let pool = match pool {
-            Some(pool) => pool.to_owned(),
-            None => self.only_pool().await?,
+        let labels = wish.labels(self.driver(), size_bytes);
+        let only = match choice.pools.is_empty() {
+            true => vec![self.only_pool().await?],
+            false => Vec::new(),
         };
-        let wanted = NewVolume {
-            name: &wish.name,
-            pool: &pool,
-            size_bytes,
-            labels: &wish.labels(self.driver(), size_bytes),
-            encrypted: wish.class.encrypted,
-        };
-        // A pool that is not there is a wrong class, and no volume that is missing.
-        let made = self.api.create_volume(&wanted).await;
-        made.map_err(|why| match why.is_not_found() {
-            true => Status::invalid_argument(why.to_string()),
-            false => crossed(why),
-        })
+        let mut full = Status::resource_exhausted("there is no pool");
+        for pool in choice.pools.iter().chain(&only) {
+            let wanted = NewVolume {
+                name: &wish.name,
+                pool,
+                size_bytes,
+                labels: &labels,
+                encrypted: wish.class.encrypted,
+                tenant: wish.class.tenant.as_deref(),
+            };
+            match self.api.create_volume(&wanted).await {
+                Err(why) if why.is("no-room") || why.is("cannot-place") => full = why.into(),
+                // A pool that is not there is a wrong class, and no volume that is missing.
+                Err(why) if why.is_not_found() => return Err(Status::invalid_argument(why.to_string())),
+                made => return made.map_err(crossed),
+            }
+        }
+        Err(full)
     }
 
     async fn make_of(&self, wish: &Wish, of: &Found, (snapshot, least): (&str, u64)) -> Result<Tagged<Volume>, Status> {
@@ -344,13 +381,27 @@ impl Controller {
 
     /// A clone lies where its source does, is encrypted as that is, and begins with its size. What cannot be is told before anything is made: also that it cannot
     /// grow to what it is to have.
-    async fn fits_source(&self, wish: &Wish, (of, least): (&Found, u64), pool: Option<&str>) -> Result<(), Status> {
+    async fn fits_source(&self, wish: &Wish, (of, least): (&Found, u64), choice: &Choice) -> Result<(), Status> {
         let bytes = wish.sizes.choose(least)?;
         let volume = of.volume();
-        if let Some(pool) = pool.filter(|pool| *pool != volume.pool) {
-            return Err(Status::invalid_argument(format!(
-                "its source lies in pool {}, and so does what is made of it: pool {pool} cannot be had here; move it afterwards",
+        if choice.elsewhere.contains(&volume.pool) {
+            return Err(Status::resource_exhausted(format!(
+                "its source lies in pool {}, and so does what is made of it: that pool has no store from where the volume is to be used",
                 volume.pool
+            )));
+        }
+        if !choice.allows(&volume.pool) {
+            return Err(Status::invalid_argument(format!(
+                "its source lies in pool {}, and so does what is made of it: pool {} cannot be had here; move it afterwards",
+                volume.pool,
+                choice.pools.join(", ")
+            )));
+        }
+        let of_source = labels::get(&volume.labels, labels::TENANT);
+        if of_source != wish.tenant() {
+            return Err(Status::invalid_argument(format!(
+                "its source is of tenant {of_source:?} (empty: nobody's), and so is what is made of it: tenant {:?} cannot be had here",
+                wish.tenant()
             )));
         }
         if wish.class.encrypted && !volume.encrypted {

@@ -6,7 +6,7 @@ use crate::capability;
 use crate::id::{self, VolumeId};
 use crate::labels;
 use crate::parameters::{Class, Mutable};
-use crate::wire::common;
+use crate::wire::common::{self, Topology};
 use crate::wire::controller::{
     ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerGetVolumeResponseVolumeStatus,
     ListVolumesRequest, ListVolumesResponse, ListVolumesResponseEntry, ListVolumesResponseVolumeStatus,
@@ -42,10 +42,11 @@ pub(super) fn piece<T>(
     Ok((all, next))
 }
 
-fn as_wire(id: &VolumeId, volume: &Volume) -> common::Volume {
+fn as_wire(id: &VolumeId, volume: &Volume, accessible_topology: Vec<Topology>) -> common::Volume {
     common::Volume {
         capacity_bytes: signed(volume.size_bytes),
         volume_id: id.to_string(),
+        accessible_topology,
         ..Default::default()
     }
 }
@@ -69,12 +70,15 @@ impl Controller {
         all.sort_by(|one, other| one.1.name.cmp(&other.1.name));
         let key = |(_, volume): &(VolumeId, Volume)| volume.name.clone();
         let (all, next_token) = piece(all, request.max_entries, &request.starting_token, key)?;
+        let places = self
+            .places_of(&all.iter().map(|(_, volume)| volume).collect::<Vec<_>>())
+            .await?;
         let subsystems = self.api.subsystems().await?.into_iter();
         let hosts: BTreeMap<String, Vec<String>> = subsystems.map(|found| (found.name, found.hosts)).collect();
         let entry = |(id, volume): &(VolumeId, Volume)| {
             let published = hosts.get(&id.subsystem(self.driver())).map(|hosts| nodes(hosts));
             ListVolumesResponseEntry {
-                volume: Some(as_wire(id, volume)),
+                volume: Some(as_wire(id, volume, self.accessible(volume, &places))),
                 status: Some(ListVolumesResponseVolumeStatus {
                     published_node_ids: published.unwrap_or_default(),
                 }),
@@ -88,10 +92,15 @@ impl Controller {
 
     pub(super) async fn get(self, request: ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse, Status> {
         let found = self.find(&request.volume_id).await?;
+        let places = self.places_of(&[found.volume()]).await?;
         let subsystem = self.api.subsystem(&found.id.subsystem(self.driver())).await?;
         let published = subsystem.map(|subsystem| nodes(&subsystem.thing.hosts));
         Ok(ControllerGetVolumeResponse {
-            volume: Some(as_wire(&found.id, found.volume())),
+            volume: Some(as_wire(
+                &found.id,
+                found.volume(),
+                self.accessible(found.volume(), &places),
+            )),
             status: Some(ControllerGetVolumeResponseVolumeStatus {
                 published_node_ids: published.unwrap_or_default(),
             }),
@@ -129,7 +138,17 @@ fn confirm(found: &Found, request: &ValidateVolumeCapabilitiesRequest) -> Result
     for wanted in &request.volume_capabilities {
         may_be_used(found.volume(), &capability::read(wanted)?)?;
     }
-    Class::read(&request.parameters)?;
+    let class = Class::read(&request.parameters)?;
+    let reach = labels::reach(found.volume());
+    // Without parameters nothing is asked of it.
+    if !request.parameters.is_empty() && class.reach != reach {
+        return Err(format!(
+            "volume {} is reached from {} (accessibleFrom), and {} is asked for",
+            found.name(),
+            reach.text(),
+            class.reach.text()
+        ));
+    }
     Mutable::read(&request.mutable_parameters)?;
     Ok(())
 }

@@ -18,6 +18,7 @@ impl Controller {
         let found = self.find(&request.volume_id).await?;
         self.limit(found.name(), &wish).await?;
         if let Some(pool) = self.pool_of(&wish).await?.filter(|pool| *pool != found.volume().pool) {
+            self.may_move(found.volume(), &pool).await?;
             self.move_to(found.name(), &pool).await?;
         }
         Ok(ControllerModifyVolumeResponse {})

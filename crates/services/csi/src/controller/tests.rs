@@ -5,6 +5,7 @@ mod delete;
 mod fence;
 mod group;
 mod model;
+mod place;
 mod publish;
 mod snapshot;
 mod together;

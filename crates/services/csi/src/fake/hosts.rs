@@ -32,7 +32,7 @@ impl Cluster {
         let gateway = |node: u8| json!({"node": format!("n{node}"), "traddr": format!("192.0.2.{node}"), "trsvcid": 4420, "owner": node == 1, "alive": true});
         Ok((
             200,
-            json!({"subsystem": name, "nqn": self.subsystem(name)?["nqn"], "nsid": 1, "uuid": crate::id::sum(of, 16),
+            json!({"subsystem": name, "nqn": self.subsystem(name)?["nqn"], "nsid": 1, "uuid": self.uuid.clone().unwrap_or_else(|| crate::id::sum(of, 16)),
             "gateways": [gateway(1), gateway(2)]}),
         ))
     }

@@ -100,12 +100,41 @@ impl Cluster {
                     .collect(),
             ),
             (&Method::GET, ["pools"]) => list(self.pools.keys().map(|name| self.pool(name)).collect()),
+            (&Method::GET, ["nodes"]) => {
+                let node = |name: String, (site, rack): (&str, &str)| json!({"name": name, "site": site, "rack": rack});
+                let of_stores = self
+                    .stores()
+                    .into_iter()
+                    .map(|(name, place)| node(format!("at-{name}"), place));
+                list(of_stores.chain([node("gateway".to_owned(), ("", ""))]).collect())
+            }
+            (&Method::GET, ["stores"]) => {
+                let names = self.stores().into_iter().map(|(name, _)| name);
+                list(
+                    names
+                        .map(|name| json!({"id": name, "node": format!("at-{name}")}))
+                        .collect(),
+                )
+            }
             (&Method::GET, ["pools", name]) => match self.pools.contains_key(*name) {
                 true => Ok((200, self.pool(name))),
                 false => no_such("pool"),
             },
             _ => self.of_snapshots(segments, parts),
         }
+    }
+
+    /// What each is called, and where it stands.
+    fn stores(&self) -> Vec<(String, (&str, &str))> {
+        let of = |(pool, places): (&String, &'_ Vec<(String, String)>)| {
+            let numbered = (0..places.len()).map(|number| format!("{pool}-{number}"));
+            numbered.collect::<Vec<_>>()
+        };
+        let names = self.places.iter().flat_map(of);
+        let places = self.places.values().flatten();
+        names
+            .zip(places.map(|(site, rack)| (site.as_str(), rack.as_str())))
+            .collect()
     }
 
     fn pool(&self, name: &str) -> Value {
@@ -116,7 +145,8 @@ impl Cluster {
             .filter(|found| found.pool == name)
             .map(|found| found.size_bytes)
             .sum();
-        json!({"name": name, "copies": copies, "free_bytes": free, "quota": {"provisioned_bytes": quota},
+        let stores = (0..self.places.get(name).map_or(0, Vec::len)).map(|number| format!("{name}-{number}"));
+        json!({"name": name, "stores": stores.collect::<Vec<_>>(), "copies": copies, "free_bytes": free, "quota": {"provisioned_bytes": quota},
             "asked": {"provisioned_bytes": asked}, "recycle_seconds": if self.keeps_nothing { 0 } else { 86_400 }})
     }
 
@@ -167,6 +197,7 @@ impl Cluster {
             size_bytes,
             labels: labels_of(body),
             encrypted: body["encrypted"].as_bool().expect("a flag"),
+            tenant: body["tenant"].as_str().map(str::to_owned),
             parent: None,
             limits: json!({"iops": {}, "bandwidth": {}}),
         };

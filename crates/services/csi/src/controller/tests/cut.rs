@@ -3,6 +3,7 @@
 
 use super::fence::fence;
 use super::group::{drop_group, take_both, two};
+use super::place::{bound, made, sites};
 use super::publish::{ONE, publish, unpublish};
 use super::snapshot::drop_snapshot;
 use super::*;
@@ -12,8 +13,16 @@ const MOST: usize = 40;
 
 /// Cuts `call` everywhere, on clusters that `before` has prepared; and tries the ends that a second cut makes.
 async fn everywhere(before: impl AsyncFn(&Fake), call: impl AsyncFn(&Fake) -> Result<(), Status>) {
+    everywhere_of(Fake::new, before, call).await;
+}
+
+async fn everywhere_of(
+    begin: impl Fn() -> Fake,
+    before: impl AsyncFn(&Fake),
+    call: impl AsyncFn(&Fake) -> Result<(), Status>,
+) {
     let fresh = async || {
-        let fake = Fake::new();
+        let fake = begin();
         before(&fake).await;
         fake.cut(None);
         fake
@@ -62,6 +71,17 @@ async fn a_volume_is_made() {
     everywhere(
         async |_: &Fake| {},
         async |fake: &Fake| make(fake, request.clone()).await.map(drop),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_volume_is_made_at_a_place() {
+    let request = bound("one", "east,west,both", "site", &[], &[]);
+    everywhere_of(
+        sites,
+        async |_: &Fake| {},
+        async |fake: &Fake| made(fake, request.clone()).await.map(drop),
     )
     .await;
 }

@@ -36,7 +36,7 @@ pub struct Mount {
 
 #[derive(Debug, Default)]
 pub struct State {
-    nqn: String,
+    pub nqn: String,
     /// Paths: their number and address.
     pub paths: Vec<(usize, String)>,
     last_path: usize,
