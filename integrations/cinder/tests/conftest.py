@@ -16,6 +16,10 @@ import pytest  # noqa: E402
 
 monkey_patch.patch()
 
+# With a guest, by `scripts/test-cinder --guest`: it takes minutes.
+if 'AMITA_TEST_GUEST' not in os.environ:
+    collect_ignore = ['guest']
+
 
 @pytest.fixture(scope='session')
 def cluster():
@@ -24,7 +28,8 @@ def cluster():
     folder = tempfile.mkdtemp(prefix='amita-cinder-')
     made = None
     try:
-        made = clusters.Cluster(folder)
+        made = clusters.Cluster(
+            folder, is_for_guests='AMITA_TEST_GUEST' in os.environ)
         yield made
     finally:
         if made is not None:
