@@ -400,7 +400,14 @@ class AmitaDriver(driver.VolumeDriver):
             told.get('pool_name')
         if not pool:
             return False, None
-        self.volumes.move(self.volumes.get(volume), pool, False)
+        found = self.volumes.get(volume)
+        if not self._is_by_same_protocol(told):
+            if volume.volume_attachment:
+                return False, None
+            # What a call that was cut off has left: the other backend would
+            # find the volume taken, and never take it back.
+            self._end_of_service(found.thing)
+        self.volumes.move(found, pool, False)
         return True, None
 
     @translated('volume was not renamed')
