@@ -88,3 +88,16 @@ def made(driver):
             for name in things.snapshots(driver, volume):
                 driver.volumes.drop_snapshot(volume.name, name)
         driver.delete_volume(volume)
+
+
+@pytest.fixture(scope='session', autouse=True)
+def database():
+    """Cinder's own, with nothing in it: what it knows is asked of it."""
+    from cinder.db import migration
+    from oslo_config import cfg
+    folder = tempfile.mkdtemp(prefix='amita-cinder-')
+    cfg.CONF.set_override('connection', f'sqlite:///{folder}/cinder.sqlite',
+                          group='database')
+    migration.db_sync()
+    yield
+    shutil.rmtree(folder, ignore_errors=True)
