@@ -65,7 +65,7 @@ class _Service:
         last = None
         for _ in range(LOOKS):
             try:
-                told = self._let_in(name, of, thing, host)
+                told, is_new = self._let_in(name, of, thing, host)
             except errors.Refused as error:
                 told, last = None, error
                 if error.code == 'in-use':
@@ -74,7 +74,14 @@ class _Service:
                     raise
                 self._is_there_still(thing, snapshot, error)
             if told is not None:
-                return self.properties(told, connector)
+                try:
+                    return self.properties(told, connector)
+                except exception.CinderException:
+                    # Nobody would ever take it off: Cinder knows of no
+                    # attachment that failed.
+                    if is_new:
+                        self.detach(thing, host, snapshot)
+                    raise
             time.sleep(0.3)
         raise last or errors.NoAnswer(
             f'who has volume {of} changes again and again; attach it again')
@@ -85,6 +92,12 @@ class _Service:
         told = self.client.find(self.attachment_path(of))
         if told is not None and told.body[self.NAME] == name:
             return
+        self._end_if_unused(name)
+        raise error
+
+    def _end_if_unused(self, name):
+        """One that lets nobody in is of no use, and a cluster has a bound of
+        them. Of two hosts that go at one time neither is the last one."""
         unused = self.client.find(self.path(name))
         if unused is not None and not self.hosts(unused.body):
             try:
@@ -92,7 +105,6 @@ class _Service:
                                    force=True)
             except errors.Refused as why:
                 LOG.info('%s stays: %s', self.path(name), why)
-        raise error
 
     def _is_there_still(self, thing, snapshot, error):
         path = volume_path(thing['name']) if snapshot is None else \
@@ -101,6 +113,8 @@ class _Service:
             raise error
 
     def _let_in(self, name, of, thing, host):
+        """What is told of it, or none: it is to be looked at anew; and was
+        the host let in by this call?"""
         service = self._served(name, of, thing)
         is_new = host not in self.hosts(service)
         if is_new:
@@ -108,15 +122,15 @@ class _Service:
         told = self.client.get(self.attachment_path(of)).body
         if (told[self.NAME] != name or told[self.QUALIFIED] !=
                 service[self.QUALIFIED]):
-            return None
+            return None, False
         if is_new:
             time.sleep(self.configuration.amita_attach_wait)
         # It may have been ended since, and made anew for another host.
         now = self.client.find(self.path(name))
         if (now is None or now.body[self.QUALIFIED] != told[self.QUALIFIED]
                 or host not in self.hosts(now.body)):
-            return None
-        return told
+            return None, False
+        return told, is_new
 
     def _served(self, name, of, thing):
         """The service of a volume, with the volume in it."""
@@ -154,6 +168,7 @@ class _Service:
             try:
                 if stay:
                     self.client.delete(self.path(name, self.MEMBERS, host))
+                    self._end_if_unused(name)
                 else:
                     self.client.delete(self.path(name), if_match=answer.tag,
                                        force=True)

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import random
+import re
 import threading
 import time
 import urllib.parse
@@ -28,14 +29,14 @@ from amita_cinder import tls
 LOG = logging.getLogger(__name__)
 
 PREFIX = '/api/v1'
+# What may stand in a header as one word (RFC 6750, 2.1).
+TOKEN = re.compile(r'[A-Za-z0-9._~+/-]+=*')
 # A node takes 64 connections of one address, and 24 requests that wait for
 # its metadata.
 AT_ONCE = 24
 # The first pause between two rounds over the nodes, and the longest one.
 PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 3.0
-# How often one request is sent at most, whatever time is left.
-MAX_TRIES = 64
 # The items of one piece of a list, and how many pieces a list may have.
 PIECE = 1000
 MAX_PIECES = 1000
@@ -87,14 +88,24 @@ class Credentials:
 
     def headers(self):
         token = self.token or self._token_of_file()
-        return {'Authorization': f'Bearer {token}'} if token else {}
+        if not token:
+            return {}
+        # What is no header is told with its value by whoever sends it, and
+        # would stand in logs.
+        if not TOKEN.fullmatch(token):
+            raise errors.Refused(0, 'unauthenticated', (
+                f'what {self.token_file or "amita_api_token"} has is no '
+                f'token: it is the first line of what amita token create '
+                f'says, and nothing else'))
+        return {'Authorization': f'Bearer {token}'}
 
     def _token_of_file(self):
         if not self.token_file:
             return None
         changed = os.stat(self.token_file).st_mtime_ns
         if self._read[0] != changed:
-            with open(self.token_file, encoding='ascii') as file:
+            with open(self.token_file, encoding='utf-8',
+                      errors='replace') as file:
                 self._read = (changed, file.read().strip())
         return self._read[1]
 
@@ -189,7 +200,8 @@ class Client:
         number, asked, late = self._first, 0, 0
         pause = PAUSE_SECONDS
         reasons = {}
-        for _ in range(MAX_TRIES):
+        # Each round over the nodes ends with a pause, and the patience does.
+        while True:
             endpoint = self.endpoints[number]
             try:
                 answer = self._send(endpoint, method, path, params, headers,
@@ -236,7 +248,7 @@ class Client:
     def _send(self, endpoint, method, path, params, headers, data):
         url = f'{endpoint}{PREFIX}{path}'
         try:
-            headers = {**headers, **self.credentials.headers()}
+            headers = {**headers, **self._credentials()}
             response = self._open_session().request(
                 method, url, params=params, headers=headers, data=data,
                 timeout=(self.connect_timeout, self.timeout),
@@ -244,10 +256,16 @@ class Client:
         except requests.RequestException as error:
             raise errors.NoAnswer(_reason(error)) from error
         except OSError as error:
-            # A file of the credentials: no node can mend that.
             raise errors.Refused(0, 'unauthenticated', str(error)) from error
         LOG.debug('%s %s%s: %s', method, endpoint, path, response.status_code)
         return read(response, f'{method} {path}')
+
+    def _credentials(self):
+        try:
+            return self.credentials.headers()
+        except OSError as error:
+            # A file of the credentials: no node can mend that.
+            raise errors.Refused(0, 'unauthenticated', str(error)) from error
 
     # Bodies that are no JSON
 
@@ -295,7 +313,7 @@ class Client:
             for tried in range(len(self.endpoints)):
                 number = (self._first + tried) % len(self.endpoints)
                 endpoint = self.endpoints[number]
-                sent = {**(headers or {}), **self.credentials.headers()}
+                sent = {**(headers or {}), **self._credentials()}
                 data = body() if body else None
                 try:
                     response = self._open_session().request(

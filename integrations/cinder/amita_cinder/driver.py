@@ -379,8 +379,14 @@ class AmitaDriver(driver.VolumeDriver):
         where = told.get('location_info')
         return (where is None or
                 where == stats.location(self._look_at_cluster())) and \
-            told.get('storage_protocol') in (
-                None, stats.PROTOCOLS[self.configuration.amita_protocol])
+            self._is_by_same_protocol(told)
+
+    def _is_by_same_protocol(self, told):
+        """The scheduler puts all spellings of a protocol in its place."""
+        protocol = told.get('storage_protocol')
+        own = stats.PROTOCOLS[self.configuration.amita_protocol]
+        return protocol is None or protocol == own or (
+            isinstance(protocol, (list, tuple)) and own in protocol)
 
     @translated('volume was not migrated')
     def migrate_volume(self, context, volume, host):
@@ -394,7 +400,14 @@ class AmitaDriver(driver.VolumeDriver):
             told.get('pool_name')
         if not pool:
             return False, None
-        self.volumes.move(self.volumes.get(volume), pool, False)
+        found = self.volumes.get(volume)
+        if not self._is_by_same_protocol(told):
+            if volume.volume_attachment:
+                return False, None
+            # What a call that was cut off has left: the other backend would
+            # find the volume taken, and never take it back.
+            self._end_of_service(found.thing)
+        self.volumes.move(found, pool, False)
         return True, None
 
     @translated('volume was not renamed')

@@ -13,6 +13,7 @@ from amita_cinder import errors
 from amita_cinder import names
 from amita_cinder.names import snapshot_path
 from amita_cinder.names import volume_path
+from amita_cinder.volumes import LOOKS
 from amita_cinder.volumes import tagged
 
 
@@ -62,14 +63,19 @@ class Manager:
 
     def check(self, volume, existing_ref, thing):
         """May it be managed?"""
-        known = thing['labels'].get(names.VOLUME)
-        if known and known != volume.name_id and _exists(objects.Volume,
-                                                         known):
+        if self._is_anothers(thing, volume):
             raise exception.ManageExistingAlreadyManaged(
                 volume_ref=existing_ref)
         reason = self.unsafe(thing)
         if reason:
             raise _invalid(existing_ref, reason)
+
+    @staticmethod
+    def _is_anothers(thing, volume):
+        """Has Cinder it as another volume, of whichever backend?"""
+        known = thing['labels'].get(names.VOLUME)
+        return bool(known) and (volume is None or known != volume.name_id) \
+            and _exists(objects.Volume, known)
 
     def unsafe(self, thing):
         """Why it is not to be managed; none: it may be."""
@@ -83,7 +89,9 @@ class Manager:
             told = self.client.find(volume_path(thing['name'], kind))
             if told is not None:
                 where = told.body.get('subsystem') or told.body.get('target')
-                if where != names.service(thing):
+                # One of a driver's own that lets nobody in is nothing.
+                if where != names.service(thing) or \
+                        told.body.get('hosts') or told.body.get('initiators'):
                     return f'hosts have it by {where}: detach it'
         return None
 
@@ -95,9 +103,20 @@ class Manager:
     def take(self, volume, existing_ref):
         """Labels first, then the name: whoever is cut off between finds it
         by its label."""
-        found = self.find(volume, existing_ref)
+        for _ in range(LOOKS):
+            found = self.find(volume, existing_ref)
+            self.check(volume, existing_ref, found.thing)
+            try:
+                return self._take(volume, existing_ref, found)
+            except errors.Refused as error:
+                # By somebody else, or by this call: the answer was lost.
+                if error.code != 'changed':
+                    raise
+                last = error
+        raise last
+
+    def _take(self, volume, existing_ref, found):
         thing = found.thing
-        self.check(volume, existing_ref, thing)
         pool = self.volumes.pool_of(volume)
         if thing['pool'] != pool:
             raise exception.ManageExistingVolumeTypeMismatch(
@@ -126,7 +145,9 @@ class Manager:
         found = self.volumes.find(volume)
         if found is None:
             return
-        gone = {key: None for key in names.OWN if key in found.thing['labels']}
+        # Its logical block stays what it is, whoever manages it next.
+        gone = {key: None for key in names.OWN
+                if key != names.BLOCK and key in found.thing['labels']}
         if gone:
             self.client.patch(volume_path(found.thing['name']),
                               {'labels': gone})
@@ -157,7 +178,8 @@ class Manager:
         for entry in page:
             thing = entry.pop('thing')
             if entry['safe_to_manage']:
-                reason = self.unsafe(thing)
+                reason = 'already managed' if self._is_anothers(
+                    thing, None) else self.unsafe(thing)
                 entry.update(safe_to_manage=reason is None,
                              reason_not_safe=reason)
         return page
@@ -175,6 +197,13 @@ class Manager:
         taken = answer.body
         known = taken['labels'].get(names.SNAPSHOT)
         if known and known != snapshot.id and _exists(objects.Snapshot, known):
+            raise exception.ManageExistingAlreadyManaged(
+                volume_ref=existing_ref)
+        # A snapshot's labels never change: who has managed it, Cinder knows.
+        if any(other.id != snapshot.id and
+               taken['name'] in self.volumes.snapshot_names(other)
+               for other in objects.SnapshotList.get_all_for_volume(
+                   context.get_admin_context(), snapshot.volume_id)):
             raise exception.ManageExistingAlreadyManaged(
                 volume_ref=existing_ref)
         if names.TEMPORARY in taken['labels']:

@@ -124,8 +124,12 @@ class Volumes:
                 names.VOLUME not in there.thing['labels'] or \
                 volume.status != 'creating':
             return there
-        self.client.delete(volume_path(there.thing['name']),
-                           if_match=there.tag, now=True)
+        try:
+            self.client.delete(volume_path(there.thing['name']),
+                               if_match=there.tag, now=True)
+        except errors.Refused as error:
+            if not errors.is_missing(error):
+                raise
         return None
 
     def create(self, volume, encrypted):

@@ -33,7 +33,7 @@ def free_ports(count):
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
-            one.bind(('127.0.0.1', 0))
+            one.bind(('', 0))
         return [one.getsockname()[1] for one in held]
     finally:
         for one in held:
@@ -42,7 +42,8 @@ def free_ports(count):
 
 class Cluster:
 
-    def __init__(self, folder, nodes=3):
+    def __init__(self, folder, nodes=3, is_for_guests=False):
+        """Guests reach what listens on 127.0.1.N by that address."""
         self.folder = pathlib.Path(folder)
         self.processes = {}
         self.environment = {**os.environ, 'AMITA_CORE_DUMPS': 'false'}
@@ -51,6 +52,7 @@ class Cluster:
                 del self.environment[name]
         self.ca = self.folder / 'ca'
         self.operator = self.folder / 'admin'
+        self.is_for_guests = is_for_guests
         ports = free_ports(2 + 4 * nodes)
         self.metadata = f'https://127.0.0.1:{ports[0]}'
         self.ca_server = f'127.0.0.1:{ports[1]}'
@@ -67,6 +69,12 @@ class Cluster:
 
     def file(self, name):
         return self.folder / name
+
+    def address(self, name):
+        """At which a node serves hosts."""
+        if self.is_for_guests:
+            return f'127.0.1.{self.nodes.index(name) + 1}'
+        return '127.0.0.1'
 
     def endpoints(self):
         return [f'https://127.0.0.1:{self.ports[name]["api"]}'
@@ -115,6 +123,8 @@ class Cluster:
     def start_node(self, name):
         ports = {kind: f'127.0.0.1:{port}'
                  for kind, port in self.ports[name].items()}
+        for kind in ('nvme', 'iscsi'):
+            ports[kind] = f'{self.address(name)}:{self.ports[name][kind]}'
         self._process(name, [
             'serve', '--name', name, '--identity', self.file(f'{name}.id'),
             '--store', self.file(f'{name}.img'), '--fabric', ports['fabric'],

@@ -250,3 +250,53 @@ def test_a_deletion_ends_what_the_other_protocol_has_left(make_driver, made):
     driver.initialize_connection(volume, ONE)
     make_driver(amita_protocol='nvme').delete_volume(volume)
     assert there(driver, volume) is None
+
+
+def test_two_hosts_that_go_at_one_time_leave_nothing(driver, make_driver,
+                                                     made, monkeypatch):
+    """Each sees the other one on the list: neither is the last."""
+    volume = made()
+    for host in (ONE, TWO):
+        driver.initialize_connection(volume, host)
+    name = service(driver, volume)['name']
+    ask, other = driver.client.ask, make_driver().client
+
+    def between(method, path, **more):
+        if method == 'DELETE' and other.find(
+                f'/subsystems/{name}').body['hosts'].count(TWO['nqn']):
+            other.delete(f'/subsystems/{name}/hosts/{TWO["nqn"]}')
+        return ask(method, path, **more)
+    monkeypatch.setattr(driver.client, 'ask', between)
+    driver.terminate_connection(volume, ONE)
+    assert service(driver, volume) is None
+
+
+def test_who_cannot_be_told_where_is_let_in_nowhere(driver, made,
+                                                    monkeypatch):
+    """Cinder knows of no attachment that failed, and would end none."""
+    volume = made()
+    monkeypatch.setattr(driver.service, '_portals', lambda gateways: [])
+    with pytest.raises(exception.VolumeBackendAPIException):
+        driver.initialize_connection(volume, ONE)
+    assert service(driver, volume) is None
+
+
+def test_what_was_left_keeps_no_volume_from_another_protocol(
+        driver, make_driver, made):
+    """Moved to a backend of the other protocol, while nobody has it by
+    Cinder's records: it can be attached there."""
+    iscsi = make_driver(amita_protocol='iscsi')
+    volume = made()
+    driver.initialize_connection(volume, ONE)
+    host = {'host': f'{things.HOST}2#main', 'capabilities': {
+        'location_info': f'amita:{driver.cluster_id}',
+        'storage_protocol': ['iSCSI', 'iscsi']}}
+    things.attached(volume, ONE)
+    assert driver.migrate_volume(things.CONTEXT, volume, host) == \
+        (False, None)
+    assert service(driver, volume)['hosts'] == [ONE['nqn']]
+    things.attached(volume)
+    assert driver.migrate_volume(things.CONTEXT, volume, host) == (True, None)
+    assert service(driver, volume) is None
+    iscsi.initialize_connection(volume, TWO)
+    iscsi.terminate_connection(volume, TWO)

@@ -350,6 +350,24 @@ def test_a_volume_that_is_used_changes_its_type_and_its_pool(stand, at_amita):
     assert at_amita(volume) is None
 
 
+def test_a_volume_by_iscsi_changes_its_type_where_it_is(stand, at_amita):
+    """Nothing is copied for it: the scheduler tells protocols otherwise than
+    drivers do."""
+    stand.type('iscsi-slow', {'volume_backend_name': 'iscsi'},
+               {'total_iops_sec': '300'})
+    volume = stand.make(volume_type='iscsi')['id']
+    number = at_amita(volume)['id']
+    stand.action(volume, 'os-retype', {'new_type': 'iscsi-slow',
+                                       'migration_policy': 'never'})
+    stand.until('it is of the other type', lambda: stand.ask(
+        'GET', f'/volumes/{volume}')['volume']['volume_type'] == 'iscsi-slow')
+    stand.status('volumes', volume, 'available')
+    assert at_amita(volume)['id'] == number
+    limits = at_amita.client.get(f'/volumes/volume-{volume}/limits').body
+    assert limits['iops']['both']['rate'] == 300
+    stand.delete(volume)
+
+
 def test_groups_with_snapshots_of_one_moment(stand, at_amita):
     kind = stand.ask('POST', '/group_types', {'group_type': {
         'name': 'consistent', 'group_specs': {
@@ -408,13 +426,28 @@ def test_volumes_from_before_cinder(stand, at_amita):
         'volume_id': made, 'ref': {'source-name': 'before'}}})
     taken = taken['snapshot']['id']
     stand.status('snapshots', taken, 'available')
+    # Neither has two records, of whichever backend: one's deletion would be
+    # the other one's end.
+    listed = stand.ask('GET', '/manageable_volumes/detail?host='
+                              'one@iscsi%23main')['manageable-volumes']
+    (mine,) = [one for one in listed
+               if one['reference'] == {'source-name': f'volume-{made}'}]
+    assert not mine['safe_to_manage']
+    second = stand.ask('POST', '/manageable_snapshots', {'snapshot': {
+        'volume_id': made, 'ref': {'source-name': 'before'}}})
+    second = second['snapshot']['id']
+    stand.until('it is refused', lambda: stand.ask(
+        'GET', f'/snapshots/{second}')['snapshot']['status'].startswith(
+            'error'))
+    stand.ask('DELETE', f'/snapshots/{second}')
+    stand.gone('snapshots', second)
     clone = stand.make(snapshot_id=taken)['id']
     stand.ask('POST', f'/snapshots/{taken}/action', {'os-unmanage': {}})
     stand.gone('snapshots', taken)
     stand.action(made, 'os-unmanage', {})
     stand.gone('volumes', made)
     found = at_amita(made)
-    assert found and not found['labels']
+    assert found and found['labels'] == {names.BLOCK: '512'}
     stand.delete(clone)
     at_amita.client.delete(f'/volumes/volume-{made}/snapshots/before',
                            if_match='*')

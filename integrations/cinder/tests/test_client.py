@@ -201,3 +201,38 @@ def test_a_download_that_is_cut_short_is_told():
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_nodes_are_asked_for_as_long_as_the_patience_however_many():
+    away = [problem(503, 'metadata-away')] * 100
+    with at([*away, OK], patience=60) as (client, (server,)):
+        client.endpoints = [server.url] * 40
+        assert client.get('/volumes').body == {'name': 'db'}
+        assert len(server.asked) == 101
+
+
+@pytest.mark.parametrize('said', [
+    'sEcReT\nit ends on 1 December', 'sEcReT it ends', 'sEcReT\x07',
+    'sEcReT\u2013'])
+@pytest.mark.parametrize('call', [
+    lambda client: client.get('/self'),
+    lambda client: b''.join(client.download('/volumes/db/export', 4096))])
+def test_what_is_no_token_is_told_to_nobody(tmp_path, said, call):
+    file = tmp_path / 'token'
+    file.write_text(said)
+    with at([OK]) as (client, (server,)):
+        client.credentials = clients.Credentials(token_file=str(file))
+        with pytest.raises(errors.Refused) as caught:
+            call(client)
+        assert caught.value.code == 'unauthenticated'
+        assert 'sEcReT' not in str(caught.value) and str(file) in \
+            str(caught.value)
+        assert not server.asked
+
+
+def test_a_token_that_cannot_be_read_is_said_of_images_too(tmp_path):
+    client = clients.Client(['http://127.0.0.1:1'], clients.Credentials(
+        token_file=str(tmp_path / 'none')), patience=1)
+    with pytest.raises(errors.Refused) as caught:
+        b''.join(client.download('/volumes/db/export', 4096))
+    assert caught.value.code == 'unauthenticated'

@@ -430,3 +430,74 @@ def test_without_a_node_nothing_is_told_to_be_done(make_driver):
     assert told['backend_state'] == 'down'
     with pytest.raises(errors.NoAnswer):
         driver.client.get('/volumes')
+
+
+class Deaf:
+    """Each answer to a change is lost once: the client asks again, with what
+    it asked before."""
+
+    def __init__(self, client):
+        self.send = client._send
+        self.lost = 0
+        client._send = self._send
+
+    def _send(self, endpoint, method, path, *more):
+        if method != 'GET':
+            self.lost += 1
+            try:
+                self.send(endpoint, method, path, *more)
+            except errors.Refused:
+                pass
+        return self.send(endpoint, method, path, *more)
+
+
+@pytest.mark.parametrize('protocol', ['nvme', 'iscsi'])
+def test_each_answer_is_lost_once(make_driver, protocol, monkeypatch):
+    monkeypatch.setattr(volume_utils, 'is_group_a_cg_snapshot_type',
+                        lambda thing: isinstance(thing, things.Consistent))
+    driver = make_driver(amita_protocol=protocol, use_chap_auth=True,
+                         amita_chap_key='a key of some length')
+    before = everything(driver)
+    deaf = Deaf(driver.client)
+    kind = things.volume_type(qos={'total_iops_sec': '500', 'weight': '200'})
+    volume = things.volume(kind=kind, status='creating')
+    driver.create_volume(volume)
+    volume.host = f'{things.HOST}#archive'
+    driver.create_volume(volume)
+    volume.status = 'available'
+    driver.extend_volume(volume, 2)
+    volume.size = 2
+    snapshot = things.snapshot(volume)
+    driver.create_snapshot(snapshot)
+    clone, new, copy = (things.volume(size=3, pool=pool)
+                        for pool in ('archive', 'archive', 'main'))
+    driver.create_cloned_volume(clone, volume)
+    driver.create_volume_from_snapshot(new, snapshot)
+    driver.create_volume_from_snapshot(copy, snapshot)
+    for number in (1, 2):
+        driver.initialize_connection(volume, things.connector(number))
+    driver.initialize_connection_snapshot(snapshot, things.connector())
+    driver.terminate_connection_snapshot(snapshot, things.connector())
+    for number in (1, 2):
+        driver.terminate_connection(volume, things.connector(number))
+    host = {'host': f'{things.HOST}#main', 'capabilities': {}}
+    assert driver.retype(things.CONTEXT, copy, kind, {}, host)[0]
+    assert driver.retype(things.CONTEXT, volume, kind, {}, host)[0]
+    driver.initialize_connection(volume, things.connector())
+    driver.revert_to_snapshot(things.CONTEXT, volume, snapshot)
+    driver.unmanage(new)
+    managed = things.volume(size=3, pool='archive')
+    driver.manage_existing(managed, {'source-name': new.name})
+    driver.accept_transfer(things.CONTEXT, managed, 'user', 'another')
+    original = things.volume(size=3)
+    driver.update_migrated_volume(things.CONTEXT, original, managed,
+                                  'available')
+    of = things.Consistent()
+    taken = [things.snapshot(one, of.id) for one in (volume, clone)]
+    driver.create_group_snapshot(things.CONTEXT, of, taken)
+    driver.delete_group_snapshot(things.CONTEXT, of, taken)
+    driver.delete_snapshot(snapshot)
+    for one in (volume, clone, copy, original):
+        driver.delete_volume(one)
+    assert everything(driver) == before
+    assert deaf.lost > 30

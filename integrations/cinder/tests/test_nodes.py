@@ -377,7 +377,8 @@ def test_volumes_are_managed_and_left(driver, made):
 
     driver.unmanage(volume)
     driver.unmanage(volume)
-    assert there(driver, volume)['labels'] == {'team': 'db'}
+    assert there(driver, volume)['labels'] == {'team': 'db',
+                                               names.BLOCK: '512'}
     again = things.volume(size=2)
     driver.manage_existing(again, {'source-id': str(found['id'])})
     made.kept[made.kept.index(volume)] = again
@@ -568,3 +569,51 @@ def test_a_server_with_the_certificate_of_a_client_is_no_node(cluster,
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize('protocol, spellings', [
+    ('nvme', 'NVMe-TCP'), ('iscsi', ['iSCSI', 'iscsi']), ('iscsi', 'iSCSI')])
+def test_a_type_is_changed_as_the_scheduler_tells_the_protocol(
+        make_driver, made, protocol, spellings):
+    """It puts a list of all spellings into the capabilities."""
+    driver = make_driver(amita_protocol=protocol)
+    volume = made()
+    kind = things.volume_type(qos={'total_iops_sec': '700'})
+    host = {'host': f'{things.HOST}#main', 'capabilities': {
+        'location_info': f'amita:{driver.cluster_id}',
+        'storage_protocol': spellings}}
+    assert driver.retype(things.CONTEXT, volume, kind, {}, host) == \
+        (True, None)
+    host['capabilities']['storage_protocol'] = ['FC', 'fc']
+    assert driver.retype(things.CONTEXT, volume, kind, {}, host) is False
+
+
+@pytest.mark.parametrize('protocol', ['nvme', 'iscsi'])
+def test_what_hosts_have_by_a_driver_is_not_managed(make_driver, made,
+                                                    protocol):
+    """Another cloud's, or one that this Cinder has lost the record of: its
+    label names a volume that is not known here."""
+    driver = make_driver(amita_protocol=protocol)
+    volume = made()
+    driver.initialize_connection(volume, things.connector())
+    reference = {'source-name': volume.name}
+    with pytest.raises(exception.ManageExistingInvalidReference) as why:
+        driver.manage_existing(things.volume(), reference)
+    assert 'detach' in str(why.value)
+    listed = driver.get_manageable_volumes([], None, 1000, 0, ['size'],
+                                           ['asc'])
+    mine = [one for one in listed if one['reference'] == reference]
+    assert not mine[0]['safe_to_manage']
+    driver.terminate_connection(volume, things.connector())
+    assert driver.manage_existing_get_size(things.volume(), reference) == 1
+
+
+def test_the_block_of_a_disk_stays_where_it_is_left(driver, make_driver,
+                                                    made):
+    volume = made()
+    driver.unmanage(volume)
+    again = things.volume()
+    make_driver(amita_block_bytes=4096).manage_existing(
+        again, {'source-name': volume.name})
+    made.kept[made.kept.index(volume)] = again
+    assert there(driver, again)['labels'][names.BLOCK] == '512'
