@@ -14,6 +14,7 @@ mod list;
 mod modify;
 mod publish;
 mod snapshot;
+mod target;
 
 #[cfg(test)]
 pub(crate) use publish::FENCED;

@@ -7,6 +7,7 @@ mod group;
 mod model;
 mod publish;
 mod snapshot;
+mod target;
 mod together;
 
 use crate::capability::tests::{block, mount};

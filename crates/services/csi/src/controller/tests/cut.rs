@@ -11,7 +11,7 @@ use super::*;
 const MOST: usize = 40;
 
 /// Cuts `call` everywhere, on clusters that `before` has prepared; and tries the ends that a second cut makes.
-async fn everywhere(before: impl AsyncFn(&Fake), call: impl AsyncFn(&Fake) -> Result<(), Status>) {
+pub(super) async fn everywhere(before: impl AsyncFn(&Fake), call: impl AsyncFn(&Fake) -> Result<(), Status>) {
     let fresh = async || {
         let fake = Fake::new();
         before(&fake).await;
