@@ -62,6 +62,9 @@ pub struct NodeArguments {
     /// Volumes that it has at one time, at most; 0: Kubernetes decides
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_volumes: u32,
+    /// Where the machine's / is seen, in a container: its iscsiadm, multipath and multipathd are run in there, for volumes by iSCSI
+    #[arg(long, env = "AMITA_CSI_HOST_ROOT", value_name = "DIR")]
+    pub host_root: Option<String>,
 }
 
 /// Serves a part of the driver until it is to end.
@@ -117,7 +120,8 @@ fn node(arguments: &NodeArguments) -> Result<()> {
         })?,
     };
     log::info!("this machine is host {host} to storage");
-    let node = Node::new(Arc::new(Linux), driver.clone(), host, arguments.max_volumes);
+    let node = Node::new(Arc::new(Linux), driver.clone(), host, arguments.max_volumes)
+        .with_host_root(arguments.host_root.clone());
     let services = Services {
         identity: Identity::new(driver, Part::Node),
         controller: None,
