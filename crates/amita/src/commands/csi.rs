@@ -108,6 +108,9 @@ pub struct NodeArguments {
     /// How large one may be, at most
     #[arg(long, value_name = "SIZE", default_value = "10Gi")]
     pub inline_max_size: String,
+    /// Where the machine's / is seen, in a container: its iscsiadm, multipath and multipathd are run in there, for volumes by iSCSI
+    #[arg(long, env = "AMITA_CSI_HOST_ROOT", value_name = "DIR")]
+    pub host_root: Option<String>,
 }
 
 /// Serves a part of the driver until it is to end.
@@ -171,7 +174,8 @@ fn node(arguments: &NodeArguments, nodes: Option<Nodes>) -> Result<()> {
         })?,
     };
     log::info!("this machine is host {host} to storage");
-    let mut node = Node::new(Arc::new(Linux), driver.clone(), host, arguments.max_volumes);
+    let mut node = Node::new(Arc::new(Linux), driver.clone(), host, arguments.max_volumes)
+        .with_host_root(arguments.host_root.clone());
     if arguments.inline {
         node = node.with_inline(inline(arguments, driver.clone(), nodes)?);
     }

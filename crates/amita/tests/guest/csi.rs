@@ -1,6 +1,7 @@
 //! The driver of CSI where a node is a real one: csi-sanity whole, and disks that come and go by NVMe/TCP, in a guest with a stock kernel. The controller
 //! and the node run in the guest, by the binary that is tested; they reach the nodes of the cluster beside it as pods would.
 
+mod iscsi;
 mod lost;
 
 use crate::cluster::{Gateways, binary};

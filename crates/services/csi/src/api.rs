@@ -3,6 +3,7 @@
 //! How a node is reached, as whom, and which one, is not known here: [`Way`] is given. None of these requests has a key of idempotency: each is made after
 //! a look, and whoever has lost an answer looks again.
 
+mod targets;
 mod things;
 mod trouble;
 

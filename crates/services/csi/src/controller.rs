@@ -16,6 +16,7 @@ mod modify;
 mod place;
 mod publish;
 mod snapshot;
+mod target;
 
 #[cfg(test)]
 pub(crate) use publish::FENCED;

@@ -1,6 +1,7 @@
 //! A cluster made up, as units ask it: what the API does, as far as the driver asks for it, with its refusals; and a place where an answer is lost.
 
 mod hosts;
+mod targets;
 mod volumes;
 
 use crate::Driver;
@@ -62,6 +63,7 @@ pub struct Cluster {
     pub volumes: BTreeMap<String, Volume>,
     pub snapshots: Vec<Snapshot>,
     pub subsystems: BTreeMap<String, Subsystem>,
+    pub targets: BTreeMap<String, targets::Target>,
     pub hosts: Vec<String>,
     pub pools: BTreeMap<String, (u8, u64, Option<u64>)>,
     /// By pool: the site and rack of the nodes of its stores.
@@ -69,6 +71,8 @@ pub struct Cluster {
     pub jobs: Vec<(String, String)>,
     /// By volume: the holder's host and key.
     pub reservations: BTreeMap<String, (String, String)>,
+    /// By volume: who is registered beside the holder, as the API tells it.
+    pub registrants: BTreeMap<String, Vec<Value>>,
     /// By snapshot pair: the extents.
     pub diffs: BTreeMap<(String, String), Vec<(u64, u64)>>,
     /// By volume: how it stands among others.
@@ -180,11 +184,17 @@ impl Fake {
             volumes,
             snapshots,
             subsystems,
+            targets,
             hosts,
             deleted,
             ..
         } = &*cluster;
-        format!("{volumes:#?} {snapshots:#?} {subsystems:#?} {hosts:?} {deleted:?}")
+        // Their iSCSI names are used once.
+        let targets: Vec<_> = targets
+            .iter()
+            .map(|(name, found)| (name, &found.initiators, &found.luns))
+            .collect();
+        format!("{volumes:#?} {snapshots:#?} {subsystems:#?} {targets:#?} {hosts:?} {deleted:?}")
     }
 }
 
@@ -299,6 +309,7 @@ impl Cluster {
                 self.of_volumes(&segments, &parts)
             }
             Some(&("subsystems" | "hosts")) => self.of_hosts(&segments, &parts),
+            Some(&"targets") => self.of_targets(&segments, &parts),
             Some(&"self") => Ok((200, json!({"name": "csi"}))),
             _ => panic!("nobody is asked for {}", ask.path),
         };

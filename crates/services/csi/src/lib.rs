@@ -26,6 +26,7 @@ pub mod identity;
 pub mod labels;
 pub mod node;
 pub mod parameters;
+pub mod protocol;
 pub mod serve;
 pub mod topology;
 pub mod wire;

@@ -4,12 +4,15 @@
 //! All of it is done by one [`Machine`], on threads that may wait. A call may be cut at each thing that it does, and is sent again, perhaps after
 //! a reboot: it looks what is there, and goes on.
 
+mod attach;
 mod claims;
 mod discovery;
 pub(crate) mod filesystem;
 mod gateways;
 mod hold;
+mod hold_paths;
 mod inline;
+mod iscsi;
 mod leftovers;
 pub mod machine;
 mod mounts;
@@ -21,6 +24,7 @@ mod report;
 mod reservation;
 mod stage;
 mod stats;
+mod tools;
 
 pub use inline::{Inline, quantity};
 pub use machine::{Linux, Machine};
@@ -30,13 +34,14 @@ use crate::Driver;
 use crate::busy::{Busy, Hold};
 use crate::grpc::unary;
 use crate::id::VolumeId;
+use crate::protocol::NodeId;
 use crate::topology::Standing;
 use crate::wire::node as wire;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::future::ready;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tonic::Status;
 use tonic::body::Body;
@@ -59,6 +64,9 @@ pub struct Node {
     leftovers: Arc<leftovers::Leftovers>,
     /// A volume was staged by some of its paths only.
     paths_are_missing: Arc<Notify>,
+    tools: tools::Tools,
+    /// Who changes the interface of open-iscsi.
+    interface: Arc<Mutex<()>>,
 }
 
 /// The host identifier of a machine: the same for as long as it is the same installation under the same name. It is another one than the machine's own
@@ -100,6 +108,8 @@ impl Node {
             gateways: Arc::default(),
             leftovers: Arc::default(),
             paths_are_missing: Arc::default(),
+            tools: tools::Tools::default(),
+            interface: Arc::default(),
         }
     }
 
@@ -110,6 +120,13 @@ impl Node {
             standing: Some(at),
             ..self
         }
+    }
+
+    /// The same, where the machine's `/` is seen at this path: its open-iscsi and multipath-tools are run in there.
+    #[must_use]
+    pub fn with_host_root(mut self, root: Option<String>) -> Node {
+        self.tools.root = root;
+        self
     }
 
     fn machine(&self) -> &dyn Machine {
@@ -137,8 +154,12 @@ impl Node {
     }
 
     fn info(&self) -> wire::NodeGetInfoResponse {
+        let node = NodeId {
+            host: self.host,
+            iscsi_alone: iscsi::alone(self),
+        };
         wire::NodeGetInfoResponse {
-            node_id: self.host.to_string(),
+            node_id: node.to_string(),
             max_volumes_per_node: i64::from(self.most_volumes),
             accessible_topology: self.standing.as_ref().map(|at| at.topology(&self.driver)),
         }
@@ -175,7 +196,7 @@ impl Node {
             "NodeGetCapabilities" => {
                 unary(request, |_: wire::NodeGetCapabilitiesRequest| ready(Ok(capabilities()))).await
             }
-            "NodeGetInfo" => unary(request, |_: wire::NodeGetInfoRequest| ready(Ok(self.info()))).await,
+            "NodeGetInfo" => unary(request, |_: wire::NodeGetInfoRequest| self.wait(|node| Ok(node.info()))).await,
             _ => return None,
         })
     }

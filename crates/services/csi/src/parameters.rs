@@ -3,6 +3,7 @@
 
 use crate::api::{Limit, Limits, Measures, OnDelete, Priority};
 use crate::node::filesystem::format_options;
+use crate::protocol::Protocol;
 use crate::topology::Reach;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -58,6 +59,8 @@ pub struct Serving {
     pub tls_required: bool,
     /// A volume of one node is reserved by it.
     pub reserved: bool,
+    /// By what nodes have it; none: by what they can, NVMe/TCP first.
+    pub protocol: Option<Protocol>,
 }
 
 fn flag(key: &str, value: &str) -> Result<bool, String> {
@@ -135,15 +138,11 @@ impl Class {
             "encrypted" => self.encrypted = flag(key, value)?,
             "tenant" => self.tenant = Some(value.to_owned()).filter(|tenant| !tenant.is_empty()),
             "onDelete" => self.on_delete = on_delete(value)?,
-            "protocol" => match value {
-                "nvme" => {}
-                _ => return Err(format!("protocol is {value:?}; nodes speak nvme alone")),
-            },
             "mkfsOptions" => {
                 format_options(value)?;
                 self.context.insert(key.to_owned(), value.to_owned());
             }
-            "gateways" | "blockSize" | "tlsRequired" | "reservations" => {
+            "gateways" | "blockSize" | "tlsRequired" | "reservations" | "protocol" => {
                 self.context.insert(key.to_owned(), value.to_owned());
             }
             _ if OF_PATHS.iter().any(|(known, ..)| *known == key) => {
@@ -191,11 +190,22 @@ impl Serving {
             Some("off") => false,
             Some(other) => return Err(format!("reservations is {other:?}; say on or off")),
         };
+        let protocol = match text("protocol") {
+            None => None,
+            Some("nvme") => Some(Protocol::Nvme),
+            Some("iscsi") => Some(Protocol::Iscsi),
+            Some(other) => return Err(format!("protocol is {other:?}; say nvme or iscsi")),
+        };
+        let tls_required = text("tlsRequired").map_or(Ok(false), |value| flag("tlsRequired", value))?;
+        if tls_required && protocol == Some(Protocol::Iscsi) {
+            return Err("tlsRequired is true, and protocol is \"iscsi\", which has no TLS".to_owned());
+        }
         Ok(Serving {
             gateways: gateways.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             block_bytes,
-            tls_required: text("tlsRequired").map_or(Ok(false), |value| flag("tlsRequired", value))?,
+            tls_required,
             reserved,
+            protocol,
         })
     }
 }
@@ -369,6 +379,7 @@ mod tests {
             ("gateways", "n1, n2"),
             ("csi.storage.k8s.io/pvc/name", "db"),
             ("csi.storage.k8s.io/fstype", "xfs"),
+            ("protocol", "iscsi"),
         ]))
         .expect("a class");
         assert_eq!(
@@ -377,15 +388,23 @@ mod tests {
         );
         assert_eq!(class.on_delete, OnDelete::Keep(3600));
         assert_eq!(class.labels, of(&[("csi.storage.k8s.io/pvc/name", "db")]));
-        assert_eq!(class.context, of(&[("gateways", "n1, n2"), ("nvmeNrIoQueues", "4")]));
+        assert_eq!(
+            class.context,
+            of(&[("gateways", "n1, n2"), ("nvmeNrIoQueues", "4"), ("protocol", "iscsi")])
+        );
         let serving = Serving::read(&class.context).expect("how it is served");
-        assert_eq!(serving.gateways, ["n1", "n2"]);
+        assert_eq!(
+            (serving.gateways, serving.protocol),
+            (vec!["n1".to_owned(), "n2".to_owned()], Some(Protocol::Iscsi))
+        );
+        let both = of(&[("protocol", "iscsi"), ("tlsRequired", "true")]);
+        assert!(Class::read(&both).is_err_and(|why| why.contains("tlsRequired")));
         assert!(serving.reserved && serving.block_bytes == 4096 && !serving.tls_required);
         for (key, value) in [
             ("pol", "fast"),
             ("encrypted", "yes"),
             ("onDelete", "never"),
-            ("protocol", "iscsi"),
+            ("protocol", "ublk"),
             ("blockSize", "8192"),
             ("nvmeKeepAliveTmo", "1"),
             ("reservations", "no"),

@@ -19,18 +19,23 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Where kubelet would have it staged.
-const STAGING: &str = "/tmp/csi/staging";
+pub(super) const STAGING: &str = "/tmp/csi/staging";
 /// What a volume may take to be used at another node.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A part of the driver, as it is reached from here.
-enum At {
+pub(super) enum At {
     Socket(PathBuf),
     Port(u16),
 }
 
 /// What a method answers.
-fn ask<A: Message + Default>(gateways: &Gateways, at: &At, method: &str, message: &impl Message) -> Result<A> {
+pub(super) fn ask<A: Message + Default>(
+    gateways: &Gateways,
+    at: &At,
+    method: &str,
+    message: &impl Message,
+) -> Result<A> {
     let file = |name: &str| {
         gateways
             .cluster
@@ -89,7 +94,7 @@ fn ask<A: Message + Default>(gateways: &Gateways, at: &At, method: &str, message
     }
 }
 
-fn ext4() -> Option<VolumeCapability> {
+pub(super) fn ext4() -> Option<VolumeCapability> {
     Some(VolumeCapability {
         access_mode: Some(VolumeCapabilityAccessMode {
             mode: Mode::SingleNodeWriter as i32,
@@ -101,7 +106,7 @@ fn ext4() -> Option<VolumeCapability> {
     })
 }
 
-fn controller(gateways: &Gateways) -> (At, Process) {
+pub(super) fn controller(gateways: &Gateways) -> (At, Process) {
     let socket = gateways.cluster.folder().join("csi.sock");
     let apis: Vec<String> = gateways.cluster.apis().expect("APIs").into_values().collect();
     let identity = gateways.cluster.operator().expect("an identity").expect("one");
@@ -121,13 +126,13 @@ fn controller(gateways: &Gateways) -> (At, Process) {
     (At::Socket(socket), process)
 }
 
-struct Volume {
-    id: String,
-    context: BTreeMap<String, String>,
+pub(super) struct Volume {
+    pub(super) id: String,
+    pub(super) context: BTreeMap<String, String>,
 }
 
 /// Publishes a volume to a node and stages it there; what the node was told.
-fn bring(
+pub(super) fn bring(
     gateways: &Gateways,
     controller: &At,
     node: &At,
@@ -155,7 +160,7 @@ fn bring(
     Ok(told.publish_context)
 }
 
-fn take_off(gateways: &Gateways, controller: &At, host: &str, volume: &Volume) -> Result<()> {
+pub(super) fn take_off(gateways: &Gateways, controller: &At, host: &str, volume: &Volume) -> Result<()> {
     let request = ControllerUnpublishVolumeRequest {
         volume_id: volume.id.clone(),
         node_id: host.to_owned(),
@@ -165,7 +170,7 @@ fn take_off(gateways: &Gateways, controller: &At, host: &str, volume: &Volume) -
     ask::<ControllerUnpublishVolumeResponse>(gateways, controller, method, &request).map(drop)
 }
 
-fn unstage(gateways: &Gateways, node: &At, volume: &Volume) -> Result<()> {
+pub(super) fn unstage(gateways: &Gateways, node: &At, volume: &Volume) -> Result<()> {
     let request = NodeUnstageVolumeRequest {
         volume_id: volume.id.clone(),
         staging_target_path: STAGING.to_owned(),

@@ -307,8 +307,91 @@ pub struct Reservation {
 pub struct Registrant {
     /// Its identifier.
     pub host_id: String,
+    /// Its ports; null: it is one of NVMe.
+    #[serde(default)]
+    pub port: Option<RegistrantPort>,
     /// Its key.
     pub key: String,
     /// Does it hold the reservation?
     pub holder: bool,
+}
+
+/// The ports by which a host of iSCSI is registered.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct RegistrantPort {
+    /// The initiator's name, `,i,` and the session's identifier.
+    pub initiator: String,
+}
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Its iSCSI name.
+    pub iqn: String,
+    /// Who may log in.
+    pub initiators: Vec<InitiatorAccess>,
+    /// How many LUNs it has.
+    pub luns: u64,
+}
+
+impl Target {
+    /// The iSCSI names of who may log in.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        self.initiators.iter().map(|access| access.initiator.as_str()).collect()
+    }
+
+    /// May this initiator log in?
+    #[must_use]
+    pub fn lets_in(&self, initiator: &str) -> bool {
+        self.names().contains(&initiator)
+    }
+}
+
+/// An initiator that may log in.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct InitiatorAccess {
+    /// Its iSCSI name.
+    pub initiator: String,
+}
+
+/// A target that is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewTarget<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its iSCSI name.
+    pub iqn: &'a str,
+    /// The nodes that serve it; none: all.
+    pub gateways: &'a [String],
+}
+
+/// By what initiators have a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct IscsiAttachment {
+    /// The target's name.
+    pub target: String,
+    /// Its iSCSI name.
+    pub iqn: String,
+    /// The LUN's number.
+    pub lun: u16,
+    /// The disk's name.
+    pub naa: String,
+    /// Where: the owner first.
+    pub portals: Vec<Portal>,
+}
+
+/// A portal.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Portal {
+    /// Its address.
+    pub address: String,
+    /// Its port.
+    pub port: u16,
+    /// The tag of its group.
+    pub tag: u16,
+    /// Does its node live?
+    pub alive: bool,
 }

@@ -26,17 +26,22 @@ impl Controller {
 
     /// Nobody has it; what was left of publishing goes.
     async fn end_of_service(&self, found: &Found) -> Result<(), Status> {
-        let Some(subsystem) = self.api.subsystem(&found.id.subsystem(self.driver())).await? else {
-            return Ok(());
-        };
-        match subsystem.thing.hosts.is_empty() {
-            true => self.api.delete_subsystem(&subsystem).await.map_err(crossed),
-            false => Err(Status::failed_precondition(format!(
-                "volume {} is published to {}",
-                found.name(),
-                subsystem.thing.hosts.join(", ")
-            ))),
+        let name = found.id.subsystem(self.driver());
+        let published =
+            |to: String| Status::failed_precondition(format!("volume {} is published to {to}", found.name()));
+        if let Some(subsystem) = self.api.subsystem(&name).await? {
+            match subsystem.thing.hosts.is_empty() {
+                true => self.api.delete_subsystem(&subsystem).await.map_err(crossed)?,
+                false => return Err(published(subsystem.thing.hosts.join(", "))),
+            }
         }
+        if let Some(target) = self.api.target(&name).await? {
+            match target.thing.initiators.is_empty() {
+                true => self.api.delete_target(&target).await.map_err(crossed)?,
+                false => return Err(published(target.thing.names().join(", "))),
+            }
+        }
+        Ok(())
     }
 
     /// Deletes a volume, or has it wait for its snapshots.

@@ -8,6 +8,7 @@ use super::publish::FENCED;
 use crate::api::NewSubsystem;
 use crate::grpc::unary;
 use crate::id;
+use crate::protocol::NodeId;
 use crate::wire::addons as wire;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -73,6 +74,24 @@ impl Controller {
             log::info!("{} is taken from who is fenced", subsystem.name);
             self.take_off(&subsystem.name, |known| hosts.iter().any(|nqn| nqn == known))
                 .await?;
+        }
+        let is_meant = |host| hosts.contains(&id::host_nqn(host));
+        for target in self
+            .api
+            .targets()
+            .await?
+            .into_iter()
+            .filter(|found| found.name.starts_with(OWN))
+        {
+            let mut nodes = target
+                .initiators
+                .iter()
+                .filter_map(|access| NodeId::of_initiator(&access.initiator));
+            if target.initiators.is_empty() || nodes.any(|node| is_meant(node.host)) {
+                log::info!("{} is taken from who is fenced", target.name);
+                self.take_off_target(&target.name, |known| known.is_some_and(is_meant))
+                    .await?;
+            }
         }
         self.until_cut_off().await;
         Ok(wire::FenceClusterNetworkResponse {})

@@ -1,11 +1,13 @@
 //! What there is: ListVolumes, ControllerGetVolume, ValidateVolumeCapabilities.
 
 use super::{Controller, Found, may_be_used, missing, signed};
-use crate::api::Volume;
+use crate::api::{Target, Volume};
 use crate::capability;
 use crate::id::{self, VolumeId};
 use crate::labels;
 use crate::parameters::{Class, Mutable};
+use crate::protocol::NodeId;
+use crate::wire::common;
 use crate::wire::common::{self, Topology};
 use crate::wire::controller::{
     ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerGetVolumeResponseVolumeStatus,
@@ -60,6 +62,15 @@ fn nodes(hosts: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// The nodes of a list of initiators.
+fn nodes_of(target: &Target) -> Vec<String> {
+    let all = target
+        .initiators
+        .iter()
+        .filter_map(|access| NodeId::of_initiator(&access.initiator));
+    all.map(|node| node.to_string()).collect()
+}
+
 impl Controller {
     pub(super) async fn list(self, request: ListVolumesRequest) -> Result<ListVolumesResponse, Status> {
         let all = self.api.volumes((labels::DRIVER, self.driver())).await?;
@@ -74,9 +85,14 @@ impl Controller {
             .places_of(&all.iter().map(|(_, volume)| volume).collect::<Vec<_>>())
             .await?;
         let subsystems = self.api.subsystems().await?.into_iter();
-        let hosts: BTreeMap<String, Vec<String>> = subsystems.map(|found| (found.name, found.hosts)).collect();
+        let mut hosts: BTreeMap<String, Vec<String>> =
+            subsystems.map(|found| (found.name, nodes(&found.hosts))).collect();
+        for target in self.api.targets().await? {
+            let nodes = nodes_of(&target);
+            hosts.entry(target.name).or_default().extend(nodes);
+        }
         let entry = |(id, volume): &(VolumeId, Volume)| {
-            let published = hosts.get(&id.subsystem(self.driver())).map(|hosts| nodes(hosts));
+            let published = hosts.get(&id.subsystem(self.driver())).cloned();
             ListVolumesResponseEntry {
                 volume: Some(as_wire(id, volume, self.accessible(volume, &places))),
                 status: Some(ListVolumesResponseVolumeStatus {
@@ -93,8 +109,14 @@ impl Controller {
     pub(super) async fn get(self, request: ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse, Status> {
         let found = self.find(&request.volume_id).await?;
         let places = self.places_of(&[found.volume()]).await?;
-        let subsystem = self.api.subsystem(&found.id.subsystem(self.driver())).await?;
-        let published = subsystem.map(|subsystem| nodes(&subsystem.thing.hosts));
+        let name = found.id.subsystem(self.driver());
+        let mut published = match self.api.subsystem(&name).await? {
+            Some(subsystem) => nodes(&subsystem.thing.hosts),
+            None => Vec::new(),
+        };
+        if let Some(target) = self.api.target(&name).await? {
+            published.extend(nodes_of(&target.thing));
+        }
         Ok(ControllerGetVolumeResponse {
             volume: Some(as_wire(
                 &found.id,
@@ -102,7 +124,7 @@ impl Controller {
                 self.accessible(found.volume(), &places),
             )),
             status: Some(ControllerGetVolumeResponseVolumeStatus {
-                published_node_ids: published.unwrap_or_default(),
+                published_node_ids: published,
             }),
         })
     }

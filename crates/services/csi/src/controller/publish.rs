@@ -1,11 +1,13 @@
 //! ControllerPublishVolume and ControllerUnpublishVolume: which hosts a volume's subsystem lets in. No host is asked.
 
+use super::target::was_making;
 use super::{Controller, Found, LOOKS, crossed, may_be_used, missing};
 use crate::api::{Attachment, Gateway, NewSubsystem, Subsystem, Tagged};
 use crate::capability::{self, Sharing, Use};
 use crate::id::{self, VolumeId};
 use crate::labels;
 use crate::parameters::Serving;
+use crate::protocol::{NodeId, Protocol};
 use crate::wire::controller::{
     ControllerPublishVolumeRequest, ControllerPublishVolumeResponse, ControllerUnpublishVolumeRequest,
     ControllerUnpublishVolumeResponse,
@@ -32,6 +34,14 @@ pub mod context {
     pub const UNFINISHED: &str = "unfinished";
     /// Present: the node ends the reservation that it finds: of the host of `preempt`, or its own.
     pub const RELEASE: &str = "release";
+    /// The target's iSCSI name: present where it is by iSCSI. [`PORTALS`] have `#` and their tag behind them then, and [`PREEMPT`] has the keys of all others, the holder's first.
+    pub const IQN: &str = "iqn";
+    /// The number of its LUN.
+    pub const LUN: &str = "lun";
+    /// The disk's name (NAA), in digits.
+    pub const NAA: &str = "naa";
+    /// The iSCSI name that the node has there.
+    pub const INITIATOR: &str = "initiator";
 }
 
 /// Hosts that nothing is published to: a subsystem without namespaces.
@@ -44,11 +54,10 @@ fn fresh_nqn(name: &str) -> String {
     format!("nqn.2026-11.io.amita:{}:{name}", Uuid::new_v4().simple())
 }
 
-fn portal(gateway: &Gateway) -> String {
-    let Gateway { traddr, trsvcid, .. } = gateway;
-    match traddr.contains(':') {
-        true => format!("[{traddr}]:{trsvcid}"),
-        false => format!("{traddr}:{trsvcid}"),
+pub(super) fn portal(address: &str, port: u16) -> String {
+    match address.contains(':') {
+        true => format!("[{address}]:{port}"),
+        false => format!("{address}:{port}"),
     }
 }
 
@@ -73,8 +82,13 @@ impl Controller {
         let _hold = self.hold_named(&request.volume_id)?;
         let found = self.find(&request.volume_id).await?;
         let none = || Status::not_found(format!("there is no node {:?}", request.node_id));
-        let host = id::node(&request.node_id).ok_or_else(none)?;
+        let node = NodeId::parse(&request.node_id).ok_or_else(none)?;
+        let host = node.host;
         may_be_used(found.volume(), &wanted).map_err(Status::failed_precondition)?;
+        if node.has_by(serving.protocol).map_err(Status::failed_precondition)? == Protocol::Iscsi {
+            let publish_context = self.publish_by_iscsi(&found, node, &wanted, &serving).await?;
+            return Ok(ControllerPublishVolumeResponse { publish_context });
+        }
         let subsystem = self.let_in(&found, host, &wanted, &serving).await?;
         let mut publish_context = self.told(&found, host, &wanted, &serving).await?;
         if let Some(number) = id::attachment_of_serial(&subsystem.serial) {
@@ -99,7 +113,7 @@ impl Controller {
     }
 
     /// What of a volume hosts have: itself, or what it is sealed as.
-    fn served(found: &Found) -> String {
+    pub(super) fn served(found: &Found) -> String {
         match labels::is_read_only(found.volume()) {
             true => format!("{}@{}", found.name(), labels::READ_ONLY_SNAPSHOT),
             false => found.name().to_owned(),
@@ -112,7 +126,7 @@ impl Controller {
         Ok(fenced.is_some_and(|fenced| fenced.thing.hosts.contains(&nqn)))
     }
 
-    async fn not_fenced(&self, host: Uuid) -> Result<(), Status> {
+    pub(super) async fn not_fenced(&self, host: Uuid) -> Result<(), Status> {
         match self.is_fenced(host).await? {
             false => Ok(()),
             true => Err(Status::failed_precondition(format!("node {host} is fenced"))),
@@ -132,7 +146,7 @@ impl Controller {
         let now = self.api.allow(&name, &nqn).await.map_err(crossed)?;
         // Of two that came at one time each may have found nobody; and it may have been fenced since.
         let alone = only(wanted, &now, &nqn)
-            .and_then(|()| others_stayed(&subsystem, &now))
+            .and_then(|()| others_stayed(&name, (subsystem.hosts.len(), now.hosts.len())))
             .map_err(Status::aborted);
         let stays = match alone {
             Ok(()) => self.not_fenced(host).await,
@@ -170,16 +184,20 @@ impl Controller {
         };
         if subsystem.namespaces == 0 {
             let of = Self::served(found);
-            self.api
-                .add_namespace(name, &of, serving.block_bytes)
-                .await
-                .map_err(crossed)?;
+            let added = self.api.add_namespace(name, &of, serving.block_bytes).await;
+            // It may be a LUN still, of a target that lets nobody in.
+            if added.as_ref().is_err_and(|why| why.is("in-use")) && self.end_of_unused_target_at(name).await? {
+                let again = self.api.add_namespace(name, &of, serving.block_bytes).await;
+                again.map_err(crossed)?;
+            } else {
+                added.map_err(crossed)?;
+            }
         }
         Ok(subsystem)
     }
 
     /// One that lets nobody in was made by a call that was cut; or somebody was taken off it, and whether its name was used is not known.
-    async fn end_of_unused(&self, unused: &Tagged<Subsystem>) -> Result<(), Status> {
+    pub(super) async fn end_of_unused(&self, unused: &Tagged<Subsystem>) -> Result<(), Status> {
         self.until_cut_off().await;
         match self.api.delete_subsystem(unused).await {
             Err(why) if why.is_not_found() => Ok(()),
@@ -205,7 +223,11 @@ impl Controller {
             return Err(Status::unavailable("no node serves NVMe/TCP (`amita serve --nvme`)"));
         }
         let (alive, away): (Vec<&Gateway>, Vec<&Gateway>) = gateways.iter().partition(|gateway| gateway.alive);
-        let portals: Vec<String> = alive.into_iter().chain(away).map(portal).collect();
+        let portals: Vec<String> = alive
+            .into_iter()
+            .chain(away)
+            .map(|found| portal(&found.traddr, found.trsvcid))
+            .collect();
         let mut told = BTreeMap::from([
             (context::NQN.to_owned(), nqn),
             (context::UUID.to_owned(), uuid),
@@ -224,8 +246,7 @@ impl Controller {
         }
         let own = host.to_string();
         if let Some(other) = holder.filter(|holder| holder.host_id != own) {
-            let was = (Uuid::try_parse(&other.host_id).ok(), id::key_of(&other.key));
-            if matches!(was, (Some(host), Some(key)) if id::is_making(key, host)) {
+            if was_making(&other) {
                 told.insert(context::UNFINISHED.to_owned(), "1".to_owned());
             }
             told.insert(context::PREEMPT.to_owned(), other.key);
@@ -246,14 +267,17 @@ impl Controller {
         };
         let host = match request.node_id.as_str() {
             "" => None,
-            node => match id::node(node) {
-                Some(host) => Some(id::host_nqn(host)),
+            node => match NodeId::parse(node) {
+                Some(node) => Some(node.host),
                 None => return Ok(done),
             },
         };
         let _hold = self.hold_volume(&volume)?;
         let name = volume.subsystem(self.driver());
-        self.take_off(&name, |known| host.as_deref().is_none_or(|host| host == known))
+        let nqn = host.map(id::host_nqn);
+        self.take_off(&name, |known| nqn.as_deref().is_none_or(|nqn| nqn == known))
+            .await?;
+        self.take_off_target(&name, |known| host.is_none() || known == host)
             .await?;
         // Also where a call before this one has taken it off, and was cut.
         self.until_cut_off().await;
@@ -294,10 +318,10 @@ impl Controller {
 }
 
 /// Where others had it, and have gone since: the list may have been empty in between, and its name would be one that was used.
-fn others_stayed(before: &Subsystem, now: &Subsystem) -> Result<(), String> {
-    match !before.hosts.is_empty() && now.hosts.len() < 2 {
+pub(super) fn others_stayed(name: &str, (before, now): (usize, usize)) -> Result<(), String> {
+    match before > 0 && now < 2 {
         false => Ok(()),
-        true => Err(format!("who has {} changes at present", now.name)),
+        true => Err(format!("who has {name} changes at present")),
     }
 }
 

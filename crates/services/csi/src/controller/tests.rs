@@ -8,6 +8,7 @@ mod model;
 mod place;
 mod publish;
 mod snapshot;
+mod target;
 mod together;
 
 use crate::capability::tests::{block, mount};

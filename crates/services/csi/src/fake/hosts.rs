@@ -99,7 +99,7 @@ impl Cluster {
         if !self.volumes.contains_key(volume) {
             return no_such(&format!("volume {of}"));
         }
-        if self.subsystems.values().any(|found| found.namespaces.contains(&of)) {
+        if self.is_served(&of) {
             return refuse(409, "in-use", "it is a namespace already");
         }
         self.subsystems.get_mut(name).expect("it").namespaces.push(of.clone());

@@ -80,12 +80,14 @@ impl Cluster {
                 Ok((202, json!({"kind": "migrate", "object": name})))
             }
             (_, ["volumes", name, "attachment"]) => self.attachment(name),
+            (_, ["volumes", name, "iscsi-attachment"]) => self.iscsi_attachment(name),
             (_, ["volumes", name, "reservation"]) => {
                 self.volume(name)?;
                 let held = self.reservations.get(*name);
                 let registrants: Vec<Value> = held
                     .iter()
                     .map(|(host, key)| json!({"host_id": host, "key": key, "holder": true}))
+                    .chain(self.registrants.get(*name).into_iter().flatten().cloned())
                     .collect();
                 Ok((
                     200,

@@ -1,7 +1,7 @@
 //! Disks that somebody else has: what is mounted of one, or built on it, is not taken away under it.
 
 use super::machine::Claim;
-use super::nvme::Disk;
+use super::nvme::{self, Disk};
 use super::{Node, mounts};
 use std::time::Duration;
 use tonic::Status;
@@ -60,14 +60,31 @@ impl Node {
         all.flat_map(|path| list(&path)).map(named).collect()
     }
 
+    /// Does nobody use a disk here, in whatever name space of mounts?
+    pub(super) fn is_free(&self, disk: &Disk) -> Result<bool, Status> {
+        if self.not_used(disk).is_err() {
+            return Ok(false);
+        }
+        let device = disk.device();
+        let claim = self.machine().claim(&device);
+        Ok(claim
+            .map_err(|why| Status::internal(format!("{device}: {why}")))?
+            .is_some())
+    }
+
     /// A disk that is mounted elsewhere is not taken away.
     pub(super) fn not_used(&self, disk: &Disk) -> Result<(), Status> {
         let all =
             mounts::all(self.machine()).map_err(|why| Status::internal(format!("the mounts of this node: {why}")))?;
         let file = format!("/{}", disk.name);
-        let used = all
-            .iter()
-            .find(|mount| mount.source == disk.device() || mount.root == file);
+        // Maps have names of their own, by which they are mounted.
+        let number = match disk.name.starts_with("dm-") {
+            true => nvme::number(self.machine(), disk).ok(),
+            false => None,
+        };
+        let used = all.iter().find(|mount| {
+            mount.source == disk.device() || mount.root == file || number.as_ref().is_some_and(|it| *it == mount.device)
+        });
         match used {
             None => Ok(()),
             Some(used) => Err(Status::failed_precondition(format!(

@@ -24,6 +24,9 @@ impl Node {
     /// A volume of one node is reserved by it; from who had it before only where the controller says that it is not to have it any more. It stays so when it
     /// is unstaged: whoever was lost with it, and has not heard of that, finds it another's until it is its own again.
     pub(super) fn reserve(&self, disk: &Disk, told: &BTreeMap<String, String>) -> Result<Held, Status> {
+        if !disk.paths.is_empty() {
+            return self.reserve_paths(disk, told);
+        }
         let other = told.get(context::PREEMPT).and_then(|text| id::key_of(text));
         if told.contains_key(context::RELEASE) {
             self.release(disk, self.keys(told)?.own, other)?;
@@ -135,12 +138,15 @@ impl Node {
         }
     }
 
-    fn ask(&self, disk: &Disk, what: Reserve) -> Result<Reserved, Status> {
-        let done = self.machine().reserve(&disk.device(), what);
+    pub(super) fn ask(&self, disk: &Disk, what: Reserve) -> Result<Reserved, Status> {
+        self.ask_at(&disk.reserved_by(), what)
+    }
+
+    pub(super) fn ask_at(&self, device: &str, what: Reserve) -> Result<Reserved, Status> {
+        let done = self.machine().reserve(device, what);
         done.map_err(|why| {
             Status::internal(format!(
-                "{} cannot be reserved ({what:?}): {why}; reservations: \"off\" does without",
-                disk.name
+                "{device} cannot be reserved ({what:?}): {why}; reservations: \"off\" does without"
             ))
         })
     }
@@ -157,7 +163,7 @@ impl Node {
     }
 }
 
-fn reserved(disk: &Disk) -> Status {
+pub(super) fn reserved(disk: &Disk) -> Status {
     Status::failed_precondition(format!(
         "{} is reserved by another host, which nobody has said to be gone",
         disk.name

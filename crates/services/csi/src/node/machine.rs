@@ -54,7 +54,7 @@ pub enum Reserve {
     Register(u64),
     /// This host, which is known by the first key, is known by the second.
     Replace(u64, u64),
-    /// It writes, and nobody else (Write Exclusive).
+    /// It writes, and nobody else (Write Exclusive; of a disk of SCSI: and who is registered).
     Hold(u64),
     /// The same in place of the holder of the second key, whose commands are aborted.
     Preempt(u64, u64),

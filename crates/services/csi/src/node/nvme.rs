@@ -57,11 +57,18 @@ pub(super) struct Target {
 pub(super) struct Disk {
     /// What the kernel calls it.
     pub name: String,
+    /// What it calls its paths, where dm-multipath has made it of them; the first one holds what is reserved.
+    pub paths: Vec<String>,
 }
 
 impl Disk {
     pub(super) fn device(&self) -> String {
         format!("/dev/{}", self.name)
+    }
+
+    /// By what it is reserved: dm-multipath asks all paths at once, or any of them, and one that fails fails all.
+    pub(super) fn reserved_by(&self) -> String {
+        format!("/dev/{}", self.paths.first().unwrap_or(&self.name))
     }
 }
 
@@ -315,7 +322,7 @@ impl Target {
 }
 
 /// Can this machine speak NVMe/TCP, over several paths?
-fn ready(machine: &dyn Machine) -> Result<(), Status> {
+pub(super) fn ready(machine: &dyn Machine) -> Result<(), Status> {
     if machine.kind(FABRICS).map_err(failed(FABRICS))?.is_none() {
         // Where it is built in, or there is no such program, the look behind it says so.
         let _ = machine.run("modprobe", &["nvme-tcp"]);
@@ -387,7 +394,10 @@ pub(super) fn disks(machine: &dyn Machine, is_meant: impl Fn(&str) -> bool) -> R
         let nqn = machine.read(&format!("{folder}/subsysnqn")).unwrap_or_default();
         if is_meant(nqn.trim()) {
             let names = list(machine, &folder)?.into_iter().filter(|name| is_disk(name));
-            all.extend(names.map(|name| Disk { name }));
+            all.extend(names.map(|name| Disk {
+                name,
+                paths: Vec::new(),
+            }));
         }
     }
     Ok(all)

@@ -1,8 +1,9 @@
 //! NodePublishVolume and NodeUnpublishVolume: what was staged is shown to a pod, and no longer.
 
+use super::attach::Target;
 use super::filesystem::run;
 use super::mounts::{self, Mount};
-use super::nvme::{self, Target};
+use super::nvme;
 use super::{Node, path, present, volume};
 use crate::capability::{self, Access, Use};
 use crate::wire::node::{
@@ -84,8 +85,8 @@ impl Node {
     fn publish_disk(&self, request: &NodePublishVolumeRequest, wanted: &Use, at: &str) -> Result<(), Status> {
         let machine = self.machine();
         let none = BTreeMap::new();
-        let target = Target::read(self.host, &request.publish_context, &none, &none)?;
-        let disk = target.disk(machine)?;
+        let target = Target::read(self, &request.publish_context, &none, &none)?;
+        let disk = target.disk(self)?;
         let disk = disk.ok_or_else(|| Status::failed_precondition("its disk is not staged at this node"))?;
         if request.readonly && !nvme::is_read_only(machine, &disk) {
             return Err(Status::invalid_argument(

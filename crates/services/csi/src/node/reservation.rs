@@ -1,5 +1,5 @@
 //! Persistent reservations of a disk, as Linux has them for disks of all kinds (`linux/pr.h`, kernel 4.4): for NVMe they are its reservations, by host
-//! identifier, so that all paths of a host are one.
+//! identifier, so that all paths of a host are one; for SCSI each path is another one.
 #![allow(unsafe_code)]
 
 use super::machine::{Reserve, Reserved};
@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd as _;
 
 /// `PR_WRITE_EXCLUSIVE`.
 const WRITE_EXCLUSIVE: u32 = 1;
+/// `PR_WRITE_EXCLUSIVE_REG_ONLY`.
+const WRITE_EXCLUSIVE_REGISTRANTS: u32 = 3;
 /// `PR_FL_IGNORE_KEY`.
 const IGNORE_KEY: u32 = 1;
 /// What the kernel answers for a conflict: `PR_STS_RESERVATION_CONFLICT`; before 6.2 what NVMe has (status code 83h), with its flags above.
@@ -67,19 +69,20 @@ pub(super) fn carry_out(device: &str, what: Reserve) -> io::Result<Reserved> {
         first,
         second,
     };
+    // Paths of a disk of SCSI are registrants each, and a disk of NVMe is one of its host.
+    let kind = match device.starts_with("/dev/nvme") {
+        true => WRITE_EXCLUSIVE,
+        false => WRITE_EXCLUSIVE_REGISTRANTS,
+    };
     match what {
         Reserve::Register(key) => ask(device, 200, &pair(0, key, IGNORE_KEY, 0)),
         Reserve::Replace(key, other) => ask(device, 200, &pair(key, other, 0, 0)),
         Reserve::Hold(key) => {
-            let one = One {
-                key,
-                kind: WRITE_EXCLUSIVE,
-                flags: 0,
-            };
+            let one = One { key, kind, flags: 0 };
             ask(device, 201, &one)
         }
         // IOC_PR_PREEMPT_ABORT: what the kernel calls the old key is the host's own (CRKEY), and the new one that of the other (PRKEY).
-        Reserve::Preempt(key, other) => ask(device, 204, &pair(key, other, WRITE_EXCLUSIVE, 0)),
+        Reserve::Preempt(key, other) => ask(device, 204, &pair(key, other, kind, 0)),
         // Kernels have no way to give up a single registration.
         Reserve::Clear(key) => {
             let one = One { key, kind: 0, flags: 0 };

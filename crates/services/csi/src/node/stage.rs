@@ -1,10 +1,11 @@
 //! NodeStageVolume and NodeUnstageVolume: a volume comes to this node, once for all pods that use it here, and goes.
 
+use super::attach::Target;
 use super::filesystem::{self, Content};
 use super::hold::Held;
 use super::mounts;
-use super::nvme::{self, Disk, Target};
-use super::{Node, path, volume};
+use super::nvme::{self, Disk};
+use super::{Node, iscsi, path, volume};
 use crate::capability::{self, Access};
 use crate::id;
 use crate::wire::node::{
@@ -23,12 +24,8 @@ impl Node {
         let id = volume(&request.volume_id)?;
         let _hold = self.hold(id.number)?;
         let (told, context) = (&request.publish_context, &request.volume_context);
-        let target = Target::read(self.host, told, context, &request.secrets)?;
-        let connected = target.connect(self.machine(), &self.gateways, self.is_of(&id));
-        let staged = connected.and_then(|(disk, is_whole)| {
-            if !is_whole {
-                self.paths_are_missing.notify_one();
-            }
+        let target = Target::read(self, told, context, &request.secrets)?;
+        let staged = target.connect(self, &id).and_then(|disk| {
             let held = (self.reserve(&disk, told)?, self.keys(told)?);
             match &wanted.access {
                 Access::Mount { file_system, options } => {
@@ -65,7 +62,9 @@ impl Node {
                 log::error!("not all that was written came to {}: {why}", disk.device());
             }
         }
-        nvme::disconnect(self.machine(), &is_meant)
+        nvme::disconnect(self.machine(), &is_meant)?;
+        drop(claims);
+        iscsi::leave(self, &is_meant)
     }
 
     fn mount(
@@ -208,8 +207,13 @@ impl Node {
             // Of a disk that is lost nothing can be written any more, and it is to go all the same.
             log::error!("volume {id}: not all that was written came to its disk: {why}");
         }
+        let number = self.mounted(staging)?.map(|there| there.device);
+        let map = number.and_then(|number| Some((iscsi::map_at(self, &number)?, number)));
         self.unmount(staging)?;
         self.leave(self.is_of(&id))?;
+        if let Some((map, number)) = map {
+            iscsi::end_of_bare_map(self, &number, &map)?;
+        }
         Ok(NodeUnstageVolumeResponse {})
     }
 }

@@ -5,7 +5,7 @@ use super::inline::is_inline;
 use super::machine::{Kind, Space};
 use super::mounts::{self, Mount};
 use super::nvme::{self, Disk};
-use super::{Node, path, present, volume};
+use super::{Node, iscsi, path, present, volume};
 use crate::wire::addons::{NodeReclaimSpaceRequest, NodeReclaimSpaceResponse};
 use crate::wire::node::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
@@ -16,6 +16,8 @@ use tonic::Status;
 
 /// A disk that has grown is told of so long, at most,
 const LOOKS: u32 = 50;
+/// of which one in so many has a map look at its paths;
+const ASK_AGAIN: u32 = 10;
 /// with so much time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -32,13 +34,21 @@ fn usage(unit: Unit, (total, available, used): (u64, u64, u64)) -> VolumeUsage {
     }
 }
 
-/// The disk that is mounted, or bound as a file.
-fn disk_of(mount: &Mount) -> Disk {
+/// The disk that is mounted, or bound as a file. A map is mounted by a name of its own.
+fn disk_of(node: &Node, mount: &Mount) -> Disk {
+    if mount.source.starts_with("/dev/mapper/")
+        && let Some(map) = iscsi::map_at(node, &mount.device)
+    {
+        return map;
+    }
     let name = match mount.root.as_str() {
         "/" => mount.source.strip_prefix("/dev/").unwrap_or(&mount.source),
         bound => bound.trim_start_matches('/'),
     };
-    Disk { name: name.to_owned() }
+    Disk {
+        name: name.to_owned(),
+        paths: Vec::new(),
+    }
 }
 
 impl Node {
@@ -66,7 +76,7 @@ impl Node {
         let at = path(&request.volume_path, "volume path").map_err(none)?;
         let mount = self.there(at)?;
         if self.is_disk(at)? {
-            let bytes = nvme::size(self.machine(), &disk_of(&mount))?;
+            let bytes = nvme::size(self.machine(), &disk_of(self, &mount))?;
             return Ok(NodeGetVolumeStatsResponse {
                 usage: vec![usage(Unit::Bytes, (bytes, 0, 0))],
             });
@@ -84,7 +94,7 @@ impl Node {
         let at = path(&request.volume_path, "volume path")?;
         let _hold = self.hold(id.number)?;
         let mount = self.there(at)?;
-        let disk = disk_of(&mount);
+        let disk = disk_of(self, &mount);
         let wanted = request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);
         let bytes = self.await_size(&disk, u64::try_from(wanted).unwrap_or(0), self.is_of(&id))?;
         if !self.is_disk(at)? && !nvme::is_read_only(self.machine(), &disk) {
@@ -111,6 +121,12 @@ impl Node {
             }
             if look == 0 {
                 nvme::look_again(self.machine(), &is_meant)?;
+            }
+            if disk.name.starts_with("dm-")
+                && look % ASK_AGAIN == 0
+                && let Err(why) = iscsi::look_again(self, disk)
+            {
+                log::warn!("{} has not grown yet: {}", disk.name, why.message());
             }
             self.machine().pause(LOOK);
         }

@@ -1,7 +1,9 @@
 //! The node on a machine that is made up: no root, no kernel module, no disk. Each call is cut at each thing that it does, before and after it took place.
 
 mod host;
+mod initiator;
 mod inline;
+mod iscsi;
 mod paths;
 mod reservations;
 

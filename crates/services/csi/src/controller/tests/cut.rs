@@ -12,7 +12,7 @@ use super::*;
 const MOST: usize = 40;
 
 /// Cuts `call` everywhere, on clusters that `before` has prepared; and tries the ends that a second cut makes.
-async fn everywhere(before: impl AsyncFn(&Fake), call: impl AsyncFn(&Fake) -> Result<(), Status>) {
+pub(super) async fn everywhere(before: impl AsyncFn(&Fake), call: impl AsyncFn(&Fake) -> Result<(), Status>) {
     everywhere_of(Fake::new, before, call).await;
 }
 

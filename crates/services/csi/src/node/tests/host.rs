@@ -173,7 +173,7 @@ impl Host {
     }
 
     /// Does something to the machine, or is cut.
-    fn act<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+    pub fn act<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state();
         state.done += 1;
         let (number, cut) = (state.done, state.cut);
