@@ -7,7 +7,6 @@ use crate::id::{self, VolumeId};
 use crate::labels;
 use crate::parameters::{Class, Mutable};
 use crate::protocol::NodeId;
-use crate::wire::common;
 use crate::wire::common::{self, Topology};
 use crate::wire::controller::{
     ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerGetVolumeResponseVolumeStatus,
