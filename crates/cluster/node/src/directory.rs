@@ -689,6 +689,7 @@ impl Directory {
         self.end_late_leaves(now);
         self.carry_out_moves(now, view);
         self.carry_out_closings(now, view);
+        self.end_doubts(now, view);
         self.open_what_has_moved(now);
         let looks = std::mem::take(&mut self.upkeep.look);
         for state in self.volumes.values().take_while(|_| looks) {

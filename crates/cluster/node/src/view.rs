@@ -77,7 +77,7 @@ pub struct View {
     /// The operator's wishes that owners close volumes, with their modification revision.
     closings: BTreeMap<VolumeId, (map::Closing, u64)>,
     /// Volumes that are gone since somebody looked.
-    deleted: Vec<VolumeId>,
+    deleted: Vec<(VolumeId, String)>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
     /// Limits of tenants and pools.
@@ -261,7 +261,7 @@ impl View {
                 // It has another name now.
                 Some(volume) => Change::Volume(id, volume.generation),
                 None => {
-                    self.deleted.push(id);
+                    self.deleted.push((id, name.to_owned()));
                     Change::Nothing
                 }
             };
@@ -280,7 +280,7 @@ impl View {
                 let put = self.volumes.put(key, record.created, volume.id, volume);
                 if let Some(before) = before.filter(|before| self.volumes.get(*before).is_none()) {
                     // Deleted and made anew while nobody watched.
-                    self.deleted.push(before);
+                    self.deleted.push((before, name.to_owned()));
                 }
                 match put {
                     Ok(()) => change,
@@ -492,8 +492,8 @@ impl View {
         self.volume_of(volume)?.owner
     }
 
-    /// The volumes that are gone since this was last asked.
-    pub fn take_deleted(&mut self) -> Vec<VolumeId> {
+    /// The volumes that are gone since this was last asked, and the names that they had.
+    pub fn take_deleted(&mut self) -> Vec<(VolumeId, String)> {
         std::mem::take(&mut self.deleted)
     }
 

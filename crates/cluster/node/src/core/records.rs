@@ -119,9 +119,9 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
     for (old, new) in core.cx.view.take_switched() {
         switched(core, now, old, new);
     }
-    for volume in core.cx.view.take_deleted() {
+    for (volume, name) in core.cx.view.take_deleted() {
         if core.cx.config.core == 0 {
-            core.directory.deleted(now, volume, &core.cx.view);
+            core.directory.deleted(now, volume, &name, &core.cx.view);
         }
         limits::changed(core, now, volume);
     }

@@ -37,11 +37,13 @@ pub(super) struct Closings {
     answered: BTreeMap<VolumeId, Time>,
     /// Volumes that were deleted of late.
     gone: VecDeque<VolumeId>,
+    /// Volumes that are open by another name than the one that is gone; if they are not heard of by then they are gone, too.
+    doubted: BTreeMap<VolumeId, Time>,
 }
 
 impl Closings {
     pub fn deadline(&self) -> Option<Time> {
-        self.answered.values().min().copied()
+        self.answered.values().chain(self.doubted.values()).min().copied()
     }
 
     /// Was the volume deleted a moment ago?
@@ -51,8 +53,35 @@ impl Closings {
 }
 
 impl Directory {
-    /// A volume is not in the metadata any more.
-    pub fn deleted(&mut self, now: Time, volume: VolumeId, view: &View) {
+    /// A volume is not in the metadata any more under this name.
+    pub fn deleted(&mut self, now: Time, volume: VolumeId, name: &str, view: &View) {
+        // Whoever has it open by another name has read of that, later than what is heard here: the switch of a move gives what it moves to the
+        // volume's name, and that is heard next. (But not where both have gone while nobody watched.)
+        let is_open = self
+            .volumes
+            .iter()
+            .any(|(known, state)| known != name && state.is_of(volume));
+        if is_open || self.migrations.is_carried_by_another(volume, name) {
+            self.closings.doubted.insert(volume, now.plus(PAUSE));
+            return;
+        }
+        self.gone(now, volume, view);
+    }
+
+    /// Ends doubts of which nothing was heard.
+    pub(super) fn end_doubts(&mut self, now: Time, view: &View) {
+        let due: Vec<VolumeId> = self
+            .closings
+            .doubted
+            .extract_if(.., |_, at| now >= *at)
+            .map(|(volume, _)| volume)
+            .collect();
+        for volume in due.into_iter().filter(|volume| view.volume_of(*volume).is_none()) {
+            self.gone(now, volume, view);
+        }
+    }
+
+    fn gone(&mut self, now: Time, volume: VolumeId, view: &View) {
         if self.closings.gone.len() == MOST_GONE {
             self.closings.gone.pop_front();
         }
@@ -68,6 +97,7 @@ impl Directory {
         if self.closings.is_gone(volume) {
             self.closings.gone.retain(|gone| *gone != volume);
         }
+        self.closings.doubted.remove(&volume);
         self.lose_renamed(volume, name);
         let other = self
             .volumes

@@ -42,6 +42,11 @@ pub(super) struct Migrations {
 }
 
 impl Migrations {
+    /// Do users go on with that volume, by another name than this one?
+    pub fn is_carried_by_another(&self, volume: VolumeId, name: &str) -> bool {
+        self.carried.get(&volume).is_some_and(|carried| carried.name != name)
+    }
+
     pub fn hold(&mut self, volume: VolumeId, holds: bool) {
         match holds {
             true => _ = self.holds.insert(volume),

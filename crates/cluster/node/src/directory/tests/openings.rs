@@ -100,6 +100,35 @@ fn the_end_of_an_older_sequencer_ends_no_hold() {
     assert!(!rig.directory.migrations.holds(VOLUME));
 }
 
+/// A gateway that opens the volume right behind the switch of a move has read of it before it hears of it: that what it moved to has another name
+/// now is no news, and no deletion.
+#[test]
+fn what_is_open_by_a_newer_name_does_not_end_with_an_older_one() {
+    let (mut rig, mut metadata) = moved();
+    // Nor does what is about to be opened.
+    rig.directory.deleted(rig.now, MOVED, "~8", &View::default());
+    rig.directory.named(rig.now, MOVED, "v", &View::default());
+    comes_to_be_open(&mut rig, &mut metadata);
+    rig.directory.deleted(rig.now, MOVED, "~8", &View::default());
+    rig.directory.named(rig.now, MOVED, "v", &View::default());
+    rig.now = rig.now.plus(Duration::from_secs(1));
+    rig.directory.tick(rig.now, &View::default());
+    rig.settle();
+    assert!(rig.directory.is_open(MOVED) && rig.lost.is_empty());
+    // Both names have gone while nobody watched.
+    rig.directory.deleted(rig.now, MOVED, "~8", &View::default());
+    rig.settle();
+    assert!(rig.directory.is_open(MOVED) && rig.lost.is_empty());
+    rig.now = rig.directory.deadline().expect("it is in doubt");
+    rig.directory.tick(rig.now, &View::default());
+    let effects = std::iter::from_fn(|| rig.directory.next());
+    assert!(
+        effects
+            .into_iter()
+            .any(|effect| matches!(effect, Effect::EndShards { volume: MOVED, .. }))
+    );
+}
+
 /// Time passes, and the metadata answers nothing.
 fn without_metadata(rig: &mut Rig, time: Duration) {
     let until = rig.now.plus(time);
@@ -233,7 +262,7 @@ fn who_uses_what_has_moved_is_told_when_it_cannot_be_opened() {
             rig.directory.named(rig.now, MOVED, "w", &View::default());
         }),
         ("it was deleted", |rig, _| {
-            rig.directory.deleted(rig.now, MOVED, &View::default());
+            rig.directory.deleted(rig.now, MOVED, "v", &View::default());
         }),
     ];
     for (what, change) in changes {

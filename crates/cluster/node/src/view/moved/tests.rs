@@ -80,7 +80,7 @@ fn what_hosts_have_open_is_what_the_volume_is_now() {
     assert!(view.take_switched().is_empty());
     assert_eq!(
         view.take_deleted(),
-        [NEW],
+        [(NEW, map::moving_name(NEW))],
         "by the name that it had, as with any change of a name"
     );
     assert_eq!((view.present(OLD), view.present(NEW)), (NEW, NEW));
