@@ -33,7 +33,7 @@ pub enum Command {
     ///
     /// It has no rights at the cluster: what it needs the controller tells it. With --inline it has (--by-api, and a token or the certificate of an operator). It needs /dev, /sys and the
     /// folders of kubelet, whose mounts it shares.
-    Node(NodeArguments),
+    Node(Box<NodeArguments>),
 }
 
 /// Where, and as what.

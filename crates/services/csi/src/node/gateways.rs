@@ -132,9 +132,9 @@ impl Gateways {
         if let Some(slow) = left_alone() {
             return Err(silent(slow));
         }
-        // The kernel waits two minutes for an address that says nothing at all.
+        // The kernel waits two minutes for an address that says nothing at all, and more than one for a gateway that is stopped.
         let begun = machine.now();
-        if let Err(why) = machine.reach(address) {
+        if let Err(why) = machine.greet(address) {
             if machine.now().saturating_sub(begun) > LONG {
                 self.put_off(machine, address, false);
             }

@@ -153,6 +153,12 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// Nobody does, in a while.
     fn reach(&self, address: SocketAddr) -> io::Result<()>;
+    /// Does a controller of NVMe/TCP answer at this address? The kernel of a machine takes connections for a process that is stopped, and whoever waits
+    /// for the first word of that by `/dev/nvme-fabrics` keeps all others of this machine waiting.
+    ///
+    /// # Errors
+    /// See [`Machine::reach`].
+    fn greet(&self, address: SocketAddr) -> io::Result<()>;
     /// Has the kernel write what it keeps of the file system at a path.
     ///
     /// # Errors
@@ -272,6 +278,26 @@ impl Machine for Linux {
         TcpStream::connect_timeout(&address, ANSWER).map(drop)
     }
 
+    fn greet(&self, address: SocketAddr) -> io::Result<()> {
+        let mut socket = TcpStream::connect_timeout(&address, ANSWER)?;
+        socket.set_write_timeout(Some(ANSWER))?;
+        socket.set_read_timeout(Some(ANSWER))?;
+        socket.write_all(&initialize_request())?;
+        // Whoever wants TLS answers this by an alert, or by closing: that is an answer.
+        match socket.read(&mut [0; 1]) {
+            Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!(
+                        "it takes connections, and says nothing for {} s: is the node stopped?",
+                        ANSWER.as_secs()
+                    ),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn sync(&self, path: &str) -> io::Result<()> {
         Ok(rustix::fs::syncfs(File::open(path)?)?)
     }
@@ -323,6 +349,13 @@ impl Machine for Linux {
         static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
         BEGUN.elapsed()
     }
+}
+
+/// ICReq, the first PDU of a host, which wants no digests (NVMe/TCP Transport 1.0c, 3.6.2.2).
+fn initialize_request() -> [u8; 128] {
+    let mut bytes = [0; 128];
+    (bytes[2], bytes[4]) = (128, 128);
+    bytes
 }
 
 fn is_blank(mut disk: impl Read + Seek) -> io::Result<bool> {
@@ -379,7 +412,34 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         Linux.reach(address).expect("it listens");
+        // Its kernel takes the connection, and nobody says a word.
+        let why = Linux.greet(address).expect_err("it is as if it were stopped");
+        assert_eq!(why.kind(), io::ErrorKind::TimedOut);
         drop(listener);
         Linux.reach(address).expect_err("nobody listens");
+        Linux.greet(address).expect_err("nobody listens");
+    }
+
+    #[test]
+    fn who_answers_or_closes_is_there() {
+        for closes in [false, true] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let gateway = std::thread::spawn(move || {
+                let (mut socket, _) = listener.accept().expect("somebody comes");
+                let mut request = [0; 128];
+                socket.read_exact(&mut request).expect("a whole PDU");
+                if !closes {
+                    socket.write_all(&[1, 0, 128, 0, 128]).expect("an answer");
+                }
+                request
+            });
+            Linux.greet(address).expect("it is there");
+            let request = gateway.join().expect("it was asked");
+            assert_eq!(
+                (request[0], request[2], request[4..8].to_vec()),
+                (0, 128, vec![128, 0, 0, 0])
+            );
+        }
     }
 }

@@ -650,6 +650,10 @@ impl Machine for Host {
         }
     }
 
+    fn greet(&self, address: SocketAddr) -> io::Result<()> {
+        self.reach(address)
+    }
+
     fn sync(&self, path: &str) -> io::Result<()> {
         self.act(|state| {
             state.synced.push(path.to_owned());

@@ -528,6 +528,10 @@ impl Machine for Initiator {
         self.host.reach(address)
     }
 
+    fn greet(&self, address: SocketAddr) -> io::Result<()> {
+        self.host.greet(address)
+    }
+
     fn sync(&self, path: &str) -> io::Result<()> {
         self.host.sync(path)
     }
