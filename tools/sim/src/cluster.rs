@@ -159,7 +159,7 @@ pub struct Cluster {
     random: Random,
     deliveries: Vec<Delivery<Caller>>,
     trace: bool,
-    /// Stores have not come back that should have.
+    /// What went wrong while everything healed: stores have not come back that should have.
     stayed_out: Option<String>,
     /// Folded over everything that passes the control planes.
     hash: u64,
@@ -707,6 +707,10 @@ impl Cluster {
         self.end_passing();
         self.workload.stop();
         self.hosts.be_patient();
+        if let Err(why) = self.let_all_go_on() {
+            self.stayed_out = Some(why);
+            return;
+        }
         if self.random.percent(50) {
             self.let_stores_return();
         }

@@ -628,7 +628,8 @@ impl Plan {
     }
 
     /// In a long life some faults last for minutes: those that are long enough to cost a place anyway, and those that
-    /// cost none. (A disk that stands still does so to its end, whatever heals meanwhile: it is not among them.)
+    /// cost none. (A disk that stands still does so to its end, whatever heals meanwhile: it is not among them. So does a process, and that is
+    /// waited for.)
     pub fn last_longer(&mut self, random: &mut Random) {
         for step in &mut self.steps {
             let factor = random.within(1, 60);

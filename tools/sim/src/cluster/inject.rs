@@ -3,7 +3,7 @@
 use super::node::{at_place, disk, host_at, host_place, node_id, place, store_id};
 use super::records::json;
 use super::wires::{network_of, second};
-use super::{Cluster, volume_name};
+use super::{Cluster, SETTLE, volume_name};
 use crate::faults::{Bad, Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
@@ -123,7 +123,7 @@ impl Cluster {
                     for core in 0..self.nodes[node].cores() {
                         self.freeze(node, core, Duration::from_nanos(for_ns));
                     }
-                    self.nodes[node].frozen_until = Time(now.0 + for_ns);
+                    self.nodes[node].stand_still_until(Time(now.0 + for_ns));
                 }
             }
             Fault::CoreFreeze { node, core, for_ns } => {
@@ -375,7 +375,7 @@ impl Cluster {
                 }
             }
         }
-        self.nodes[node].frozen_until = Time(now.0 + for_ns);
+        self.nodes[node].stand_still_until(Time(now.0 + for_ns));
     }
 
     /// The places of a core: one for each network.
@@ -563,6 +563,26 @@ impl Cluster {
             }
         }
         self.metadata.heal();
+    }
+
+    /// A node that stands still does so to its end, whatever heals. Of what is waited for from now on at least half of the time is to be one in which
+    /// all run: minutes, as in a long life, are waited for here.
+    pub(super) fn let_all_go_on(&mut self) -> Result<(), String> {
+        let all_run = self
+            .nodes
+            .iter()
+            .map(|node| node.frozen_until)
+            .max()
+            .unwrap_or_default();
+        if all_run <= self.world.now().plus(SETTLE / 2) {
+            return Ok(());
+        }
+        self.coverage.hit("run.stood_still_beyond_the_work");
+        while self.world.now() < all_run {
+            self.step(all_run)?;
+        }
+        self.tell(|| "every node runs".to_owned());
+        Ok(())
     }
 
     /// What lasts for the whole run.

@@ -373,6 +373,11 @@ impl Node {
         self.frozen_until = Time::default();
     }
 
+    /// All of its cores stand still. A shorter time that begins meanwhile does not end the longer one.
+    pub fn stand_still_until(&mut self, until: Time) {
+        self.frozen_until = self.frozen_until.max(until);
+    }
+
     /// One pass of one of its cores.
     pub fn pass(&mut self, core: usize) {
         let Some(running) = self.cores.get_mut(core) else {

@@ -21,6 +21,32 @@ fn seeds_that_found_faults_hold() {
     }
 }
 
+/// A node stands still for minutes, and the work ends meanwhile: what is to come true in bounded time is asked for when it runs again. Nor does a shorter
+/// time that it stands still within the longer one make it one that runs.
+#[test]
+fn a_node_that_stands_still_beyond_the_work_is_waited_for() {
+    use crate::faults::{Fault, Plan, Step};
+    for has_shorter in [false, true] {
+        let mut setup = Setup::quiet(1);
+        let freeze = |after_operations, seconds: u64| Step {
+            after_operations,
+            delay_ns: 0,
+            fault: Fault::Freeze {
+                node: 2,
+                for_ns: seconds * 1_000_000_000,
+            },
+        };
+        let shorter = has_shorter.then(|| freeze(110, 2));
+        setup.plan = Plan {
+            steps: [freeze(100, 180)].into_iter().chain(shorter).collect(),
+            victims: vec![2],
+        };
+        let run = run_setup(setup, false);
+        assert_eq!(run.failure, None, "with a shorter time: {has_shorter}");
+        assert_eq!(run.coverage.count("run.stood_still_beyond_the_work"), 1);
+    }
+}
+
 /// Programs with a client's identity, over all that a plan brings: what they sent to nodes that die or stand still they send again,
 /// and nothing of it comes late.
 #[test]
