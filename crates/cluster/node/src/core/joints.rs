@@ -120,16 +120,24 @@ pub(super) fn seat(core: &Core, name: &str, volume: VolumeId, generation: Genera
 pub(super) fn to_ask(core: &Core, name: &str) -> Option<VolumeId> {
     let seat = core.cx.view.joint(name)?.0.seat?;
     let volume = core.cx.view.volume_of(seat)?;
-    (!map::is_hidden(&volume.name)).then_some(volume.id)
+    (!map::is_hidden(&volume.name) && !is_closing(core, volume.id)).then_some(volume.id)
 }
 
-/// The seat is gone, or has no owner: it is given to another volume, of which something waits here.
+/// Is its owner asked to close it, so that it can be deleted? To ask for tokens there would open it again, each time.
+fn is_closing(core: &Core, volume: VolumeId) -> bool {
+    core.cx.view.closing(volume).is_some_and(|wish| wish.clients.is_none())
+}
+
+/// The seat is gone, or is about to be, or has no owner: it is given to another volume, of which something waits here.
 pub(super) fn give_away(core: &mut Core, now: Time, name: &str, to: impl Iterator<Item = VolumeId>) {
     let is_being_given = core.seats.giving.get(name).is_some_and(|since| now < since.plus(PAUSE));
     let Some((record, revision)) = core.cx.view.joint(name).filter(|_| !is_being_given) else {
         return;
     };
-    let mut others = to.filter(|volume| record.seat != Some(*volume) && core.cx.view.volume_of(*volume).is_some());
+    let mut others = to.filter(|volume| {
+        let is_there = core.cx.view.volume_of(*volume).is_some() && !is_closing(core, *volume);
+        record.seat != Some(*volume) && is_there
+    });
     let Some(seat) = others.next() else { return };
     let key = map::joint_limits_key(name);
     let new = JointLimits {

@@ -168,6 +168,12 @@ impl View {
             .map(|(volume, (wish, revision))| (*volume, wish, *revision))
     }
 
+    /// The wish that a volume be closed.
+    #[must_use]
+    pub fn closing(&self, volume: VolumeId) -> Option<&map::Closing> {
+        self.closings.get(&volume).map(|(wish, _)| wish)
+    }
+
     /// The looks at a volume's copies, and their record's modification revision.
     #[must_use]
     pub fn scrub(&self, volume: VolumeId) -> Option<(&map::Scrub, u64)> {
