@@ -135,6 +135,11 @@ fn who_gives_up_says_at_what_others_were_faster() {
     };
     told("volumes", &|meta| create_volume(meta, "w", "main", 4096).map(drop));
     told("namespaces", &|meta| delete(meta, "v", false).map(drop));
+    // So does who changes it only while it is what was seen.
+    let (_, seen) = Precondition::of(&meta, |meta| volume(meta, "v"), |_| vec![map::volume_key("v")]).unwrap();
+    told("namespaces", &|meta| {
+        seen.run(meta, &|_| Ok(true), |meta| delete(meta, "v", false)).map(drop)
+    });
 }
 
 /// Two delete it: who is second lets the first wait for the owner, and does not ask the metadata without end meanwhile.
