@@ -13,7 +13,7 @@ use amita_control::admin::{self, SetTaking, TakingState};
 use amita_metadata::Event;
 use amita_reactor::Time;
 use amita_types::map::{self, SnapshotSet, SnapshotState, SnapshotWish};
-use amita_types::{GroupId, PoolId, SnapshotId, StoreId, VolumeId};
+use amita_types::{BLOCK_BYTES, GroupId, PoolId, SnapshotId, StoreId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub struct Taken {
     pub volume: u64,
     pub name: String,
     pub number: SnapshotId,
+    /// The blocks that its record says it has.
+    pub blocks: u64,
     /// The events of the history between which it was taken.
     pub between: (u64, u64),
     /// What stores in sync hold of it, by the block; none where no copy of it is intact.
@@ -135,24 +137,23 @@ impl Cluster {
             SetTaking::Waiting | SetTaking::Decided { .. } => return Ok(()),
             SetTaking::Taken(snapshots) => {
                 let between = (asked, self.history.events());
-                let numbers: Vec<(u64, SnapshotId)> = (0..self.setup.volumes)
-                    .filter_map(|volume| {
-                        let own = snapshots
-                            .iter()
-                            .find(|found| self.number_of(found.volume) == Some(volume))?;
-                        Some((volume, own.number))
-                    })
-                    .collect();
-                self.tell(|| format!("set {} is taken: {numbers:?}", set.id));
-                for &(volume, number) in &numbers {
+                let mut numbers: Vec<(u64, SnapshotId)> = Vec::new();
+                for volume in 0..self.setup.volumes {
+                    let own = snapshots
+                        .iter()
+                        .find(|found| self.number_of(found.volume) == Some(volume));
+                    let Some(own) = own else { continue };
+                    numbers.push((volume, own.number));
                     self.snapshots.taken.push(Taken {
                         volume,
                         name: set.name.clone(),
-                        number,
+                        number: own.number,
+                        blocks: own.size_bytes / u64::from(BLOCK_BYTES),
                         between,
                         held: BTreeMap::new(),
                     });
                 }
+                self.tell(|| format!("set {} is taken: {numbers:?}", set.id));
                 self.snapshots.sets.push((between, numbers));
                 self.coverage.hit("snapshot.set_taken");
             }
@@ -284,6 +285,7 @@ impl Cluster {
                         volume,
                         name: snapshot.name,
                         number: snapshot.number,
+                        blocks: snapshot.size_bytes / u64::from(BLOCK_BYTES),
                         between,
                         held: BTreeMap::new(),
                     });
@@ -365,12 +367,26 @@ impl Cluster {
             .collect()
     }
 
-    /// Each was the volume at one moment.
+    /// Each was the volume at one moment, and has all of that: whoever reads, clones or carries one does not look behind its end.
     pub(super) fn judge_cuts(&mut self) -> Result<(), String> {
         for index in 0..self.snapshots.taken.len() {
             let taken = &self.snapshots.taken[index];
             let (number, volume) = (taken.number.0, volume_name(taken.volume));
             let blocks = taken.held.len() as u64;
+            let end = taken.volume * self.setup.blocks + taken.blocks;
+            let behind = taken
+                .held
+                .range(end..)
+                .find(|(_, stamps)| stamps.iter().any(|stamp| *stamp != Stamp::ZERO));
+            if let Some((block, stamps)) = behind {
+                let has = taken.blocks;
+                return Err(format!(
+                    "snapshot {number} of {volume} has {has} blocks, and behind its end block {block} holds {stamps:?}"
+                ));
+            }
+            let is_short = taken.blocks < self.setup.blocks;
+            self.coverage
+                .add("judge.short_snapshots", u64::from(is_short && blocks > 0));
             self.history
                 .check_cut(&taken.held, taken.between)
                 .map_err(|why| format!("snapshot {number} of {volume} is no moment of it: {why}"))?;

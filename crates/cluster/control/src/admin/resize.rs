@@ -6,10 +6,10 @@ use super::quota::{Wanted, charge};
 use super::shrink::none_shrinks;
 use super::subsystem::{put, unchanged};
 use super::volume::{check_size, find_volume};
-use super::{AdminError, Result, tries};
+use super::{AdminError, Result, get, tries};
 use amita_metadata::{Call, Transact};
 use amita_types::MirrorId;
-use amita_types::map::{self, Volume};
+use amita_types::map::{self, Snapshot, Volume};
 
 /// Makes a volume larger. The owner goes on: its number of ownership does not change.
 ///
@@ -63,10 +63,29 @@ fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<Mir
             provisioned_bytes: size_bytes - old.size_bytes,
             ..Wanted::default()
         };
+        grow_taking(meta, &new, &mut call)?;
         charge(meta, &old.pool, wanted)?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(new);
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// A snapshot that is being taken grows along: what is written behind the old end before the cut is part of it, and whoever reads,
+/// clones, carries or backs it up looks no further than its record says.
+fn grow_taking(meta: &dyn Transact, volume: &Volume, call: &mut Call) -> Result<()> {
+    if !volume.lineage.taking {
+        return Ok(());
+    }
+    let key = map::snapshot_key(volume.id, volume.lineage.number);
+    if let Some((snapshot, revision)) = get::<Snapshot>(meta, &key)? {
+        let snapshot = Snapshot {
+            size_bytes: snapshot.size_bytes.max(volume.size_bytes),
+            ..snapshot
+        };
+        call.compares.push(unchanged(&key, revision));
+        call.then.push(put(key, &snapshot));
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 use super::*;
-use amita_types::SnapshotId;
 use amita_types::map::{SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
+use amita_types::{SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -54,6 +54,26 @@ fn take(meta: &dyn Transact, number: u32, state: SnapshotState) {
         };
         meta.txn(&call).unwrap();
     }
+}
+
+#[test]
+fn a_snapshot_that_is_being_taken_grows_with_its_volume() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    ask(&meta, "before").unwrap();
+    take(&meta, 1, SnapshotState::Taking(Generation(1)));
+    let (key, snapshot) = (map::volume_key("db"), map::snapshot_key(VolumeId(1), SnapshotId(1)));
+    let size = || get::<Snapshot>(&meta, &snapshot).unwrap().unwrap().0.size_bytes;
+    let mut record = volume(&meta, "db").unwrap();
+    (record.lineage.number, record.lineage.taking) = (SnapshotId(1), true);
+    meta.txn(&Call::put(key.clone(), json(&record))).unwrap();
+    resize_volume(&meta, "db", 2 << 30).unwrap();
+    assert_eq!(size(), 2 << 30, "what is written there before the cut is part of it");
+    // Its owner seals it: from now on it stays as it is.
+    let mut record = volume(&meta, "db").unwrap();
+    record.lineage.end(true);
+    meta.txn(&Call::put(key, json(&record))).unwrap();
+    resize_volume(&meta, "db", 3 << 30).unwrap();
+    assert_eq!(size(), 2 << 30);
 }
 
 #[test]
