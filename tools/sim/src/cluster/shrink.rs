@@ -77,6 +77,8 @@ struct Shrinking {
     blocks: u64,
     full: u64,
     small_for: Duration,
+    /// It grows as soon as a snapshot of it is being taken: the metadata's revision at which that was looked for last.
+    hurries: Option<u64>,
     seat: Option<Seat>,
     phase: Phase,
     again: Time,
@@ -127,6 +129,7 @@ impl Cluster {
         let random = &mut self.shrinks.random;
         let blocks = random.within(1, full - 1);
         let small_for = Duration::from_nanos(random.within(1_000_000, 400_000_000));
+        let hurries = random.percent(50).then_some(0);
         self.tell(|| format!("{name} is to have {blocks} blocks of {full}"));
         self.coverage.hit("operator.shrink");
         self.let_go(whose, true);
@@ -136,6 +139,7 @@ impl Cluster {
             blocks,
             full,
             small_for,
+            hurries,
             seat: None,
             phase: Phase::LetGo,
             again: now,
@@ -172,7 +176,7 @@ impl Cluster {
     /// Does what is due for one; `false`: it has ended.
     fn shrink(&mut self, now: Time, of: &mut Shrinking) -> Result<bool, String> {
         if let Phase::Small(until) = of.phase {
-            return if now < until {
+            return if now < until && !self.is_to_hurry(of) {
                 Ok(true)
             } else {
                 self.grow_again(now, of)
@@ -217,6 +221,23 @@ impl Cluster {
             Phase::LetGo | Phase::Opening(_) | Phase::Small(_) => {}
         }
         Ok(true)
+    }
+
+    /// A snapshot of it is being taken, and it grows before the cut.
+    fn is_to_hurry(&mut self, of: &mut Shrinking) -> bool {
+        let revision = self.metadata.state().revision();
+        let is_news = of.hurries.is_some_and(|looked| looked != revision);
+        if !is_news {
+            return false;
+        }
+        of.hurries = Some(revision);
+        let record = self.metadata.state().get(&map::volume_key(&of.name));
+        let record = record.and_then(|found| found.json::<map::Volume>().ok());
+        let is_taking = record.is_some_and(|record| record.lineage.taking);
+        if is_taking {
+            self.coverage.hit("operator.grown_in_a_cut");
+        }
+        is_taking
     }
 
     fn is_let_go(&self, whose: Whose) -> bool {
