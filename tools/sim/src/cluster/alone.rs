@@ -72,7 +72,7 @@ impl Cluster {
         seat.heard.borrow_mut().gone = true;
         let node = &mut self.nodes[seat.member];
         if node.process == seat.process {
-            node.detach(0, seat.front);
+            node.hang_up(0, seat.front);
         }
     }
 

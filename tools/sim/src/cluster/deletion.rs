@@ -764,7 +764,7 @@ impl Guest {
         if let Some(seat) = &self.at {
             seat.heard.borrow_mut().gone = true;
             if nodes[self.gateway].process == seat.process {
-                nodes[self.gateway].detach(0, seat.front);
+                nodes[self.gateway].hang_up(0, seat.front);
             }
         }
         self.leave(now);

@@ -593,7 +593,7 @@ impl Hosts {
         if let Some(at) = &self.hosts[index].at {
             at.heard.borrow_mut().gone = true;
             if nodes[at.member].process == at.process {
-                nodes[at.member].detach(at.core, at.front);
+                nodes[at.member].hang_up(at.core, at.front);
             }
         }
         self.leave(now, index, workload);

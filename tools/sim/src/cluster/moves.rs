@@ -667,7 +667,7 @@ impl Cluster {
         open.heard.borrow_mut().gone = true;
         let node = &mut self.nodes[mover.member];
         if node.process == mover.process {
-            node.detach(0, open.front);
+            node.hang_up(0, open.front);
         }
     }
 

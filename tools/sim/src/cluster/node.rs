@@ -447,14 +447,6 @@ impl Node {
             running.driver.again();
         }
     }
-
-    /// A host ends its session.
-    pub fn detach(&mut self, core: usize, front: FrontId) {
-        if let Some(running) = self.cores.get_mut(core) {
-            running.core.fronts.with(front, |front, service| front.closed(service));
-            running.driver.again();
-        }
-    }
 }
 
 /// Lets hosts in, as the product's cores do.

@@ -240,7 +240,7 @@ impl Cluster {
             heard.borrow_mut().gone = true;
             let node = &mut self.nodes[guest.gateway];
             if node.process == *process {
-                node.detach(0, *front);
+                node.hang_up(0, *front);
             }
         }
         guest.leave(now);
