@@ -8,6 +8,7 @@ mod hostile;
 mod limits;
 mod locks;
 mod login;
+mod reservations;
 mod resets;
 mod sessions;
 mod tokens;

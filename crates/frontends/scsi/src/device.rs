@@ -14,7 +14,7 @@ use crate::mode;
 use crate::nexus::Nexus;
 use crate::opcodes::{self, Gate, Known, Needs, action};
 use crate::persistent;
-use crate::plan::{Answer, Gathering, MAX_LIST_BYTES, Plan, Work};
+use crate::plan::{Answer, Asking, Gathering, MAX_LIST_BYTES, Place, Plan, Work};
 use crate::report;
 use crate::sense::{Key, Sense, Status, code};
 use crate::token;
@@ -90,7 +90,34 @@ pub(crate) fn gathered(then: &Gathering, list: &[u8], catalog: &Catalog, target:
         lun: then.lun,
         cdb: then.cdb,
     };
-    with_list(&scope, list, nexus).unwrap_or_else(Plan::Answer)
+    // It has been found before, and what it needs is not asked again.
+    let gate = Known::find(&then.cdb, |_| true).map_or(Gate::Open, |known| known.gate);
+    match refused(&scope, gate, nexus) {
+        Some(access) => ask(&scope, access, Some(list)),
+        None => with_list(&scope, list, nexus).unwrap_or_else(Plan::Answer),
+    }
+}
+
+pub(crate) fn asked(then: &Asking, catalog: &Catalog, target: &Target, nexus: &mut Nexus) -> Plan {
+    let Some(unit) = find(then.then.lun, target, nexus) else {
+        return Plan::from(Sense::new(Key::IllegalRequest, code::UNIT_NOT_SUPPORTED));
+    };
+    if !then.place.is_still_of(unit) {
+        // It was another one's owner that was asked.
+        return Plan::Answer(Answer::of(Status::Busy));
+    }
+    let scope = Scope {
+        catalog,
+        target,
+        unit,
+        lun: then.then.lun,
+        cdb: then.then.cdb,
+    };
+    let plan = match &then.list {
+        Some(list) => with_list(&scope, list, nexus),
+        None => without_list(&scope, nexus),
+    };
+    plan.unwrap_or_else(Plan::Answer)
 }
 
 /// The logical unit of that number, if this nexus may see it.
@@ -139,8 +166,20 @@ fn planned(scope: &Scope<'_>, nexus: &mut Nexus) -> Result<Plan, Answer> {
     let known = Known::find(&scope.cdb, |needs| has(scope.catalog, scope.target, needs))?;
     known.check_reserved(&scope.cdb)?;
     opcodes::check_state(scope.unit.state(nexus.tag()), &scope.cdb)?;
-    check_gate(scope, known.gate, nexus)?;
-    match known.opcode {
+    let Some(access) = refused(scope, known.gate, nexus) else {
+        return without_list(scope, nexus);
+    };
+    // Where a list is to come, the owner is asked when that is here: what it lets pass takes nothing more from the host.
+    match without_list(scope, nexus) {
+        Ok(plan @ Plan::Gather { .. }) => Ok(plan),
+        _ => Ok(ask(scope, access, None)),
+    }
+}
+
+/// Carries out what brings no parameter list, and asks for the list of what does.
+fn without_list(scope: &Scope<'_>, nexus: &mut Nexus) -> Result<Plan, Answer> {
+    let number = scope.unit.number;
+    match scope.cdb.opcode() {
         opcodes::TEST_UNIT_READY => Ok(Answer::good().into()),
         opcodes::REQUEST_SENSE => {
             let pending = nexus.take_attention(number);
@@ -222,16 +261,29 @@ fn mode_select(scope: &Scope<'_>) -> Result<Plan, Answer> {
     }
 }
 
-/// Does the reservation of another host forbid the command? Only of what no owner is asked about.
-fn check_gate(scope: &Scope<'_>, gate: Gate, nexus: &Nexus) -> Result<(), Answer> {
+/// What the command does that the reservation of another host forbids, as far as this gateway has heard. Only of what no owner is asked about anyway.
+fn refused(scope: &Scope<'_>, gate: Gate, nexus: &Nexus) -> Option<Access> {
     let access = match gate {
-        Gate::Open | Gate::Owner => return Ok(()),
+        Gate::Open | Gate::Owner => return None,
         Gate::Read => Access::Read,
         Gate::Write => Access::Write,
     };
+    let state = scope.catalog.reservations.get(&scope.unit.volume)?;
     // A snapshot is not what is reserved.
-    match scope.unit.is_write_protected() || nexus.may(access, scope.unit.volume, scope.catalog) {
-        true => Ok(()),
-        false => Err(Answer::of(Status::ReservationConflict)),
-    }
+    let is_refused = !scope.unit.is_write_protected() && !state.allows(nexus.key(), access);
+    is_refused.then_some(access)
+}
+
+/// Has the volume's owner asked. What this gateway has heard may be old: from a registration that was answered as good to the word of it milliseconds
+/// pass, and while the metadata cannot be reached from here nothing is heard at all. A host takes a conflict for the last word.
+fn ask(scope: &Scope<'_>, access: Access, list: Option<&[u8]>) -> Plan {
+    Plan::Ask(Asking {
+        place: Place::of(scope.unit),
+        access,
+        then: Gathering {
+            lun: scope.lun,
+            cdb: scope.cdb,
+        },
+        list: list.map(<[u8]>::to_vec),
+    })
 }

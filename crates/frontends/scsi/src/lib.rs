@@ -45,7 +45,8 @@ pub use lba_status::LbaStatus;
 pub use nexus::{Happening, InitiatorPort, Nexus};
 pub use persistent::{NexusName, Reservation, Reserving, reserved};
 pub use plan::{
-    Answer, Check, Extent, Io, Place, Plan, Residual, Segment, Work, atoms, failed, gathered, miscompare, plan,
+    Answer, Asking, Check, Extent, Io, Place, Plan, Residual, Segment, Work, asked, atoms, failed, gathered,
+    miscompare, plan,
 };
 pub use sense::{Sense, Status};
 pub use token::{Sum, Summer, Token, TokenKeys, TokenWork, begun};

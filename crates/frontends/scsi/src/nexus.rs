@@ -15,8 +15,7 @@ use crate::mode::Modes;
 use crate::sense::{Code, Format, code};
 use crate::unit::{Catalog, Target, Unit};
 use amita_frontend::HostKey;
-use amita_frontend::reservation::{Access, Notice, State};
-use amita_types::VolumeId;
+use amita_frontend::reservation::{Notice, State};
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,22 +75,6 @@ struct Seen {
     modes: Modes,
 }
 
-/// What a volume's owner has said of its reservations.
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    generation: u32,
-    /// What the nexus may do then.
-    reads: bool,
-    writes: bool,
-}
-
-impl Told {
-    /// Is it news to who knows that? Generations go round.
-    fn is_newer_than(&self, state: Option<&Arc<State>>) -> bool {
-        state.is_none_or(|state| state.generation.wrapping_sub(self.generation) > u32::MAX / 2)
-    }
-}
-
 /// What is kept of a session.
 #[derive(Clone, Debug)]
 pub struct Nexus {
@@ -102,8 +85,6 @@ pub struct Nexus {
     revision: Option<u64>,
     /// By the number of the logical unit.
     units: BTreeMap<u16, Seen>,
-    /// What owners of volumes have told it of reservations, of which the catalog may not have heard yet.
-    told: BTreeMap<VolumeId, Told>,
     /// What became of copies.
     pub(crate) copies: Copies,
     /// Bytes 0 and 1 of REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS: what the transport can.
@@ -128,7 +109,6 @@ impl Nexus {
             tag,
             revision: None,
             units: BTreeMap::new(),
-            told: BTreeMap::new(),
             copies: Copies::default(),
             functions: BASIC_FUNCTIONS,
             barred: Vec::new(),
@@ -180,8 +160,6 @@ impl Nexus {
             return;
         }
         let is_first = self.revision.replace(catalog.revision).is_none();
-        self.told
-            .retain(|volume, told| told.is_newer_than(catalog.reservations.get(volume)));
         let name = self.initiator.name.clone();
         let mut is_other_inventory = false;
         let known = self.units.len();
@@ -211,30 +189,6 @@ impl Nexus {
             // SPC-4, "REPORT LUNS parameter data": when the inventory changes, every logical unit says so.
             self.raise_everywhere(code::REPORTED_LUNS_CHANGED);
         }
-    }
-
-    /// A volume's owner has said how it is reserved.
-    pub(crate) fn tell(&mut self, volume: VolumeId, state: &State) {
-        let told = Told {
-            generation: state.generation,
-            reads: state.allows(self.key, Access::Read),
-            writes: state.allows(self.key, Access::Write),
-        };
-        self.told.insert(volume, told);
-    }
-
-    /// May the nexus do that, as the volume is reserved: as far as the catalog knows, or its owner has told since? (Where an operator has
-    /// removed the record, the catalog is never as new as that again: so nothing is refused by what was told.)
-    pub(crate) fn may(&self, access: Access, volume: VolumeId, catalog: &Catalog) -> bool {
-        let known = catalog.reservations.get(&volume);
-        if known.is_none_or(|state| state.allows(self.key, access)) {
-            return true;
-        }
-        let told = self.told.get(&volume).filter(|told| told.is_newer_than(known));
-        told.is_some_and(|told| match access {
-            Access::Read => told.reads,
-            Access::Write => told.writes,
-        })
     }
 
     /// Notes what the transport has seen happen to a logical unit; `None`: to all of them.

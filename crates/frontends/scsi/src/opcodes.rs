@@ -90,9 +90,9 @@ pub mod action {
 pub enum Gate {
     /// Nothing.
     Open,
-    /// Who may not read may not give it, either.
+    /// Who may not read may not give it, either. So far as the gateway has heard: whom that refuses the owner is [asked](crate::Plan::Ask) about.
     Read,
-    /// Who may not write may not give it, either.
+    /// The same of who may not write.
     Write,
     /// The volume's owner decides when it is done: its I/O, or what it says of reservations.
     Owner,

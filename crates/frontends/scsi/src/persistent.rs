@@ -22,7 +22,6 @@ use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, code};
 use amita_frontend::HostKey;
 use amita_frontend::reservation::{self, Kind, PortName, Registrant};
-use amita_types::VolumeId;
 
 /// What the volume's reservations are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +116,6 @@ impl NexusName {
 /// What becomes of what the reservations said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserving {
-    volume: VolumeId,
     /// Who asks.
     host: HostKey,
     then: Then,
@@ -143,6 +141,8 @@ enum Then {
     Held(u64),
     /// READ FULL STATUS.
     Status(u64),
+    /// REPORT CAPABILITIES.
+    Capabilities { allocation: u64, is_extended: bool },
 }
 
 /// The types, by their numbers in SCSI, which are others than those of NVMe (SPC-4, "Persistent reservation type codes").
@@ -177,7 +177,6 @@ fn ask(scope: &Scope<'_>, nexus: &Nexus, command: Reservation, then: Then) -> Pl
         host: nexus.key(),
         command,
         then: Reserving {
-            volume: scope.unit.volume,
             host: nexus.key(),
             then,
         },

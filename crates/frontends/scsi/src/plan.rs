@@ -11,6 +11,7 @@
 //! * [`Plan::Copy`]: pieces are read and written; [`copied`](crate::copy::copied) is given how it went.
 //! * [`Plan::Token`]: [`begun`](crate::token::begun) is told the time, and says what is to be copied, or only read.
 //! * [`Plan::Move`]: a volume is to be moved to another gateway; [`moved`](crate::access::moved) is told whether somebody will see to it.
+//! * [`Plan::Ask`]: the volume's owner is asked whether it is reserved so that the command is refused; where it is not, [`asked`] returns the next plan.
 
 use crate::command::{Cdb, Lengths, Lun, Task};
 use crate::copy::CopyRest;
@@ -20,6 +21,7 @@ use crate::persistent::{Reservation, Reserving};
 use crate::sense::{Key, Sense, Status, code};
 use crate::token::TokenWork;
 use crate::unit::{Catalog, Target, Unit};
+use amita_frontend::reservation::Access;
 use amita_frontend::{HostKey, Source};
 use amita_types::VolumeId;
 use amita_types::io::IoError;
@@ -80,6 +82,9 @@ pub enum Plan {
     Token(Box<TokenWork>),
     /// The volume is to be moved to the gateway with that tag, if it is not there; moved or not, the next catalog tells it.
     Move { volume: VolumeId, group: u16 },
+    /// A reservation refuses the command, as far as this gateway has heard. Its owner is asked, by I/O of that access that moves nothing: it goes well:
+    /// [`asked`]; it fails: [`failed`].
+    Ask(Asking),
 }
 
 impl Plan {
@@ -96,18 +101,33 @@ impl Plan {
                 into: 0,
             },
             Plan::Io(io) => io.lengths(),
-            Plan::Reserve { .. } | Plan::Blocks(_) | Plan::Copy { .. } | Plan::Token(_) | Plan::Move { .. } => {
-                Lengths::default()
-            }
+            Plan::Reserve { .. }
+            | Plan::Blocks(_)
+            | Plan::Copy { .. }
+            | Plan::Token(_)
+            | Plan::Move { .. }
+            | Plan::Ask(_) => Lengths::default(),
         }
     }
 }
 
-/// A command whose parameter list is awaited.
+/// A command whose parameter list, or leave, is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gathering {
     pub(crate) lun: Lun,
     pub(crate) cdb: Cdb,
+}
+
+/// A command that a volume's owner has to let pass. It has all that it takes of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// The logical unit that may be reserved.
+    pub place: Place,
+    /// What the command does there, as reservations see it.
+    pub access: Access,
+    pub(crate) then: Gathering,
+    /// Its parameter list, if it has one.
+    pub(crate) list: Option<Vec<u8>>,
 }
 
 /// What is to be done for a task of that nexus. It is called once for each, in the order in which they were sent: what is pending for the host is
@@ -119,6 +139,11 @@ pub fn plan(task: &Task<'_>, catalog: &Catalog, target: &Target, nexus: &mut Nex
 /// What is to be done now that the parameter list is here. It takes nothing more from the host.
 pub fn gathered(then: &Gathering, list: &[u8], catalog: &Catalog, target: &Target, nexus: &mut Nexus) -> Plan {
     crate::device::gathered(then, list, catalog, target, nexus)
+}
+
+/// What is to be done now that the owner lets the command pass. It takes nothing more from the host.
+pub fn asked(then: &Asking, catalog: &Catalog, target: &Target, nexus: &mut Nexus) -> Plan {
+    crate::device::asked(then, catalog, target, nexus)
 }
 
 impl From<Answer> for Plan {

@@ -2,7 +2,7 @@
 
 use crate::command::{Attribute, Lengths, Lun, Task};
 use crate::nexus::{InitiatorPort, Nexus};
-use crate::plan::{Answer, Plan, gathered, plan};
+use crate::plan::{Answer, Asking, Plan, asked, gathered, plan};
 use crate::sense::{Sense, Status};
 use crate::token::TokenKeys;
 use crate::unit::{Alua, Catalog, Group, Target, Unit};
@@ -129,6 +129,11 @@ impl Host {
             }
             other => other,
         }
+    }
+
+    /// The owner lets a command pass that it was asked about.
+    pub fn pass(&mut self, asking: &Asking) -> Plan {
+        asked(asking, &self.catalog, &self.target, &mut self.nexus)
     }
 
     /// Sends a command that is answered at once and well.

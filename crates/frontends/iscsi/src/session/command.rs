@@ -187,6 +187,17 @@ pub(super) fn gathered(session: &mut Session, then: &amita_scsi::plan::Gathering
     }
 }
 
+/// Says what is to be done with a command that its volume's owner lets pass.
+pub(super) fn asked(session: &mut Session, then: &amita_scsi::Asking) -> amita_scsi::Plan {
+    let Session {
+        catalog, target, nexus, ..
+    } = session;
+    match target {
+        Some(target) => amita_scsi::plan::asked(then, &catalog.scsi, target, nexus),
+        None => unreachable!("a session that is there to discover takes no commands"),
+    }
+}
+
 /// A task has nothing to do: it is over when what it waits for has come.
 pub(super) fn complete(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
     session.engine.request(slot).issued = true;

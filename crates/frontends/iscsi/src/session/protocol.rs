@@ -90,7 +90,7 @@ impl Protocol for Session {
     fn step(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
         match self.engine.request(slot).own.work {
             Work::Write { .. } | Work::Compare | Work::Gather(_) => transfer::step(self, slot, cx),
-            Work::Wait | Work::Drain | Work::CompareAndWrite => Step::Through,
+            Work::Wait | Work::Drain | Work::CompareAndWrite | Work::Ask => Step::Through,
             Work::Read | Work::Check => {
                 self.engine.request(slot).issued = true;
                 Step::Through

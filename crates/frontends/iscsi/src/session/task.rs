@@ -72,6 +72,8 @@ pub(crate) enum Work {
     Fill { next: u64 },
     /// Which blocks are mapped.
     Blocks,
+    /// The owner of a volume is asked whether the command may be given.
+    Ask,
     /// Ranges are copied.
     Copy(Progress),
     /// A piece of them.
@@ -191,6 +193,7 @@ pub(crate) enum Then {
     Blocks(amita_scsi::LbaStatus),
     Copy(amita_scsi::CopyRest),
     Move,
+    Ask(amita_scsi::Asking),
 }
 
 impl Task {

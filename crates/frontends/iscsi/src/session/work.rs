@@ -11,7 +11,7 @@ use crate::connection::End;
 use crate::hub::Call;
 use amita_frontend::engine::{Charge, Delivery, Part, PieceState, Plan, Protocol as _, Step, Submission};
 use amita_frontend::pieces::{piece_end, pieces, zeroes};
-use amita_frontend::reservation::{Refusal, State};
+use amita_frontend::reservation::{Access, Refusal, State};
 use amita_frontend::slots::SlotId;
 use amita_reactor::{Pool, Slice};
 use amita_scsi::plan::{Answer, Check, Extent, Io, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, Work as Scsi};
@@ -260,6 +260,18 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
             request.owed += 1;
             let (front, tag) = (session.engine.front(), session.engine.tag(slot));
             cx.service.register(front, tag, Box::new(Call::Move { volume, group }));
+            Ok(())
+        }
+        amita_scsi::Plan::Ask(asking) => {
+            let op = match asking.access {
+                Access::Read => Op::Allocation { offset: 0 },
+                Access::Write => Op::Clear { offset: 0, length: 0 },
+            };
+            request.source = asking.place.source;
+            request.issued = true;
+            request.own.work = Work::Ask;
+            request.own.then = Some(Box::new(Then::Ask(asking)));
+            session.submit(slot, Submission::of(op), cx);
             Ok(())
         }
         amita_scsi::Plan::Gather { .. } => unreachable!("a list that is here asks for no other"),
@@ -540,12 +552,22 @@ pub(super) fn goes_on_after_miscompare(work: &Work, piece: &PieceState) -> bool 
 
 /// Is there more to do for it when all of it has ended well?
 pub(super) fn finishes(work: &Work) -> bool {
-    matches!(work, Work::Blocks | Work::Copy(_))
+    matches!(work, Work::Blocks | Work::Copy(_) | Work::Ask)
 }
 
 /// All of it has ended well.
 pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
-    let own = &mut session.engine.request(slot).own;
+    let request = session.engine.request(slot);
+    if request.own.work == Work::Ask
+        && let Some(Then::Ask(asking)) = request.own.then.take().map(|then| *then)
+    {
+        // It begins only now.
+        request.issued = false;
+        let plan = command::asked(session, &asking);
+        session.engine.request(slot).own.wanted.into = plan.lengths().into;
+        return proceed(session, slot, plan, cx);
+    }
+    let own = &mut request.own;
     let copied_bytes = match std::mem::replace(&mut own.work, Work::Drain) {
         Work::Copy(progress) => progress.copied_bytes(),
         _ => 0,
@@ -574,6 +596,7 @@ pub(super) fn failed(session: &mut Session, slot: SlotId, error: IoError, at: Op
             return amita_scsi::copied(&then, copied_bytes, &own.sums, Err(error), &mut session.nexus);
         }
         (Some(Then::Blocks(status)), _) => return amita_scsi::failed(&status.place, error, at),
+        (Some(Then::Ask(asking)), _) => return amita_scsi::failed(&asking.place, error, at),
         _ => {}
     }
     let Some(io) = &own.io else {
@@ -623,7 +646,7 @@ pub(super) fn reserved(
     };
     let request = session.engine.request(slot);
     if let Some(Then::Reserve(then)) = request.own.then.take().map(|then| *then) {
-        let answer = amita_scsi::reserved(&then, &result, &mut session.nexus);
+        let answer = amita_scsi::reserved(&then, &result);
         request.own.wanted.into = answer.data.len() as u64;
         request.own.answer = Some(answer);
         request.owed -= 1;

@@ -7,10 +7,10 @@ use amita_scsi::Lun;
 use amita_types::io::{IoError, Op};
 
 /// From which logical unit to which, how many blocks of 4 KiB, and from which of them to which.
-type Part = (u16, u16, u16, u64, u64);
+pub(super) type Part = (u16, u16, u16, u64, u64);
 
 /// An EXTENDED COPY of such parts, and its parameter list. Logical unit 0 has blocks of 512 bytes.
-fn copy(host: &mut Host, world: &mut World, parts: &[Part]) -> (Header, Vec<u8>) {
+pub(super) fn copy(host: &mut Host, world: &mut World, parts: &[Part]) -> (Header, Vec<u8>) {
     let mut list = vec![0; 16];
     list[3] = 64;
     list[10..12].copy_from_slice(&(28 * parts.len() as u16).to_be_bytes());

@@ -1,12 +1,13 @@
 use crate::command::Lun;
 use crate::nexus::{Happening, Nexus};
 use crate::opcodes::COMMANDS;
-use crate::plan::{Answer, Plan};
+use crate::plan::{Answer, Plan, failed};
 use crate::sense::{Key, Sense, Status, code};
 use crate::testing::{Host, answer, catalog, port, sense, sixteen, target, ten, unit};
 use crate::unit::Alua;
 use amita_frontend::HostKey;
-use amita_frontend::reservation::{Command, Kind, State};
+use amita_frontend::reservation::{Access, Command, Kind, State};
+use amita_types::io::IoError;
 use amita_types::{SnapshotId, VolumeId};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -98,9 +99,23 @@ fn reserve(host: &mut Host, kind: Kind) {
     host.catalog.revision += 1;
 }
 
+/// Whether the host is answered at once, or the owner is to be asked first: then, as what access.
+fn is_asked(plan: Plan) -> Option<Access> {
+    match plan {
+        Plan::Ask(asking) => {
+            let refused = failed(&asking.place, IoError::Reserved, None);
+            assert_eq!(refused, Answer::of(Status::ReservationConflict));
+            Some(asking.access)
+        }
+        other => {
+            assert_eq!(answer(other).status, Status::Good);
+            None
+        }
+    }
+}
+
 #[test]
-fn reservations_of_others_stop_what_does_no_io() {
-    let conflict = Answer::of(Status::ReservationConflict);
+fn of_what_does_no_io_an_owner_is_asked_where_others_have_reserved() {
     // SPC-4, table 65: what tells of the unit, and what changes it.
     let tells = [
         &[0x1a, 0, 0x3f, 0, 252, 0][..],
@@ -110,9 +125,12 @@ fn reservations_of_others_stop_what_does_no_io() {
         &[0x34, 0, 0, 0, 0, 0, 0, 0, 8, 0][..],
     ];
     let changes = [
-        &[0x15, 0x10, 0, 0, 12, 0][..],
-        &[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 44, 0, 0][..],
-        &[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0][..],
+        (&[0x15, 0x10, 0, 0, 12, 0][..], 12),
+        (&[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 44, 0, 0][..], 44),
+        (&[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0][..], 8),
+        // Without a list, and with an error in its block.
+        (&[0x15, 0x10, 0, 0, 0, 0][..], 0),
+        (&[0x15, 0x01, 0, 0, 12, 0][..], 0),
     ];
     let open = [
         &READY[..],
@@ -125,11 +143,12 @@ fn reservations_of_others_stop_what_does_no_io() {
         let mut host = Host::one();
         reserve(&mut host, kind);
         for cdb in tells {
-            let found = answer(host.send(0, cdb));
-            assert_eq!(found == conflict, !kind.is_open_for_reading(), "{kind:?} {cdb:02x?}");
+            let expected = (!kind.is_open_for_reading()).then_some(Access::Read);
+            assert_eq!(is_asked(host.send(0, cdb)), expected, "{kind:?} {cdb:02x?}");
         }
-        for cdb in changes {
-            assert_eq!(answer(host.send(0, cdb)), conflict, "{kind:?} {cdb:02x?}");
+        for (cdb, bytes) in changes {
+            let plan = host.send_with(0, cdb, &vec![0; bytes]);
+            assert_eq!(is_asked(plan), Some(Access::Write), "{kind:?} {cdb:02x?}");
         }
         for cdb in open {
             assert_eq!(answer(host.send(0, cdb)).status, Status::Good, "{kind:?} {cdb:02x?}");
@@ -140,6 +159,39 @@ fn reservations_of_others_stop_what_does_no_io() {
         host.change(|unit| unit.snapshot = SnapshotId(4));
         assert!(!host.data(0, &[0x1a, 0, 0x3f, 0, 252, 0]).is_empty());
     }
+}
+
+/// What an owner has let pass is as if nothing were reserved; and it is the logical unit of which it was asked.
+#[test]
+fn what_an_owner_lets_pass_is_carried_out() {
+    let mut host = Host::one();
+    let sense = [0x1a, 0, 0x3f, 0, 252, 0];
+    let expected = host.data(0, &sense);
+    let list = [0; 4];
+    reserve(&mut host, Kind::ExclusiveAccessRegistrants);
+    let mut ask = |cdb: &[u8], list: &[u8]| match host.send_with(0, cdb, list) {
+        Plan::Ask(asking) => asking,
+        other => panic!("nobody is asked: {other:?}"),
+    };
+    let (sense, select) = (ask(&sense, &[]), ask(&[0x15, 0x10, 0, 0, 4, 0], &list));
+    let wrong = ask(&[0x15, 0x10, 0, 0, 3, 0], &list[..3]);
+    assert_eq!(answer(host.pass(&sense)).data, expected);
+    assert_eq!(answer(host.pass(&select)), Answer::good());
+    assert_eq!(
+        answer(host.pass(&wrong)),
+        Sense::new(Key::IllegalRequest, code::PARAMETER_LIST_LENGTH).into()
+    );
+    // It has moved to another pool, and is the same disk.
+    host.change(|unit| unit.volume = VolumeId(7));
+    assert_eq!(answer(host.pass(&sense)).data, expected);
+    // And that is another one.
+    host.change(|unit| unit.uuid[0] ^= 1);
+    assert_eq!(answer(host.pass(&sense)), Answer::of(Status::Busy));
+    host.target.units.clear();
+    assert_eq!(
+        answer(host.pass(&sense)),
+        Sense::new(Key::IllegalRequest, code::UNIT_NOT_SUPPORTED).into()
+    );
 }
 
 #[test]

@@ -12,43 +12,37 @@ use amita_frontend::reservation::{Command, Refusal, State};
 pub(crate) fn read(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> {
     check_reservable(scope)?;
     let allocation = u64::from(scope.cdb.u16(7));
+    let known = scope.catalog.reservations.get(&scope.unit.volume);
+    let is_extended = scope.catalog.extended_reservations;
     let then = match scope.cdb.service_action() {
         action::READ_KEYS => Then::Keys(allocation),
         action::READ_RESERVATION => Then::Held(allocation),
         action::READ_FULL_STATUS => Then::Status(allocation),
-        _ if is_locked(scope) => return Err(Answer::of(Status::ReservationConflict)),
-        _ => return Ok(Answer::with_data(capabilities(scope), allocation).into()),
+        // All of PERSISTENT RESERVE IN conflicts then, whoever asks (SPC-2 5.5.1): if the lock has not ended since.
+        _ if known.is_some_and(|state| state.locked.is_some()) => Then::Capabilities {
+            allocation,
+            is_extended,
+        },
+        _ => {
+            let persists = known.is_some_and(|state| state.persist);
+            return Ok(Answer::with_data(capabilities(is_extended, persists), allocation).into());
+        }
     };
     Ok(ask(scope, nexus, Reservation::Engine(Command::Report), then))
 }
 
-/// Is it reserved as SPC-2 has it, as far as this gateway knows? Then all of PERSISTENT RESERVE IN conflicts, whoever asks (SPC-2 5.5.1).
-fn is_locked(scope: &Scope<'_>) -> bool {
-    let state = scope.catalog.reservations.get(&scope.unit.volume);
-    state.is_some_and(|state| state.locked.is_some())
-}
-
 /// REPORT CAPABILITIES.
-fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
+fn capabilities(is_extended: bool, persists: bool) -> Vec<u8> {
     // PTPL_C; CRH, SIP_C, ATP_C; TMV; ALLOW COMMANDS 100b: all that table 65 allows is allowed; PTPL_A (SPC-4 6.15.4).
     const CAPABLE: u8 = 0x01;
     const EXTENDED: u8 = 0x1c;
     const TYPES_VALID: u8 = 0x80;
     const ALL_ALLOWED: u8 = 0x40;
     const PERSISTS: u8 = 0x01;
-    let persists = scope
-        .catalog
-        .reservations
-        .get(&scope.unit.volume)
-        .is_some_and(|state| state.persist);
     // A bit for each type: byte 4 has types 0 to 7, byte 5 has 8 on.
     let mask = KINDS.iter().fold(0_u16, |mask, (kind, _)| mask | 1_u16 << *kind);
     let [high, low] = mask.to_be_bytes();
-    let extended = if scope.catalog.extended_reservations {
-        EXTENDED
-    } else {
-        0
-    };
+    let extended = if is_extended { EXTENDED } else { 0 };
     vec![
         0,
         8,
@@ -63,10 +57,7 @@ fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
 
 /// The answer to a command of reservations.
 #[must_use]
-pub fn reserved(then: &Reserving, result: &Result<State, Refusal>, nexus: &mut Nexus) -> Answer {
-    if let Ok(state) = result {
-        nexus.tell(then.volume, state);
-    }
+pub fn reserved(then: &Reserving, result: &Result<State, Refusal>) -> Answer {
     let looks = !matches!(then.then, Then::Done | Then::Release | Then::Move | Then::Several);
     match (then.then, result) {
         // "[...] regardless of initiator or service action" (SPC-2 5.5.1).
@@ -74,6 +65,13 @@ pub fn reserved(then: &Reserving, result: &Result<State, Refusal>, nexus: &mut N
         (Then::Keys(allocation), Ok(state)) => Answer::with_data(keys(state), allocation),
         (Then::Held(allocation), Ok(state)) => Answer::with_data(held(state), allocation),
         (Then::Status(allocation), Ok(state)) => Answer::with_data(status(state), allocation),
+        (
+            Then::Capabilities {
+                allocation,
+                is_extended,
+            },
+            Ok(state),
+        ) => Answer::with_data(capabilities(is_extended, state.persist), allocation),
         // It has a key, which is not 0.
         (Then::StaysUnregistered, Ok(state)) if state.registrant(then.host).is_some() => {
             Answer::of(Status::ReservationConflict)

@@ -10,7 +10,7 @@ use amita_scsi::plan::{MAX_LIST_BYTES, MAX_TRANSFER_BLOCKS};
 use amita_scsi::sense::{Format, MAX_SENSE_BYTES};
 use amita_scsi::{
     Alua, Answer, Attribute, Catalog, Extent, Group, InitiatorPort, Io, Lengths, Lun, Nexus, Plan, Reservation, Status,
-    Sum, Target, Task, TokenKeys, Unit, Work, begun, copied, gathered, plan, reserved,
+    Sum, Target, Task, TokenKeys, Unit, Work, asked, begun, copied, failed, gathered, plan, reserved,
 };
 use amita_types::io::IoError;
 use amita_types::{NodeId, SnapshotId, VolumeId};
@@ -251,12 +251,19 @@ impl World {
                 if let Ok(state) = &result {
                     self.state = state.clone();
                 }
-                check_answer(&reserved(&then, &result, nexus));
+                check_answer(&reserved(&then, &result));
                 self.settle();
             }
             Plan::Token(work) => {
                 let next = begun(*work, &self.catalog, 7, &mut |bytes| bytes.fill(3), nexus);
                 assert!(!matches!(next, Plan::Token(_) | Plan::Gather { .. }));
+                self.end(which, next);
+            }
+            Plan::Ask(asking) => {
+                check_answer(&failed(&asking.place, IoError::Reserved, None));
+                // The owner may know better.
+                let next = asked(&asking, &self.catalog, &self.target, nexus);
+                assert!(!matches!(next, Plan::Ask(_) | Plan::Gather { .. }), "asked again");
                 self.end(which, next);
             }
             Plan::Reserve { .. } | Plan::Move { .. } | Plan::Gather { .. } => {}
