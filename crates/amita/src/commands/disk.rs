@@ -1,5 +1,6 @@
 //! `amita disk`: makes stores of disks and files, and looks at what is on them.
 
+mod contents;
 mod duty;
 mod format;
 mod list;
@@ -14,7 +15,8 @@ pub enum Command {
     /// Make a store of a disk, a partition or a file; what was on it is gone
     ///
     /// All of it is written, so this takes as long as the disk needs. A path that holds something is refused unless
-    /// --force is given. The store belongs to no cluster until a node serves it.
+    /// --force is given: a store, or any byte but zero in its first or last MiB, where file systems, partition tables and
+    /// RAIDs have their marks. The store belongs to no cluster until a node serves it.
     Format(FormatArguments),
     /// Look at the stores on disks; without paths, list the stores that the cluster knows
     List(ListArguments),

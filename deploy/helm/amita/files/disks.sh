@@ -16,7 +16,7 @@ for path in $(echo "$AMITA_STORES" | tr ',' ' '); do
             continue
             ;;
     esac
-    # `amita disk format` looks at the front alone; some file systems and RAIDs have their mark at the end.
+    # `amita disk format` looks at the first and the last MiB; wipefs knows marks that lie elsewhere, and more names.
     marks=$(wipefs --no-act --noheadings --output TYPE,OFFSET "$path")
     [ -z "$marks" ] || die "$path was not touched, it holds something: $marks. If it is nobody's, wipe it (wipefs --all, blkdiscard)"
     [ "$FORMAT" = true ] || die "$path holds no store, and nodes.format is false: amita disk format $path"

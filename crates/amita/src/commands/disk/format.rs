@@ -1,6 +1,10 @@
 //! Making a store.
 
+#[cfg(test)]
+mod tests;
+
 use super::FormatArguments;
+use super::contents::Ends;
 use amita_store::FormatParams;
 use amita_terminal::confirm;
 use amita_terminal::error::{Context, Failure, Kind, Result};
@@ -9,13 +13,10 @@ use amita_terminal::say_line;
 use amita_terminal::{progress, size};
 use amita_types::{ClusterId, StoreId};
 use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// How much of the front is looked at for what it holds: both superblocks, partition tables and the superblocks of
-/// common file systems lie there.
-const LOOKED_AT: u64 = 1 << 20;
 /// On a block device this refuses one that is mounted or otherwise in use (open(2)).
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 
@@ -166,17 +167,14 @@ impl Target<'_> {
     /// Nothing that might be somebody's data is overwritten without being told to.
     fn refuse_if_in_use(&self) -> Result<()> {
         let shown = self.path.display();
-        let mut front = Vec::new();
-        (&self.file).rewind().context(|| format!("cannot read {shown}"))?;
-        (&self.file)
-            .take(LOOKED_AT)
-            .read_to_end(&mut front)
-            .context(|| format!("cannot read {shown}"))?;
-        let what = match super::list::Found::in_front(&front) {
+        let ends = Ends::read(&self.file).context(|| format!("cannot read {shown}"))?;
+        let what = match super::list::Found::in_front(&ends.front) {
             super::list::Found::Store(superblock) => format!("holds the store {}", superblock.store),
             super::list::Found::Damaged(_) => "holds a damaged store".to_owned(),
-            super::list::Found::Nothing if front.iter().any(|&byte| byte != 0) => "is not empty".to_owned(),
-            super::list::Found::Nothing => return Ok(()),
+            super::list::Found::Nothing => match ends.what() {
+                Some(what) => format!("is not empty: {what}"),
+                None => return Ok(()),
+            },
         };
         Err(Failure::new(format!("{shown} {what}; it was not touched"))
             .kind(Kind::Conflict)
