@@ -700,7 +700,8 @@ pub fn raised_key(pool: PoolId) -> String {
 pub fn volume_key(name: &str) -> String {
     format!("{PREFIX}volumes/{name}")
 }
-/// The key of a counter from which ids are drawn (`nodes`, `pools`, `volumes`).
+/// The key of a counter from which ids are drawn (`nodes`, `pools`, `volumes`), or which is raised so that others see that
+/// something changed (`namespaces`, `maintenance`).
 #[must_use]
 pub fn counter_key(name: &str) -> String {
     format!("{PREFIX}next/{name}")

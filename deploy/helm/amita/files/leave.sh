@@ -6,25 +6,16 @@ exec >/state/leave.log 2>&1
 secrets
 end=$(($(date +%s) + LEAVE_SECONDS))
 refused=5 unreachable=3
-ask() {
-    code=0
-    amita node maintenance on "$AMITA_NODE" || code=$?
-}
 if is_maintained && [ ! -e /state/leaving ]; then
     say "an operator has begun maintenance: it is not ended with the next start"
     exit 0
 fi
 while [ "$(date +%s)" -lt "$end" ]; do
     : >/state/leaving
-    ask
-    if [ "$code" = 0 ]; then
-        # Another node may have asked at the same moment, and both were let go: who asks again sees the other.
-        ask
-        [ "$code" = "$refused" ] || exit 0
-        amita node maintenance off "$AMITA_NODE" || true
-        rest $((1 + $$ % 5))
-    fi
+    code=0
+    amita node maintenance on "$AMITA_NODE" || code=$?
     case $code in
+        0) exit 0 ;;
         "$refused" | "$unreachable") rest 2 ;;
         *) die "the node goes without having been let go" ;;
     esac

@@ -4,7 +4,8 @@
 //! What a change will do is worked out beforehand, by the same functions.
 
 use super::status::{Lives, lives};
-use super::{AdminError, Result, check_name, get, list, nodes, pools, put_if, stores, tries};
+use super::subsystem::put;
+use super::{AdminError, Result, check_name, get, list, nodes, pools, put_if, stores, tries, unchanged};
 use crate::candidates::{Standing, candidates};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Group, Node, Pool, PoolKind, Store, StoreDuty};
@@ -406,52 +407,84 @@ pub fn place_node(meta: &dyn Transact, name: &str, site: Option<&str>, rack: Opt
 
 /// Begins or ends a node's maintenance: its absence is expected, and its stores are not replaced meanwhile.
 ///
+/// Of several nodes that ask at one time each one is judged by those that were let go before: whoever is let go raises a
+/// counter, which the others compare. (A store that fails at that moment is no other than one that fails right after it.)
+///
 /// # Errors
 /// Without the node, writes of some groups would wait (and `force` is not given); there is no such node; the metadata is
 /// away.
 pub fn maintain_node(meta: &dyn Transact, name: &str, on: bool, force: bool) -> Result<Node> {
-    if on && !force {
-        let topology = Topology::read(meta)?;
-        let Some(node) = topology.nodes.iter().find(|node| node.name == name) else {
+    if !on {
+        return change_node(meta, name, |own| own.maintenance = false);
+    }
+    let (key, guard_key) = (map::node_key(name), map::counter_key("maintenance"));
+    for _ in tries(meta) {
+        // First: what is read after it is at least as new.
+        let (let_go, guard) = get::<u64>(meta, &guard_key)?.unwrap_or((0, 0));
+        let Some((old, revision)) = get::<Node>(meta, &key)? else {
             return change_node(meta, name, |_| {});
         };
-        let rests = |id: NodeId| {
-            let found = topology.nodes.iter().find(|node| node.id == id);
-            id == node.id || found.is_some_and(|node| node.maintenance)
+        if !force {
+            may_rest(meta, &old)?;
+        }
+        if old.maintenance {
+            return Ok(old);
+        }
+        let new = Node {
+            maintenance: true,
+            ..old
         };
-        let stays: BTreeSet<StoreId> = topology
-            .stores
-            .iter()
-            .filter(|store| topology.lives.serve(store) && !rests(store.node))
-            .map(|store| store.id)
-            .collect();
-        let own: BTreeSet<StoreId> = topology
-            .stores
-            .iter()
-            .filter(|store| store.node == node.id)
-            .map(|store| store.id)
-            .collect();
-        for pool in &topology.pools {
-            let PoolKind::Replicated { min_copies, .. } = pool.kind else {
-                continue;
-            };
-            let groups: Vec<Group> = list(meta, &map::groups_prefix(pool.id))?;
-            let waits = |group: &&Group| {
-                let left = group.in_sync.iter().filter(|store| stays.contains(store)).count();
-                left < usize::from(min_copies) && group.in_sync.iter().any(|store| own.contains(store))
-            };
-            let count = groups.iter().filter(waits).count();
-            if count > 0 {
-                return Err(AdminError::WouldWait {
-                    node: name.to_owned(),
-                    pool: pool.name.clone(),
-                    groups: count,
-                    min_copies: usize::from(min_copies),
-                });
-            }
+        let call = Call {
+            compares: vec![unchanged(&key, revision), unchanged(&guard_key, guard)],
+            then: vec![put(key.clone(), &new), put(guard_key.clone(), &(let_go + 1))],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(new);
         }
     }
-    change_node(meta, name, |own| own.maintenance = on)
+    Err(AdminError::TooManyRaces { key: guard_key })
+}
+
+/// Do writes of all groups go on without a node, and without those that are in maintenance?
+fn may_rest(meta: &dyn Transact, node: &Node) -> Result<()> {
+    let topology = Topology::read(meta)?;
+    let rests = |id: NodeId| {
+        let found = topology.nodes.iter().find(|node| node.id == id);
+        id == node.id || found.is_some_and(|node| node.maintenance)
+    };
+    let stays: BTreeSet<StoreId> = topology
+        .stores
+        .iter()
+        .filter(|store| topology.lives.serve(store) && !rests(store.node))
+        .map(|store| store.id)
+        .collect();
+    let own: BTreeSet<StoreId> = topology
+        .stores
+        .iter()
+        .filter(|store| store.node == node.id)
+        .map(|store| store.id)
+        .collect();
+    for pool in &topology.pools {
+        let PoolKind::Replicated { min_copies, .. } = pool.kind else {
+            continue;
+        };
+        let groups: Vec<Group> = list(meta, &map::groups_prefix(pool.id))?;
+        let waits = |group: &&Group| {
+            let left = group.in_sync.iter().filter(|store| stays.contains(store)).count();
+            left < usize::from(min_copies) && group.in_sync.iter().any(|store| own.contains(store))
+        };
+        let count = groups.iter().filter(waits).count();
+        if count > 0 {
+            return Err(AdminError::WouldWait {
+                node: node.name.clone(),
+                pool: pool.name.clone(),
+                groups: count,
+                min_copies: usize::from(min_copies),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Changes of a pool; `None` leaves what it is.

@@ -43,6 +43,11 @@ impl<'a> Meanwhile<'a> {
         let calls = AtomicUsize::new(0);
         Meanwhile { meta, calls, at, act }
     }
+
+    /// How many there were.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
 }
 
 impl Transact for Meanwhile<'_> {

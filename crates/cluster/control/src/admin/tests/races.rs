@@ -53,6 +53,34 @@ fn a_hundred_make_and_delete_volumes_at_one_time() {
     assert_eq!(volumes(&meta).unwrap(), []);
 }
 
+/// Five nodes, each asks at the same moment; of a group of three at most one may rest.
+#[test]
+fn nodes_that_ask_for_maintenance_at_one_time_are_let_go_one_by_one() {
+    let meta = Shared(cluster_of(5));
+    create_pool(&meta, &PoolSpec { groups: 64, ..spec(3) }).unwrap();
+    for _ in 0..20 {
+        let answers: Vec<Result<map::Node>> = std::thread::scope(|scope| {
+            let asks: Vec<_> = (1..=5)
+                .map(|node| {
+                    let meta = &meta;
+                    scope.spawn(move || maintain_node(meta, &format!("n{node}"), true, false))
+                })
+                .collect();
+            asks.into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        let resting: Vec<_> = nodes(&meta)
+            .unwrap()
+            .into_iter()
+            .filter(|node| node.maintenance)
+            .collect();
+        assert_eq!(resting.len(), 1, "{resting:?}");
+        for refused in answers.into_iter().filter_map(std::result::Result::err) {
+            assert!(matches!(refused, AdminError::WouldWait { .. }), "{refused}");
+        }
+        maintain_node(&meta, &resting[0].name, false, false).unwrap();
+    }
+}
+
 /// Deletions do not lose against each other; against whoever makes a use of some volume they do.
 #[test]
 fn a_deletion_compares_what_volumes_are_used_for_and_does_not_change_it() {

@@ -1,5 +1,6 @@
 //! Where stores and nodes stand, and what is wanted of them.
 
+use super::nvme::Meanwhile;
 use super::*;
 use amita_types::map::{Group, StoreDuty, Syncing};
 
@@ -181,6 +182,49 @@ fn maintenance_is_refused_while_writes_need_the_node() {
     ));
     register_node(&meta, "n1", "127.0.0.1:2", None, 2).unwrap();
     assert!(nodes(&meta).unwrap()[0].maintenance, "a restart does not end it");
+}
+
+/// One node may rest, of three; each asks in the moment between another one's look and its write.
+#[test]
+fn of_two_nodes_that_ask_for_maintenance_at_one_moment_one_is_let_go() {
+    let calls = {
+        let meta = cluster_of(3);
+        pool_of(&meta, 3);
+        let counted = Meanwhile::new(&meta, usize::MAX, &|_| {});
+        maintain_node(&counted, "n1", true, false).unwrap();
+        counted.calls()
+    };
+    for at in 0..calls {
+        let meta = cluster_of(3);
+        pool_of(&meta, 3);
+        let both = Meanwhile::new(&meta, at, &|meta| {
+            maintain_node(meta, "n2", true, false).unwrap();
+        });
+        let refused = maintain_node(&both, "n1", true, false).unwrap_err();
+        assert!(
+            matches!(refused, AdminError::WouldWait { .. }),
+            "beside call {at}: {refused}"
+        );
+        // Also one that asks nobody counts.
+        let meta = cluster_of(3);
+        pool_of(&meta, 3);
+        let both = Meanwhile::new(&meta, at, &|meta| {
+            maintain_node(meta, "n3", true, true).unwrap();
+        });
+        assert!(maintain_node(&both, "n1", true, false).is_err(), "beside call {at}");
+        // Who returns meanwhile is in nobody's way.
+        let meta = cluster_of(3);
+        pool_of(&meta, 3);
+        maintain_node(&meta, "n2", true, true).unwrap();
+        let other = Meanwhile::new(&meta, at, &|meta| {
+            maintain_node(meta, "n2", false, false).unwrap();
+        });
+        if let Err(why) = maintain_node(&other, "n1", true, false) {
+            assert!(matches!(why, AdminError::WouldWait { .. }), "beside call {at}: {why}");
+            maintain_node(&meta, "n2", false, false).unwrap();
+            maintain_node(&meta, "n1", true, false).unwrap();
+        }
+    }
 }
 
 #[test]
