@@ -164,6 +164,7 @@ fn text(shown: &Shown) -> String {
         labels,
         protected,
         import,
+        tenant,
         encrypted,
         data_key_since,
         locked,
@@ -212,6 +213,7 @@ fn text(shown: &Shown) -> String {
                 }
             },
         ),
+        ("tenant", tenant.clone().unwrap_or_default()),
         (
             "size",
             format!("{} ({} bytes)", size::show(volume.size_bytes), volume.size_bytes),

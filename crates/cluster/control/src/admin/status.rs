@@ -193,6 +193,9 @@ pub struct VolumeStatus {
     /// An image is copied into it, and is not there whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
+    /// Whose it is; none: nobody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// It is encrypted at rest.
     pub encrypted: bool,
     /// Since when there is the oldest data key that it is read by, in seconds since 1970, if that is known.

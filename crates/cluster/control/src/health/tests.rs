@@ -82,6 +82,7 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
         labels: std::collections::BTreeMap::new(),
         protected: false,
         import: None,
+        tenant: None,
         encrypted: false,
         data_key_since: None,
         locked: None,

@@ -36,6 +36,8 @@ pub struct Volume {
     pub id: u64,
     /// The pool that holds it.
     pub pool: String,
+    /// The tenant whose it is; null: nobody's.
+    pub tenant: Option<String>,
     /// Its size.
     pub size_bytes: u64,
     /// What the operator says of it.
@@ -72,6 +74,7 @@ impl From<admin::VolumeStatus> for Volume {
             id: found.stable_id.0,
             name: found.volume.name,
             pool: found.volume.pool,
+            tenant: found.tenant,
             size_bytes: found.volume.size_bytes,
             labels: found.labels,
             protected: found.protected,
@@ -201,6 +204,7 @@ pub(super) fn look(meta: &dyn Transact, name: &str) -> Result<(Volume, Identity)
         map::about_key(id),
         map::export_key(id),
         map::flatten_key(id),
+        map::tenancy_key(id),
     ];
     let identity = Identity::of(&volume, records);
     Ok((volume, identity))

@@ -125,11 +125,22 @@ async fn a_volume_is_made_for_a_tenant() {
         wanted["encrypted"] = encrypted.into();
         wanted["tenant"] = tenant.clone();
         let made = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted));
-        made.await.done(201);
-        let path = format!("/api/v1/volumes/{name}/tenant");
-        let whose = world.ask(Viewer, "GET", &path, None).await;
-        assert_eq!(whose.done(200).body["tenant"], tenant, "{name}");
+        assert_eq!(made.await.done(201).body["tenant"], tenant, "{name}");
+        for path in [format!("{name}/tenant"), name.to_owned()] {
+            let whose = world.ask(Viewer, "GET", &format!("/api/v1/volumes/{path}"), None).await;
+            assert_eq!(whose.done(200).body["tenant"], tenant, "{path}");
+        }
     }
+    let nobodys = world.ask(Operator, "DELETE", "/api/v1/volumes/b/tenant", None);
+    nobodys.await.done(200);
+    let listed = world.ask(Viewer, "GET", "/api/v1/volumes", None).await.done(200);
+    let tenants: Vec<&Value> = listed.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|volume| &volume["tenant"])
+        .collect();
+    assert_eq!(tenants, [&json!("acme"), &Value::Null, &Value::Null], "{listed:?}");
     let mut wanted = volume("d");
     wanted["tenant"] = "../acme".into();
     let refused = world.ask(Operator, "POST", "/api/v1/volumes", Some(wanted)).await;

@@ -7,7 +7,7 @@ use super::{
 use amita_metadata::Transact;
 use amita_types::condition::{Failing, StoreSpace, Trouble};
 use amita_types::map::{
-    self, About, Export, Flatten, Group, IscsiGateway, Node, Parent, Pool, Snapshot, Store, Trashed, Volume,
+    self, About, Export, Flatten, Group, IscsiGateway, Node, Parent, Pool, Snapshot, Store, Tenancy, Trashed, Volume,
 };
 use amita_types::{NodeId, SnapshotId, StoreId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,6 +165,11 @@ pub(super) fn volumes_of(
     let abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
     let flattens: Vec<Flatten> = reader.list(&map::flattens_prefix(), any)?;
     let mut flattens: BTreeMap<VolumeId, Flatten> = flattens.into_iter().map(|found| (found.volume, found)).collect();
+    let tenancies: Vec<Tenancy> = reader.list(&map::tenancies_prefix(), any)?;
+    let mut tenants: BTreeMap<VolumeId, String> = tenancies
+        .into_iter()
+        .map(|found| (found.volume, found.tenant))
+        .collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
     let deleted_volumes = volumes.iter().filter(|volume| volume.is_deleted()).count();
     let (mut parents, mut children) = families(reader, &volumes)?;
@@ -188,6 +193,7 @@ pub(super) fn volumes_of(
                 labels: about.labels,
                 protected: about.protected,
                 import: about.import,
+                tenant: tenants.remove(&volume.id),
                 encrypted: volume.keys.is_some(),
                 data_key_since,
                 locked: locked(volume.id),

@@ -80,7 +80,10 @@ fn limits_of_tenants_and_pools_have_records_of_their_own() {
         (tenancies(&meta).unwrap()[0].volume, tenancies(&meta).unwrap().len()),
         (id, 1)
     );
+    let told = || volume_statuses(&meta).unwrap().remove(0).tenant;
+    assert_eq!(told().as_deref(), Some("acme"));
     set_tenant(&meta, "db", None).unwrap();
+    assert_eq!(told(), None);
     assert_eq!(tenancies(&meta).unwrap(), []);
     set_tenant(&meta, "none", None).unwrap_err();
 }
