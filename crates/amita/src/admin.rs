@@ -155,6 +155,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::RepositoryInUse { .. }
                 | AdminError::JobCannot { .. }
                 | AdminError::BeingTaken { .. }
+                | AdminError::TakenBeside { .. }
                 | AdminError::Changed
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,

@@ -197,7 +197,7 @@ fn code_of(error: &AdminError) -> Code {
         AdminError::Ambiguous { .. } => Code::Ambiguous,
         AdminError::Placement { .. } | AdminError::NodesAway { .. } | AdminError::RuleUnmet { .. } => Code::CannotPlace,
         AdminError::Changed => Code::Changed,
-        AdminError::TooManyRaces { .. } | AdminError::BeingTaken { .. } => Code::Raced,
+        AdminError::TooManyRaces { .. } | AdminError::BeingTaken { .. } | AdminError::TakenBeside { .. } => Code::Raced,
         AdminError::InUse { .. }
         | AdminError::Protected { .. }
         | AdminError::HasSnapshots { .. }
@@ -272,7 +272,14 @@ mod tests {
             what: "snapshot of the volume",
             other: "a".to_owned(),
         });
-        assert_eq!((busy.status, busy.code.as_str()), (409, "raced"));
+        let beside = Problem::from(AdminError::TakenBeside {
+            volume: "db".to_owned(),
+            what: "snapshot of it",
+            other: "a".to_owned(),
+        });
+        for problem in [busy, beside] {
+            assert_eq!((problem.status, problem.code.as_str()), (409, "raced"), "{problem:?}");
+        }
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl AdminError {
             AdminError::RepositoryInUse { .. } => Code::RepositoryInUse,
             AdminError::BackupRuns { .. } => Code::BackupRuns,
             AdminError::JobCannot { .. } => Code::JobCannot,
-            AdminError::BeingTaken { .. } => Code::BeingTaken,
+            AdminError::BeingTaken { .. } | AdminError::TakenBeside { .. } => Code::BeingTaken,
             AdminError::Changed => Code::Changed,
             AdminError::TooManyRaces { .. } => Code::TooManyRaces,
         }

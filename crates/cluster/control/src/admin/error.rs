@@ -524,6 +524,15 @@ pub enum AdminError {
         /// Its name.
         other: String,
     },
+    /// Nothing is reverted beside that.
+    #[error("volume {volume} is not reverted: a {what}, {other:?}, is being taken; do it again when it is")]
+    TakenBeside {
+        volume: String,
+        /// A snapshot of the volume, or a set with it.
+        what: &'static str,
+        /// Its name.
+        other: String,
+    },
     /// What was to be changed is not what was looked at.
     #[error("it was changed by others since it was looked at; look at it again, and decide anew")]
     Changed,

@@ -260,17 +260,29 @@ fn is_ours(meta: &dyn Transact, revert: &Revert<'_>, now: &Volume) -> Result<()>
             "others have had it meanwhile, and may have written: it is what it was; do it again when nobody uses it";
         return Err(bad(&now.name, why));
     }
+    let beside = |what: &'static str, other: String| {
+        Err(AdminError::TakenBeside {
+            volume: now.name.clone(),
+            what,
+            other,
+        })
+    };
     let wish = get::<SnapshotWish>(meta, &map::snapshot_wish_key(now.id))?;
-    let is_wished = wish.is_some_and(|(wish, _)| wish.refused.is_none());
-    let sets: Vec<SnapshotSet> = list(meta, &map::sets_prefix())?;
-    let is_of_a_set = sets.iter().any(|set| set.state == SetState::Taking && set.has(now.id));
-    match now.lineage.taking || is_wished || is_of_a_set {
-        true => Err(bad(
-            &now.name,
-            "another snapshot of it is being taken: it is what it was; do it again when that is taken",
-        )),
-        false => Ok(()),
+    if let Some((wish, _)) = wish.filter(|(wish, _)| wish.refused.is_none()) {
+        return beside("snapshot of it", wish.name);
     }
+    let sets: Vec<SnapshotSet> = list(meta, &map::sets_prefix())?;
+    let is_of_it = |set: &SnapshotSet| set.state == SetState::Taking && set.has(now.id);
+    if let Some(set) = sets.into_iter().find(is_of_it) {
+        return beside("set with it", set.name);
+    }
+    // Its owner takes it to its end though nobody wishes it any more.
+    if now.lineage.taking {
+        let taking = get::<Snapshot>(meta, &map::snapshot_key(now.id, now.lineage.number))?;
+        let number = now.lineage.number.to_string();
+        return beside("snapshot of it", taking.map_or(number, |(snapshot, _)| snapshot.name));
+    }
+    Ok(())
 }
 
 /// The volume as it is afterwards, but for its keys, and the generation that sealed the snapshot; none: that is no more what it was.

@@ -379,7 +379,20 @@ fn what_was_done_meanwhile_is_not_passed() {
     };
     try_it(&shown, "is namespace 1");
     let wished = |meta: &Mutex<State>| drop(ask_snapshot(meta, "db", "b", BTreeMap::new(), NOW).unwrap());
-    try_it(&wished, "another snapshot of it is being taken");
+    try_it(
+        &wished,
+        "volume db is not reverted: a snapshot of it, \"b\", is being taken",
+    );
+    let taking = |meta: &Mutex<State>| {
+        let key = map::volume_key("db");
+        let (mut found, _) = get::<Volume>(meta, &key).unwrap().unwrap();
+        found.lineage.taking = true;
+        meta.txn(&Call::put(key, json(&found))).unwrap();
+    };
+    try_it(
+        &taking,
+        "volume db is not reverted: a snapshot of it, \"kept\", is being taken",
+    );
     let read_only = |meta: &Mutex<State>| {
         let spec = ExportSpec {
             any_client: true,
@@ -416,7 +429,10 @@ fn what_was_done_meanwhile_is_not_passed() {
         meta.txn(&Call::put(map::set_key(SetId(1)), json(&set))).unwrap();
         meta.txn(&Call::put(map::counter_key("sets"), "1")).unwrap();
     };
-    try_it(&of_a_set, "another snapshot of it is being taken");
+    try_it(
+        &of_a_set,
+        "volume db is not reverted: a set with it, \"s\", is being taken",
+    );
     let marked = |meta: &Mutex<State>| drop(mark_snapshot(meta, "db", "a").unwrap());
     try_it(&marked, "mark");
     let suspected = |meta: &Mutex<State>| {
