@@ -177,13 +177,16 @@ fn bound(said: &mut Value) {
     }
 }
 
-/// What a field of a record holds: a number beyond it cannot be read. (utoipa writes `u-int8` for what is registered as `uint8`.)
+/// What a field of a record holds, in the formats that OpenAPI itself has (3.1.0, 4.4): those of unsigned numbers are registered, and
+/// OpenAPI Generator takes what it does not know for 32 bits, in which no size has room. So each has the smallest signed format that
+/// holds all of it; and of 64 bits what is positive there, for a bound beyond it does not compile in Go and Java. No size, number,
+/// count or time of a cluster comes near that.
 fn bound_number(fields: &mut Map<String, Value>) {
     let (format, most) = match fields.get("format").and_then(Value::as_str) {
-        Some("u-int8") => ("uint8", u64::from(u8::MAX)),
-        Some("u-int16") => ("uint16", u64::from(u16::MAX)),
-        Some("u-int32") => ("uint32", u64::from(u32::MAX)),
-        Some("u-int64") => ("uint64", u64::MAX),
+        Some("u-int8") => ("int32", u64::from(u8::MAX)),
+        Some("u-int16") => ("int32", u64::from(u16::MAX)),
+        Some("u-int32") => ("int64", u64::from(u32::MAX)),
+        Some("u-int64") => ("int64", i64::MAX.unsigned_abs()),
         _ => return,
     };
     fields.insert("format".to_owned(), format.into());
@@ -250,11 +253,27 @@ mod tests {
         assert_eq!(told.len(), whole["tags"].as_array().unwrap().len(), "and one only");
     }
 
+    /// Every schema of an integer.
+    fn integers(said: &Value, what: &mut dyn FnMut(&Value)) {
+        match said {
+            Value::Array(items) => items.iter().for_each(|item| integers(item, what)),
+            Value::Object(fields) => {
+                let of = said["type"].as_str().into_iter();
+                let either = said["type"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                if of.chain(either).any(|of| of == "integer") {
+                    what(said);
+                }
+                fields.values().for_each(|field| integers(field, what));
+            }
+            _ => {}
+        }
+    }
+
     #[test]
     fn numbers_have_the_bounds_of_what_holds_them() {
         let mut said = json!({ "a": [{ "format": "u-int8" }], "b": { "format": "u-int32", "maximum": 7 } });
         bound(&mut said);
-        assert_eq!(said["a"][0], json!({ "format": "uint8", "minimum": 0, "maximum": 255 }));
+        assert_eq!(said["a"][0], json!({ "format": "int32", "minimum": 0, "maximum": 255 }));
         assert_eq!(said["b"]["maximum"], 7);
         let mut pair = json!({ "items": false, "prefixItems": [{ "type": "integer" }, { "type": "number" }] });
         bound(&mut pair);
@@ -269,8 +288,31 @@ mod tests {
         let percent = &whole["components"]["schemas"]["Thresholds"]["properties"]["near_full_percent"];
         assert_eq!(
             (&percent["format"], &percent["maximum"]),
-            (&json!("uint8"), &json!(255)),
+            (&json!("int32"), &json!(255)),
             "{percent}"
         );
+        let size = &whole["components"]["schemas"]["Volume"]["properties"]["size_bytes"];
+        assert_eq!(
+            (&size["format"], &size["maximum"]),
+            (&json!("int64"), &json!(i64::MAX)),
+            "{size}"
+        );
+        let mut count = 0;
+        integers(&whole, &mut |schema| {
+            count += 1;
+            let most = match schema["format"].as_str() {
+                Some("int32") => i64::from(i32::MAX),
+                Some("int64") | None => i64::MAX,
+                other => panic!("generators do not know the format {other:?}: {schema}"),
+            };
+            for bound in ["minimum", "maximum"] {
+                let told = &schema[bound];
+                let fits = told
+                    .as_i64()
+                    .is_some_and(|told| told.unsigned_abs() <= most.unsigned_abs());
+                assert!(told.is_null() || fits, "{bound} has no room in the format: {schema}");
+            }
+        });
+        assert!(count > 100, "{count}");
     }
 }

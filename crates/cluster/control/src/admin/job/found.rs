@@ -67,10 +67,11 @@ fn pausable(job: Job, state: JobState, paused: Option<&Paused>) -> Job {
     }
 }
 
-/// Seconds that the rest will take, if it goes on as so far.
+/// Seconds that the rest will take, if it goes on as so far. Beyond what programs count seconds by nothing is said.
 fn left_s(done: u64, left: u64, seconds: u64) -> Option<u64> {
     let whole = u128::from(seconds) * u128::from(left);
-    Some(u64::try_from(whole.checked_div(u128::from(done))?).unwrap_or(u64::MAX))
+    let left_s = i64::try_from(whole.checked_div(u128::from(done))?);
+    left_s.ok().map(i64::unsigned_abs)
 }
 
 fn counted(job: Job, unit: JobUnit, done: u64, total: u64) -> Job {
