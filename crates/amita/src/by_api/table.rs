@@ -95,6 +95,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("node token", Way::Here(IDENTITIES)),
     ("node join", Way::Here(IDENTITIES)),
     ("node list", Way::Node(Look, &[])),
+    ("node ready", Way::Node(Look, &[])),
     ("node maintenance", Way::Node(Change, &[])),
     ("node remove", Way::Node(Change, &[])),
     ("node place", Way::Node(Change, &[])),

@@ -1,5 +1,7 @@
 //! `amita node`.
 
+mod ready;
+
 use crate::admin::{Admin, Described};
 use crate::cli::{Endpoints, Folder};
 use crate::commands::{join, outlook};
@@ -35,6 +37,20 @@ pub enum Command {
     },
     /// List the nodes: where they are, whether they live
     List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say whether a node is ready: it serves its stores, and they have every block that was written; the exit code says it, too
+    ///
+    /// For whoever takes one node down after the other, and waits for each (rolling updates, readiness probes): 0 it is ready, 5 it is not; why not is said.
+    /// A node is not ready while it catches up with what was written when it was away, and while groups move to it.
+    Ready {
+        /// The node's name
+        node: String,
+        /// A disk that it is to serve; several times for several [default: what it serves, and what groups need of it]
+        #[arg(long = "store", value_name = "PATH")]
+        stores: Vec<String>,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -103,6 +119,7 @@ pub fn run(command: &Command, metadata: &Endpoints, identity: &Folder) -> Result
         Command::Token { token, gateway } => join::token(token, role(*gateway)),
         Command::Join { join, gateway } => join::join(join, role(*gateway), identity),
         Command::List { json } => list(*json, metadata),
+        Command::Ready { node, stores, json } => ready::run(node, stores, *json, metadata),
         Command::Maintenance {
             state,
             node,

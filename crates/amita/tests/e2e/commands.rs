@@ -1,6 +1,6 @@
 //! The operator's commands, as scripts use them.
 
-use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, VOLUME_BYTES, World, binary};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, eventually};
 use amita_harness::nbd::Client;
 use amita_harness::shipped;
 
@@ -40,6 +40,34 @@ fn listings_are_json_that_says_the_same_as_the_tables() {
     assert!(world.amita_done(&["pool", "list"]).contains("demo"));
     assert!(world.amita_done(&["status"]).contains("health  ok"));
     world.end(&[]);
+}
+
+#[test]
+fn a_node_is_ready_when_it_has_caught_up() {
+    let mut world = World::with_volume();
+    let path = world.cluster.nodes()[2].stores[0].display().to_string();
+    let is_ready = |world: &World| world.amita(&["node", "ready", "n3", "--store", &path]).status.code() == Some(0);
+    assert!(is_ready(&world));
+    let said = world.json(&["node", "ready", "n3"]);
+    assert!(said["ready"] == true && said["serving"] == true, "{said}");
+    assert_eq!(said["stores"][0]["path"], *path, "{said}");
+    let other = world.amita(&["node", "ready", "n3", "--store", "/dev/none"]);
+    assert_eq!(other.status.code(), Some(5), "{}", other.text);
+    assert!(
+        other.text.contains("knows no store of it at /dev/none"),
+        "{}",
+        other.text
+    );
+    // Away, and what is written meanwhile is lacking when it is back.
+    assert!(world.cluster.stop_node(2), "the node ends in order");
+    let away = world.amita(&["node", "ready", "n3"]);
+    assert_eq!(away.status.code(), Some(5), "{}", away.text);
+    assert!(away.text.contains("is not ready"), "{}", away.text);
+    world.cluster.start_node(2).expect("it starts again");
+    world.cluster.await_node(2).expect("it serves");
+    eventually("the node is ready", || is_ready(&world));
+    assert_eq!(world.amita(&["node", "ready", "n9"]).status.code(), Some(4));
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }
 
 #[test]

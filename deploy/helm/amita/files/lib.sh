@@ -38,26 +38,3 @@ is_maintained() {
         own && /^    "maintenance": true/ { found = 1 }
         END { exit !found }'
 }
-
-# How many of this node's stores serve, and how many of them have every block of theirs: two numbers. A store is known by its path here, so
-# that one which was replaced, and is not forgotten yet, is not waited for.
-stores() {
-    amita disk list --json | awk -v name="\"$AMITA_NODE\"" -v paths="$AMITA_STORES" '
-        function value() { sub(/,$/, "", $2); return $2 }
-        /^  \{/ { node = path = alive = groups = current = "" }
-        /^    "node_name": / { node = value() }
-        /^    "path": / { path = value() }
-        /^    "alive": / { alive = value() }
-        /^    "groups": / { groups = value() }
-        /^    "in_sync": / { current = value() }
-        /^  \}/ && node == name && alive == "true" { serves[path] = 1; if (groups == current) whole[path] = 1 }
-        END {
-            count = split(paths, own, ",")
-            for (i = 1; i <= count; i++) {
-                path = "\"" own[i] "\""
-                a += path in serves
-                b += path in whole
-            }
-            print a + 0, b + 0
-        }'
-}

@@ -4,12 +4,18 @@
 # one that an operator has begun is his.
 . /scripts/lib.sh
 secrets
-wanted=$(echo "$AMITA_STORES" | tr ',' '\n' | wc -l)
-found=$(stores)
-serve=${found% *} whole=${found#* }
-[ "$serve" = "$wanted" ] || die "$serve of $wanted stores serve"
-if [ -e /state/leaving ]; then
-    amita node maintenance off "$AMITA_NODE"
-    rm -f /state/leaving
-fi
-[ "$whole" = "$wanted" ] || die "$whole of $wanted stores are in sync"
+for path in $(echo "$AMITA_STORES" | tr ',' ' '); do
+    set -- "$@" --store "$path"
+done
+code=0
+found=$(amita node ready --json "$@" "$AMITA_NODE") || code=$?
+case $found in
+    *'"serving": true'*)
+        if [ -e /state/leaving ]; then
+            amita node maintenance off "$AMITA_NODE"
+            rm -f /state/leaving
+        fi
+        ;;
+esac
+why=$(echo "$found" | sed -n 's/^  "why": "\(.*\)".*/\1/p')
+[ "$code" = 0 ] || die "${why:-the cluster does not answer}"

@@ -19,6 +19,7 @@ mod precondition;
 mod priority;
 mod quota;
 mod races;
+mod ready;
 mod rekey;
 mod revert;
 mod set;
