@@ -31,7 +31,8 @@ pub struct Set {
     /// The clients' p99 latency that is still well, in percent of the one without recovery
     #[arg(long, value_name = "PERCENT")]
     pub p99: Option<u32>,
-    /// The clients' throughput that is still well, in percent of the one without recovery
+    /// The clients' throughput that is still well, in percent of the one without recovery. Work that is not urgent
+    /// (rebalance, scrub; copies, moves and backups of volumes) stops half way to that: at 85 where this is 70
     #[arg(long, value_name = "PERCENT")]
     pub client_iops: Option<u32>,
     /// Bytes a second of each node that bringing lost copies back keeps whatever the clients feel; 0: what it keeps by itself

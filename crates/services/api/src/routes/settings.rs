@@ -209,7 +209,8 @@ pub struct Recovery {
     pub automatic: bool,
     /// The clients' p99 latency that is still well, in percent of the one without recovery.
     pub p99_percent: u32,
-    /// The clients' throughput that is still well, in percent of the one without recovery.
+    /// The clients' throughput that is still well, in percent of the one without recovery. Work that is not urgent (rebalance, scrub; copies, moves and
+    /// backups of volumes) stops half way to that: at 85 where this is 70.
     pub iops_percent: u32,
     /// Bytes a second of each node that bringing lost copies back keeps whatever the clients feel; 0: what it keeps by itself.
     pub least_bytes_per_second: u64,
@@ -332,7 +333,8 @@ pub struct RecoveryChange {
     pub automatic: Option<bool>,
     /// The clients' p99 latency that is still well, in percent of the one without recovery.
     pub p99_percent: Option<u32>,
-    /// The clients' throughput that is still well, in percent of the one without recovery.
+    /// The clients' throughput that is still well, in percent of the one without recovery. Work that is not urgent (rebalance, scrub; copies, moves and
+    /// backups of volumes) stops half way to that: at 85 where this is 70.
     pub iops_percent: Option<u32>,
     /// Bytes a second of each node that bringing lost copies back keeps whatever the clients feel; 0: what it keeps by itself.
     pub least_bytes_per_second: Option<u64>,
