@@ -43,14 +43,14 @@ impl Node {
         {
             self.replace(disk, of_before.key, keys.making)?;
         }
-        // It is known by that key, where it was cut.
-        let was_making = self.ask(disk, Reserve::Replace(keys.making, keys.making))? == Reserved::Done;
-        if !was_making {
-            self.ask(disk, Reserve::Register(keys.own))?;
+        // It is known by that key, where it was cut: in the middle of making a file system if it holds the disk by it, and else when it was about to take it.
+        let is_known = self.ask(disk, Reserve::Replace(keys.making, keys.making))? == Reserved::Done;
+        if is_known && self.holds(disk, keys.making)? {
+            return Ok(Held::Unfinished);
         }
-        let known_by = if was_making { keys.making } else { keys.own };
-        if self.ask(disk, Reserve::Hold(known_by))? == Reserved::Done {
-            return Ok(if was_making { Held::Unfinished } else { Held::Own });
+        self.ask(disk, Reserve::Register(keys.own))?;
+        if self.ask(disk, Reserve::Hold(keys.own))? == Reserved::Done {
+            return Ok(Held::Own);
         }
         let told_of = other.map(|key| (key, told.contains_key(context::UNFINISHED)));
         let older = self.older_holder(disk, told)?;
@@ -58,9 +58,16 @@ impl Node {
             .or(told_of)
             .filter(|(other, _)| ![keys.own, keys.making].contains(other))
         {
-            Some(other) => self.preempt(disk, keys, known_by, other),
+            Some(other) => self.preempt(disk, keys, other),
             None => Err(reserved(disk)),
         }
+    }
+
+    /// Does this host hold a disk by a key that it is registered by? Whoever preempts by its own key stays if that holds the disk, and is registered no longer if not
+    /// (NVM Express Base Specification 2.1, 8.1.22): a key that holds nothing says nothing of what is there.
+    fn holds(&self, disk: &Disk, key: u64) -> Result<bool, Status> {
+        self.ask(disk, Reserve::Preempt(key, key))?;
+        Ok(self.ask(disk, Reserve::Hold(key))? == Reserved::Done)
     }
 
     pub(super) fn keys(&self, told: &BTreeMap<String, String>) -> Result<id::Keys, Status> {
@@ -97,31 +104,26 @@ impl Node {
     }
 
     /// Takes what another host has reserved. It may have been making a file system when it was looked at; it was so still, if there is something to take.
-    fn preempt(
-        &self,
-        disk: &Disk,
-        keys: id::Keys,
-        known_by: u64,
-        (other, is_unfinished): (u64, bool),
-    ) -> Result<Held, Status> {
+    fn preempt(&self, disk: &Disk, keys: id::Keys, (other, is_unfinished): (u64, bool)) -> Result<Held, Status> {
         log::info!(
             "{}: what host {other:#018x} has reserved is taken from it: it is published here alone",
             disk.name
         );
-        // Before it is taken, so that at every moment the key says what is on the disk.
-        let wanted = if is_unfinished { keys.making } else { keys.own };
-        if known_by != wanted {
-            self.replace(disk, known_by, wanted)?;
+        if is_unfinished {
+            // Before it is taken, so that at every moment the key that holds the disk says what is there.
+            self.replace(disk, keys.own, keys.making)?;
+            let is_taken = self.ask(disk, Reserve::Preempt(keys.making, other))? == Reserved::Done;
+            if is_taken && self.holds(disk, keys.making)? {
+                return Ok(Held::Unfinished);
+            }
+            // Its reservation has gone by itself, and with it what was told of the disk.
+            self.ask(disk, Reserve::Register(keys.own))?;
+        } else {
+            self.ask(disk, Reserve::Preempt(keys.own, other))?;
         }
-        // Where it has gone by itself, there is nothing to take.
-        let is_taken = self.ask(disk, Reserve::Preempt(wanted, other))? == Reserved::Done;
-        if self.ask(disk, Reserve::Hold(wanted))? == Reserved::Conflict {
-            return Err(reserved(disk));
-        }
-        match (is_unfinished, is_taken) {
-            (true, true) => Ok(Held::Unfinished),
-            (true, false) => self.replace(disk, keys.making, keys.own).map(|()| Held::Own),
-            (false, _) => Ok(Held::Own),
+        match self.ask(disk, Reserve::Hold(keys.own))? {
+            Reserved::Done => Ok(Held::Own),
+            Reserved::Conflict => Err(reserved(disk)),
         }
     }
 

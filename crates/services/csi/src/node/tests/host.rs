@@ -433,11 +433,15 @@ impl State {
             }
             Reserve::Preempt(key, other) => {
                 assert!(self.registered.contains(&key), "who preempts is registered");
-                if self.holder != Some(other) {
-                    return Ok(Reserved::Conflict);
+                match self.holder {
+                    // Who preempts itself stays.
+                    Some(holder) if holder == other => {
+                        self.registered.retain(|known| *known == key || *known != other);
+                        self.holder = Some(key);
+                    }
+                    _ if self.registered.remove(&other) => {}
+                    _ => return Ok(Reserved::Conflict),
                 }
-                self.registered.remove(&other);
-                self.holder = Some(key);
             }
             Reserve::Clear(key) => {
                 if !self.registered.contains(&key) {

@@ -149,6 +149,53 @@ fn a_mkfs_that_was_cut_is_begun_anew() {
     assert_eq!(code(node(&host).stage(&request)), Code::FailedPrecondition);
 }
 
+/// A host that is about to take what another one had not made whole is known by the key that says so before it has taken anything. Where it is cut there, and the
+/// other one comes to its end after all, the key says nothing any more: what is there is whole, and in use perhaps.
+#[test]
+fn a_key_that_holds_nothing_says_nothing_of_the_disk() {
+    let before = || {
+        let host = Host::new(&nqn());
+        let mut state = host.state();
+        (state.holder, state.has_data) = (Some(0xaa), true);
+        drop(state);
+        host
+    };
+    let made_whole = |host: &Host| {
+        let mut state = host.state();
+        (state.holder, state.has_data, state.content) = (None, false, Some("ext4".to_owned()));
+    };
+    let lost = [("exclusive", "1"), ("preempt", "0xaa"), ("unfinished", "1")];
+    let mut known = 0;
+    for cut in (1..40).flat_map(|at| [Cut::Before(at), Cut::After(at)]) {
+        let host = before();
+        host.cut(Some(cut));
+        let cut_off = node(&host).stage(&stage_of(writer("ext4"), &lost));
+        host.cut(None);
+        if host.state().holder != Some(0xaa) {
+            break;
+        }
+        cut_off.expect_err("it was cut");
+        known += usize::from(host.state().registered.contains(&id::Keys::of(own(), None).making));
+        made_whole(&host);
+        // As the controller tells it by now, or told it then.
+        for told in [EXCLUSIVE, &lost] {
+            node(&host).stage(&stage_of(writer("ext4"), told)).expect("staged");
+            let state = host.state();
+            assert_eq!((state.holder, state.formatted), (Some(key(own())), 0), "{cut:?}");
+            drop(state);
+            unstage(&host).expect("gone");
+        }
+    }
+    assert!(known > 0, "it was never cut between its key and the disk");
+    // By an attachment of before.
+    let host = before();
+    host.state().registered.insert(id::Keys::of(own(), Some(3)).making);
+    made_whole(&host);
+    let later = [("exclusive", "1"), ("attachment", "4")];
+    node(&host).stage(&stage_of(writer("ext4"), &later)).expect("staged");
+    assert_eq!(host.state().formatted, 0);
+}
+
 /// Whoever has the disk itself writes what no tool knows, as a mkfs does that was cut: no later staging takes the one for the other.
 #[test]
 fn what_was_used_as_a_disk_is_no_mkfs_that_was_cut() {
