@@ -22,6 +22,8 @@ const TURNS: usize = 512;
 pub(super) struct Lacking {
     /// The source has one that the target has not.
     pub is_missing: bool,
+    /// One of those, which the target has by another number: no pass brings it any more.
+    pub misnumbered: Option<SnapshotId>,
     /// Records of the target that are to say what the source's do.
     pub anew: Vec<Snapshot>,
     /// The target's that the source has not, or not any more, but for the newest.
@@ -33,6 +35,11 @@ pub(super) struct Lacking {
 /// Of which of the source's snapshots it is a copy.
 fn of(point: &Snapshot) -> Option<SnapshotId> {
     point.labels.get(POINT_LABEL)?.parse().ok().map(SnapshotId)
+}
+
+/// Is it the copy of that one, by its number (M8)? Backups know snapshots by that.
+fn stands_for(point: &Snapshot, original: &Snapshot) -> bool {
+    of(point) == Some(original.number) && point.number == original.number
 }
 
 /// Compares the records of both.
@@ -49,10 +56,13 @@ pub(super) fn lacking(copying: &Copying, source: &[Snapshot], target: &[Snapshot
     };
     let kept: Vec<&Snapshot> = source.iter().filter(is_kept).collect();
     for original in &kept {
-        let point = target.iter().find(|point| of(point) == Some(original.number));
-        let Some(point) = point else {
+        let Some(point) = target.iter().find(|point| stands_for(point, original)) else {
             // Of what was a mark already nothing can be made.
             lacking.is_missing |= !original.mark;
+            let is_there = target.iter().any(|point| of(point) == Some(original.number));
+            if is_there && !original.mark {
+                lacking.misnumbered = Some(original.number);
+            }
             continue;
         };
         let mut labels = original.labels.clone();
@@ -70,7 +80,7 @@ pub(super) fn lacking(copying: &Copying, source: &[Snapshot], target: &[Snapshot
             lacking.anew.push(wanted);
         }
     }
-    let is_kept = |point: &Snapshot| kept.iter().any(|original| of(point) == Some(original.number));
+    let is_kept = |point: &Snapshot| kept.iter().any(|original| stands_for(point, original));
     let newest = target.iter().map(|point| point.number).max();
     for point in target.iter().filter(|point| !is_kept(point)) {
         match Some(point.number) == newest {
@@ -95,11 +105,14 @@ pub enum Dressed {
 /// Has the target's snapshots say what the volume's say, and deletes those that the volume has not any more.
 ///
 /// # Errors
-/// The source or the target is gone; the metadata is suspected, away or refuses.
+/// The target has one by another number than the volume has; the source or the target is gone; the metadata is suspected, away or refuses.
 pub fn dress_move(meta: &dyn Transact, copying: &Copying, claim: u64) -> Result<Dressed> {
     let source = source_of(meta, copying)?;
     let (target, _) = find_volume(meta, &copying.name)?;
     let lacking = lacking(copying, &of_chain(meta, &source)?, &of_chain(meta, &target)?);
+    if let Some(number) = lacking.misnumbered {
+        return Err(used_up(copying, number));
+    }
     if lacking.is_missing {
         return Ok(Dressed::Lacks);
     }
@@ -277,14 +290,25 @@ fn drop_names(meta: &dyn Transact, copying: &Copying, volume: &Volume, is_held: 
     Ok(false)
 }
 
-/// May the target's next snapshot have the source's number, or has it? One that it has given to a snapshot that came to nothing stays given (S1).
-/// Also where that was sealed, and has gone since, because nobody knew whether it is what was copied.
+/// May the target's next snapshot have the source's number, or has it? One that it has given to another snapshot, or to one that came to nothing,
+/// stays given (S1): also where the record of that is left, as it is until its name is taken again; and where it was sealed, and has gone since,
+/// because nobody knew whether it is what was copied.
 fn is_free(meta: &dyn Transact, target: &Volume, number: SnapshotId) -> Result<bool> {
     let lineage = &target.lineage;
-    if lineage.number != number || lineage.taking {
-        return Ok(lineage.number <= number);
+    if lineage.number != number {
+        return Ok(lineage.number < number);
     }
-    get::<Snapshot>(meta, &map::snapshot_key(target.id, number)).map(|found| found.is_some())
+    let found = get::<Snapshot>(meta, &map::snapshot_key(target.id, number))?;
+    Ok(found.is_some_and(|(found, _)| of(&found) == Some(number) && (lineage.taking || is_sealed(&found))))
+}
+
+/// A snapshot of the volume cannot have its number where it is to be.
+fn used_up(copying: &Copying, number: SnapshotId) -> AdminError {
+    let why = format!(
+        "its number, {number}, is used up where it is to be by a snapshot that came to nothing when a node died: take the move back (`amita job cancel {}`), and begin it anew",
+        copy_job_id(copying)
+    );
+    super::bad(&copying.of, why)
 }
 
 /// The same of a move's target.
@@ -313,11 +337,7 @@ pub(in crate::admin) fn count_on(
     for _ in tries(meta) {
         let (mut target, revision) = find_volume(meta, &copying.name)?;
         if !is_free(meta, &target, number)? {
-            let why = format!(
-                "its number, {number}, is used up where it is to be by a snapshot that came to nothing when a node died: take the move back (`amita job cancel {}`), and begin it anew",
-                copy_job_id(copying)
-            );
-            return Err(super::bad(&copying.of, why));
+            return Err(used_up(copying, number));
         }
         if target.lineage.number >= before {
             return Ok(true);

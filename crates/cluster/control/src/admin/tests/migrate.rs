@@ -562,3 +562,88 @@ fn a_number_that_was_sealed_and_has_gone_stays_used() {
     }
     assert!(!has_point(&meta, &record(&meta), own_one.number, opened.generation).unwrap());
 }
+
+/// The target's owner has begun with what is wished of it, and somebody else opens it before that is sealed (S2); the number that came to nothing.
+fn void(meta: &dyn Transact, name: &str) -> SnapshotId {
+    let before = volume(meta, "~2").unwrap();
+    let begun = Snapshot {
+        state: SnapshotState::Taking(before.generation),
+        ..snap(meta, "~2", name, false)
+    };
+    meta.txn(&Call::put(map::snapshot_key(TARGET, begun.number), json(&begun)))
+        .unwrap();
+    let mut now = volume(meta, "~2").unwrap();
+    (now.lineage.sealed, now.lineage.taking) = (before.lineage.sealed, true);
+    write(meta, &now);
+    assert!(
+        is_number_free(meta, &record(meta), begun.number).unwrap(),
+        "it is about to be sealed"
+    );
+    now.lineage.end(false);
+    write(meta, &now);
+    let opened = own(meta, "~2");
+    let by = get::<String>(meta, &map::copier_key(TARGET)).unwrap().unwrap().1;
+    place(meta, by, &|place| place.generation = opened.generation);
+    begun.number
+}
+
+/// Seed 501387 of the simulator's moves: what came to nothing is there until its name is taken again, and was taken for what was asked for. So that was
+/// asked for again, got the next number, and with it that of a snapshot of the volume's own.
+#[test]
+fn a_number_that_came_to_nothing_is_no_less_used_where_its_record_is_left() {
+    let meta = two_pools();
+    migrate_volume(&meta, &wish("db")).unwrap();
+    let by = claim(&meta);
+    assert_eq!(take_copy_snapshot(&meta, &record(&meta), by, NOW).unwrap(), None);
+    let taken = snap(&meta, "db", &record(&meta).snapshot, false);
+    own(&meta, "~2");
+    assert_eq!(take_point(&meta, &record(&meta), &taken, by, NOW).unwrap(), None);
+    assert_eq!(void(&meta, &taken.name), taken.number);
+    assert!(!is_number_free(&meta, &record(&meta), taken.number).unwrap());
+    let refused = take_point(&meta, &record(&meta), &taken, by, NOW).unwrap_err();
+    assert!(refused.to_string().contains("used up"), "{refused}");
+    // It was taken for the move, so the next one serves: the volume's own is its number there, too.
+    let monday = snap(&meta, "db", "monday", false);
+    assert_eq!(take_point(&meta, &record(&meta), &monday, by, NOW).unwrap(), None);
+    assert_eq!(void(&meta, "monday"), monday.number);
+    assert!(!is_number_free(&meta, &record(&meta), monday.number).unwrap());
+    let refused = take_point(&meta, &record(&meta), &monday, by, NOW).unwrap_err();
+    assert!(refused.to_string().contains("used up"), "{refused}");
+}
+
+/// Where the target's number is another snapshot's, the next one would be no copy by its number: neither is it taken, nor does the volume become it.
+#[test]
+fn a_volume_does_not_become_what_has_its_snapshots_by_other_numbers() {
+    let (meta, by, last) = before_switch();
+    let all = snapshots(&meta, "db").unwrap();
+    let tuesday = all.iter().find(|found| found.name == "tue").unwrap();
+    let key = map::snapshot_key(TARGET, tuesday.number);
+    let (point, _) = get::<Snapshot>(&meta, &key).unwrap().unwrap();
+    let other = Snapshot {
+        number: SnapshotId(last.0 + 1),
+        ..point
+    };
+    let moved = Call {
+        then: vec![
+            Op::Delete { key },
+            subsystem::put(map::snapshot_key(TARGET, other.number), &other),
+        ],
+        ..Call::default()
+    };
+    meta.txn(&moved).unwrap();
+    is_anew(&switch(&meta, by, last));
+    let refused = dress_move(&meta, &record(&meta), by).unwrap_err();
+    assert!(refused.to_string().contains("number, 2, is used up"), "{refused}");
+    assert!(
+        get::<Snapshot>(&meta, &map::snapshot_key(TARGET, other.number))
+            .unwrap()
+            .is_some()
+    );
+    let mut target = volume(&meta, "~2").unwrap();
+    (target.lineage.number, target.lineage.sealed) = (other.number, other.number);
+    write(&meta, &target);
+    assert!(
+        !is_number_free(&meta, &record(&meta), other.number).unwrap(),
+        "another one has it"
+    );
+}
