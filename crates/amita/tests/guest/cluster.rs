@@ -143,6 +143,17 @@ impl Gateways {
         self.cluster.offer_by_nvme(name)
     }
 
+    /// A further volume in a target of its own, to which any initiator may log in, and which has no other LUN than this; the target's IQN.
+    pub fn lone_lun(&self, name: &str, number: u16, size_bytes: u64) -> Result<String> {
+        let (size, number) = (size_bytes.to_string(), number.to_string());
+        self.amita(&["volume", "create", name, "--pool", "demo", "--size", &size])?;
+        let made = self.json(&["target", "create", name, "--any-initiator", "--json"])?;
+        self.amita(&["lun", "add", name, name, "--number", &number])?;
+        let iqn = made["iqn"].as_str();
+        iqn.map(str::to_owned)
+            .ok_or_else(|| Failure::new(format!("no name: {made}")))
+    }
+
     /// A further volume in a subsystem or target of its own, to which nobody may connect yet. From now on it is the target.
     pub fn guard(&mut self, name: &str, size_bytes: u64) -> Result<()> {
         let size = size_bytes.to_string();

@@ -16,6 +16,10 @@ fn a_disk() {
     steps.step("discover", || initiator::discover(&host, &target));
     steps.step("attach", || initiator::attach(&host, &mut target));
     steps.step("inquire", || initiator::inquire(&host, &target));
+    steps.step("a lone LUN", || {
+        let iqn = target.lone_lun("alone", 5, 16 * MIB)?;
+        initiator::lone_lun(&host, &target, &iqn, 5)
+    });
     steps.step("two portals", || initiator::two_portals(&host, &target, ""));
     steps.step("digests", || initiator::digests(&host, &target));
     steps.step("discard", || disk::discard(&host, &target));

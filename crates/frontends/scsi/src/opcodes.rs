@@ -380,7 +380,8 @@ impl Known {
     }
 
     /// Refuses a block that is too short, or has bits that mean nothing: reserved ones, fields of what is not supported (protection
-    /// information, anchoring), NACA. A GROUP NUMBER is ignored: it says under which name statistics are kept, and none are.
+    /// information, anchoring), NACA. A GROUP NUMBER is ignored: it says under which name statistics are kept, and none are. So is the LUN
+    /// that INQUIRY may have by the ways of SCSI-2.
     ///
     /// # Errors
     /// The first such field, with a pointer to it.
@@ -390,7 +391,11 @@ impl Known {
         }
         let group = group_number_at(self.opcode);
         for (at, meant) in self.usage.iter().enumerate().skip(1) {
-            let ignored = if group == Some(at) { GROUP_NUMBER } else { 0 };
+            let ignored = match (self.opcode, at) {
+                (INQUIRY, 1) => LUN_OF_SCSI_2,
+                _ if group == Some(at) => GROUP_NUMBER,
+                _ => 0,
+            };
             let wrong = cdb.u8(at) & !(meant | ignored);
             if wrong != 0 {
                 return Err(Sense::in_cdb(at as u16, field_of(at, *meant, wrong)));
@@ -410,6 +415,11 @@ impl Known {
         usage
     }
 }
+
+/// Where SCSI-2 had the number of the logical unit, which the transport brings since. Linux takes a target for one of SCSI-2 until the first INQUIRY
+/// has told its version, and where that does not go to LUN 0 (a host that looks for one LUN alone, as os-brick does) these bits are set. In other commands they mean
+/// something else.
+const LUN_OF_SCSI_2: u8 = 0xe0;
 
 /// GROUP NUMBER, as SBC-3 has it.
 const GROUP_NUMBER: u8 = 0x1f;

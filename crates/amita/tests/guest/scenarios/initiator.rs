@@ -118,3 +118,21 @@ pub fn digests(host: &Host, target: &dyn Target) -> Result<String> {
     }
     Ok(seen)
 }
+
+/// A LUN without a neighbour, and not 0, for which alone the kernel is told to look, as os-brick and the driver for Kubernetes do. What the kernel
+/// takes for a target of SCSI-2 until it has answered has the number in INQUIRY as well.
+pub fn lone_lun(host: &Host, target: &dyn Target, iqn: &str, number: u16) -> Result<String> {
+    let portal = target.portals()[0];
+    host.sh(&format!(
+        "let_in() {{ connect {address} {port} {iqn} node.session.scan=manual; }}; await 60 'it is let in' let_in
+         session=$(sessions {iqn})
+         [ -z \"$(session_disk $session {number})\" ] || fail 'the kernel has looked by itself'
+         for scan in $sessions_folder/$session/device/../scsi_host/host*/scan; do echo '- - {number}' >$scan; done
+         appears() {{ [ -n \"$(session_disk $session {number})\" ]; }}; await 30 'a disk for LUN {number}' appears
+         disk=/dev/$(session_disk $session {number})
+         sg_inq $disk | grep -E 'Vendor|Product'; dd if=$disk of=/dev/null bs=64k count=16 iflag=direct status=none || fail 'it is not read'
+         no_errors; disconnect {iqn}",
+        address = portal.ip(),
+        port = portal.port(),
+    ))
+}

@@ -1,5 +1,5 @@
 use crate::sense::{Sense, code};
-use crate::testing::{Host, answer};
+use crate::testing::{Host, answer, unit};
 
 #[test]
 fn standard_data() {
@@ -13,6 +13,24 @@ fn standard_data() {
     assert_eq!(data[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);
     host.target.explicit_access = false;
     assert_eq!(host.data(0, &[0x12, 0, 0, 0, 36, 0])[5], 0x18, "implicit only");
+}
+
+/// The first command of Linux where it looks for LUN 1 alone: it does not know yet that the target is none of SCSI-2.
+#[test]
+fn a_host_that_has_not_seen_the_version_yet_names_the_lun_twice() {
+    let mut host = Host::new(vec![unit(1)]);
+    for length in [36, 96] {
+        let data = host.data(1, &[0x12, 1 << 5, 0, 0, length, 0]);
+        assert_eq!(data[..3], [0x00, 0x00, 0x06], "a disk, of SPC-4");
+    }
+    assert_eq!(host.data(1, &[0x12, 1 << 5 | 1, 0x83, 0, 96, 0])[1], 0x83, "a page");
+    assert_eq!(
+        host.data(2, &[0x12, 2 << 5, 0, 0, 36, 0])[0],
+        0x7f,
+        "where there is none"
+    );
+    // By whichever number: the transport's is the one that counts.
+    assert_eq!(host.data(1, &[0x12, 7 << 5, 0, 0, 36, 0])[0], 0x00);
 }
 
 #[test]

@@ -92,6 +92,12 @@ fn reserved_bits_are_pointed_at() {
         Err(Sense::in_cdb(10, None)),
         "too short"
     );
+    assert_eq!(check(&[0x12, 0xe0, 0, 0, 96, 0]), Ok(()), "the LUN of SCSI-2");
+    assert_eq!(
+        check(&[0x12, 0xe4, 0, 0, 96, 0]),
+        Err(Sense::in_cdb(1, Some(2))),
+        "beside it"
+    );
     let pointer = Sense::in_cdb(1, Some(7)).specific;
     let expected = FieldPointer {
         in_cdb: true,
