@@ -28,8 +28,6 @@ LOG = logging.getLogger(__name__)
 
 # How often a list that others change is looked at anew.
 LOOKS = 8
-# The only namespace, or LUN.
-NUMBER = 1
 # Another process has ended what this one was at, or was faster.
 OF_ANOTHER = ('not-found', 'exists', 'changed')
 
@@ -39,8 +37,9 @@ class _Service:
 
     # Where these are, and their hosts; what a host is called in a connector.
     PATH = MEMBERS = HOST = None
-    # The property of a record that says how many disks it has.
-    DISKS = None
+    # The property of a record that says how many disks it has, what their
+    # number is called, and that of the only one.
+    DISKS = DISK = NUMBER = None
 
     def __init__(self, client, configuration):
         self.client = client
@@ -149,7 +148,7 @@ class _Service:
             block = int(thing['labels'].get(
                 names.BLOCK, self.configuration.amita_block_bytes))
             self.client.post(self.path(name, self.DISKS), {
-                'volume': of, self.DISK: NUMBER, 'block_bytes': block})
+                'volume': of, self.DISK: self.NUMBER, 'block_bytes': block})
         return service
 
     def detach(self, thing, host, snapshot=None):
@@ -203,7 +202,7 @@ class _Service:
 
 class Nvme(_Service):
     PATH, MEMBERS, HOST = '/subsystems', 'hosts', 'nqn'
-    DISKS, DISK = 'namespaces', 'nsid'
+    DISKS, DISK, NUMBER = 'namespaces', 'nsid', 1
     NAME, QUALIFIED = 'subsystem', 'nqn'
 
     @staticmethod
@@ -246,7 +245,10 @@ class Nvme(_Service):
 
 class Iscsi(_Service):
     PATH, MEMBERS, HOST = '/targets', 'initiators', 'initiator'
-    DISKS, DISK = 'luns', 'lun'
+    # os-brick has Linux look for this LUN alone. Until Linux has seen that a
+    # target is newer than SCSI-2, it has the number in the command as well,
+    # which older gateways refuse; of 0 there is nothing to be seen.
+    DISKS, DISK, NUMBER = 'luns', 'lun', 0
     NAME, QUALIFIED = 'target', 'iqn'
 
     @staticmethod

@@ -189,7 +189,7 @@ def test_iscsi_by_several_portals_with_chap(make_driver, made, cluster):
     assert driver.initialize_connection(volume, ONE) == told
     targets = _Reader()._get_all_targets(data)
     assert {(portal, iqn, lun) for portal, iqn, lun in targets} == {
-        (f'127.0.0.1:{cluster.ports[name]["iscsi"]}', data['target_iqn'], 1)
+        (f'127.0.0.1:{cluster.ports[name]["iscsi"]}', data['target_iqn'], 0)
         for name in cluster.nodes}
     assert len(list(_Reader()._iterate_all_targets(data))) == 3
     assert data['auth_method'] == 'CHAP'

@@ -76,9 +76,24 @@ def paths(nqn):
                   if read(one / 'subsysnqn') == nqn)
 
 
+def legs(path):
+    """The disks of a multipath map, and the portals of its sessions."""
+    name = os.path.basename(os.path.realpath(path))
+    return [sorted(one.name for one in (pathlib.Path('/sys/block') / name /
+                                        'slaves').glob('*')),
+            sorted(f'{read(one / "persistent_address")}:'
+                   f'{read(one / "persistent_port")}'
+                   for one in (SYSFS / 'iscsi_connection').glob('*'))]
+
+
 def left():
-    """All that the kernel has of NVMe."""
-    return sorted([*map(str, (SYSFS / 'nvme').glob('nvme*')),
+    """All that the kernel has of NVMe and iSCSI, and open-iscsi's records.
+    """
+    return sorted([*map(str, (SYSFS / 'iscsi_session').glob('*')),
+                   *map(str, pathlib.Path('/sys/block').glob('dm-*')),
+                   *map(str, pathlib.Path('/sys/block').glob('sd*')),
+                   *map(str, pathlib.Path('/etc/iscsi/nodes').glob('*')),
+                   *map(str, (SYSFS / 'nvme').glob('nvme*')),
                    *map(str, (SYSFS / 'nvme-subsystem').glob('*')),
                    *map(str, pathlib.Path('/dev').glob('nvme*n*'))])
 
@@ -200,8 +215,8 @@ def log(lines):
 
 
 CALLS = {call.__name__: call for call in (
-    properties, connect, extend, disconnect, paths, left, size, write, digest,
-    begin_writing, rounds, end_writing, try_to_write, log)}
+    properties, connect, extend, disconnect, paths, legs, left, size, write,
+    digest, begin_writing, rounds, end_writing, try_to_write, log)}
 
 
 def main():

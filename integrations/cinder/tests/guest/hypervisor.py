@@ -27,8 +27,16 @@ set -e
 mkdir -p /run/brick /run/udev
 tar -x -f {shlex.quote(stage)}/brick.tar -C /run/brick --no-same-owner
 cp {shlex.quote(here)}/host.py /run/brick/
-modprobe -qa nvme-tcp
+modprobe -qa nvme-tcp iscsi_tcp sd_mod dm_multipath dm_service_time \
+    scsi_dh_alua crc32c
+mkdir -p /run/lock/iscsi /etc/iscsi /etc/multipath
+echo "InitiatorName=iqn.1993-08.org.debian:01:{name}" \
+    >/etc/iscsi/initiatorname.iscsi
 /usr/lib/systemd/systemd-udevd --daemon
+udevadm trigger --action=add --subsystem-match=block --subsystem-match=scsi
+udevadm settle
+iscsid
+multipathd
 exec /run/brick/python /run/brick/host.py
 '''
         self.errors = tempfile.TemporaryFile()

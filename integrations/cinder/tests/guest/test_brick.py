@@ -174,6 +174,40 @@ def test_who_was_taken_off_writes_no_more(driver, made, hypervisor,
     assert of_volume(driver, volume, 0, PAGES) == first
 
 
+def test_a_volume_by_iscsi_is_a_disk_by_dm_multipath_with_chap(
+        make_driver, made, cluster, hypervisor, connector):
+    driver = make_driver(amita_protocol='iscsi', use_chap_auth=True,
+                         amita_chap_key='a key of some length')
+    volume = made()
+    driver.validate_connector(connector)
+    told = driver.initialize_connection(volume, connector)
+    things.attached(volume, connector)
+    data = json.loads(json.dumps(told['data']))
+    assert data['auth_method'] == 'CHAP'
+    device = hypervisor.call('connect', 'ISCSI', data)
+    path = device['path']
+    disks, portals = hypervisor.call('legs', path)
+    assert len(disks) == 3, (device, disks, portals)
+    assert portals == sorted(data['target_portals'])
+    assert hypervisor.call('size', path) == units.Gi
+    written = hypervisor.call('write', path, units.Mi, 'by iscsi', PAGES)
+    assert hypervisor.call('digest', path, units.Mi, PAGES) == written
+    assert of_volume(driver, volume, units.Mi, PAGES) == written
+    driver.extend_volume(volume, 2)
+    assert hypervisor.call('extend', 'ISCSI', data) == 2 * units.Gi
+    assert hypervisor.call('size', path) == 2 * units.Gi
+    end = hypervisor.call('write', path, 2 * units.Gi - PAGES * 4096, 'end',
+                          PAGES)
+    assert hypervisor.call('digest', path, 2 * units.Gi - PAGES * 4096,
+                           PAGES) == end
+    hypervisor.call('disconnect', 'ISCSI', data, device, False)
+    hypervisor.until('nothing is left of it',
+                     lambda: not hypervisor.call('left'))
+    driver.terminate_connection(volume, connector)
+    number = there(driver, volume)['id']
+    assert driver.client.find(f'/targets/cinder-{number}') is None
+
+
 def test_a_disk_goes_on_where_a_node_is_killed(driver, made, cluster,
                                                hypervisor, connector):
     """The last one. Each node is a path and holds a copy: the owner, whose
