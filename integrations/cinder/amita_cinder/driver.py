@@ -1,8 +1,9 @@
 """The driver: Cinder's interface, thin on the API of Amita's nodes.
 
-It keeps nothing: no file, no record, no cache. What it knows lies in the
-cluster (names, labels, who is let in) and in Cinder's database, so that any
-number of cinder-volume processes may serve one backend, active-active.
+It keeps nothing that it needs: no file, no record, no cache. What it knows
+lies in the cluster (names, labels, who is let in) and in Cinder's database, so
+that any number of cinder-volume processes may serve one backend,
+active-active.
 """
 
 import logging
@@ -23,6 +24,7 @@ from amita_cinder import client
 from amita_cinder import errors
 from amita_cinder import groups
 from amita_cinder import images
+from amita_cinder import left
 from amita_cinder import manage
 from amita_cinder import names
 from amita_cinder import options
@@ -72,6 +74,7 @@ class AmitaDriver(driver.VolumeDriver):
         self.service = None
         self.manager = None
         self.cluster_id = None
+        self.left = left.Left(self._take_off, self._is_of)
 
     @staticmethod
     def get_driver_options():
@@ -147,6 +150,8 @@ class AmitaDriver(driver.VolumeDriver):
                 **stats.head(self.configuration), 'backend_state': 'down',
                 'pools': [{**pool, 'free_capacity_gb': 0,
                            'backend_state': 'down'} for pool in pools]}
+            return
+        self.left.look()
 
     @translated('its pool is not known')
     def get_pool(self, volume):
@@ -269,6 +274,7 @@ class AmitaDriver(driver.VolumeDriver):
         pass
 
     @translated('volume was not attached')
+    @left.turn
     def initialize_connection(self, volume, connector, **kwargs):
         found = self.volumes.get(volume)
         return self.service.attach(found.thing, connector)
@@ -277,24 +283,36 @@ class AmitaDriver(driver.VolumeDriver):
     def terminate_connection(self, volume, connector, **kwargs):
         """True: the host has it for others still. Without a connector it is
         taken from all."""
-        if connector and self._is_shared(volume, connector):
+        host = self.service.host(connector) if connector else None
+        if host and self._is_shared(volume, host):
+            # With the others that end at this moment it is shared, too.
+            self.left.add(volume, host)
             return True
-        found = self.volumes.find(volume)
-        if found is not None:
-            host = self.service.host(connector) if connector else None
-            self.service.detach(found.thing, host)
+        self._take_off(volume, host)
+        self.left.discard(volume, host)
         return False
 
-    def _is_shared(self, volume, connector):
+    def _is_shared(self, volume, host):
         """Do others on that host have it? The attachment that ends is among
         them, unless Cinder itself has had the volume attached."""
-        host = self.service.host(connector)
         known = [one for one in volume.volume_attachment
-                 if one.connector and
-                 one.connector.get(self.service.HOST) and
-                 self.service.host(one.connector) == host]
+                 if self._is_of(one, host)]
         by_cinder = volume.status in ATTACHED_BY_CINDER
         return len(known) > (0 if by_cinder else 1)
+
+    def _is_of(self, attachment, host):
+        connector = attachment.connector
+        return bool(connector and connector.get(self.service.HOST) and
+                    self.service.host(connector) == host)
+
+    def _take_off(self, volume, host):
+        found = self.volumes.find(volume)
+        if found is not None:
+            self.service.detach(found.thing, host)
+
+    @classmethod
+    def clean_volume_file_locks(cls, volume_id):
+        left.forget_turns(volume_id)
 
     def create_export_snapshot(self, context, snapshot, connector):
         pass

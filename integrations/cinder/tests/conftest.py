@@ -92,12 +92,17 @@ def made(driver):
 
 @pytest.fixture(scope='session', autouse=True)
 def database():
-    """Cinder's own, with nothing in it: what it knows is asked of it."""
+    """Cinder's own, with nothing in it: what it knows is asked of it. And the
+    locks of its processes."""
+    from cinder import coordination
     from cinder.db import migration
     from oslo_config import cfg
     folder = tempfile.mkdtemp(prefix='amita-cinder-')
     cfg.CONF.set_override('connection', f'sqlite:///{folder}/cinder.sqlite',
                           group='database')
     migration.db_sync()
+    cfg.CONF.set_override('state_path', folder)
+    coordination.COORDINATOR.start()
     yield
+    coordination.COORDINATOR.stop()
     shutil.rmtree(folder, ignore_errors=True)

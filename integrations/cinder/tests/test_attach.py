@@ -5,11 +5,15 @@ No disk is connected: that needs a kernel with nvme-tcp or an initiator.
 """
 
 import copy
+import json
 import time
 
 import pytest
 
+from cinder import coordination
 from cinder import exception
+from cinder.db import api as db
+from cinder.volume import volume_types
 from os_brick.initiator import connector as brick
 from os_brick.initiator.connectors import base_iscsi
 from os_brick.initiator.connectors import nvmeof
@@ -88,6 +92,78 @@ def test_two_instances_on_one_host_share_it(driver, made):
     volume.status = 'in-use'
     assert driver.terminate_connection(volume, ONE) is False
     assert service(driver, volume) is None
+
+
+class Recorded:
+    """A volume and its attachments as Cinder's database has them."""
+
+    def __init__(self, volume):
+        self.volume = volume
+        db.volume_create(things.CONTEXT, {
+            'id': volume.id, 'size': volume.size, 'host': volume.host,
+            'status': 'in-use', 'use_quota': True,
+            'volume_type_id': volume_types.get_default_volume_type(
+                things.CONTEXT)['id']})
+
+    def attach(self, connector=None):
+        return db.volume_attach(things.CONTEXT, {
+            'volume_id': self.volume.id, 'attach_status': 'attached',
+            'connector': connector and json.dumps(connector)}).id
+
+    def end(self, attachment):
+        db.attachment_destroy(things.CONTEXT, attachment)
+
+    def status(self, status):
+        db.volume_update(things.CONTEXT, self.volume.id, {'status': status})
+
+
+@pytest.mark.parametrize('protocol', ['nvme', 'iscsi'])
+def test_two_instances_that_go_from_one_host_at_one_time(make_driver, made,
+                                                         protocol):
+    """Each is told that the other one is there, and it is taken off later:
+    when Cinder knows of none, and nobody may be about to attach it."""
+    driver = make_driver(amita_protocol=protocol)
+    path = driver.service.PATH
+    volume = made(multiattach=True)
+    known = Recorded(volume)
+    driver.initialize_connection(volume, ONE)
+    things.attached(volume, ONE, ONE)
+    attachments = [known.attach(ONE), known.attach(ONE)]
+    for _ in attachments:
+        assert driver.terminate_connection(volume, ONE) is True
+
+    def is_left():
+        driver.get_volume_stats(refresh=True)
+        return service(driver, volume, path) is not None
+    assert is_left()
+    known.end(attachments[0])
+    assert is_left()
+    # Another one has been promised, of a host that is not known yet.
+    coming = known.attach()
+    known.end(attachments[1])
+    assert is_left()
+    known.end(coming)
+    known.status('uploading')
+    assert is_left()
+    known.status('available')
+    turn = coordination.COORDINATOR.get_lock(f'amita-{volume.id}')
+    with turn:
+        assert is_left(), 'it is being attached'
+    other = driver.initialize_connection(volume, TWO)['data']
+    kept = known.attach(TWO)
+    assert is_left()
+    assert driver.service.hosts(service(driver, volume, path)) == [
+        TWO[driver.service.HOST]]
+    things.attached(volume, TWO)
+    assert driver.terminate_connection(volume, TWO) is False
+    known.end(kept)
+    assert not is_left()
+    # Nothing is remembered: it is attached there again, and stays.
+    again = driver.initialize_connection(volume, ONE)['data']
+    key = 'target_nqn' if protocol == 'nvme' else 'target_iqn'
+    assert again[key] != other[key]
+    assert is_left()
+    driver.terminate_connection(volume, None)
 
 
 def test_a_lost_host_is_taken_off_without_being_asked(driver, made):
