@@ -111,12 +111,12 @@ pub use migrate::{
     next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
 };
 pub use mirror::{
-    Cutting, MirrorChange, MirrorWish, TargetWish, add_mirror, add_mirrored, arrive, begin_pass, begin_return,
-    close_mirrored, complete_mirrored, cut_point, decline_demotion, delete_mirrored, demote_mirror, demote_unused,
-    depose_mirror, depose_seen, follow_mirror, force_mirror, gone_back, leave_mirror, let_points_go, mirror,
-    mirror_by_id, mirror_of, mirrored_volume, mirrors, none_closed, note_mirror, open_mirrored, pause_mirror,
-    promote_mirror, ready_mirror, remove_mirror, returned, see_mirror, set_mirror, sweep_points, take_back_mirror,
-    tell_mirror_peer,
+    Cutting, Joined, MirrorChange, MirrorWish, TargetWish, USUAL_KEEP, add_mirror, add_mirror_to_join, add_mirrored,
+    arrive, begin_pass, begin_return, close_mirrored, complete_mirrored, cut_point, decline_demotion, delete_mirrored,
+    demote_mirror, demote_unused, depose_mirror, depose_seen, follow_mirror, force_mirror, gone_back, join_mirror,
+    join_mirror_again, joined, leave_mirror, let_points_go, mirror, mirror_by_id, mirror_of, mirrored_volume, mirrors,
+    none_closed, note_mirror, open_mirrored, pause_mirror, promote_mirror, ready_mirror, remove_mirror, returned,
+    see_mirror, set_mirror, sweep_points, take_back_mirror, tell_mirror_peer,
 };
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{

@@ -4,7 +4,8 @@
 //! blocks, and has a thread of its own.
 
 use crate::going::Going;
-use crate::problem::Problem;
+use crate::mirror::{MirrorBootstrap, MirrorLink, MirrorPeerTold};
+use crate::problem::{Code, Problem};
 use crate::session::Asking;
 use amita_types::map::{Mirror, Standing};
 use axum::extract::Request;
@@ -202,6 +203,31 @@ pub trait DataPath: fmt::Debug + Send + Sync {
         let _ = mirror;
         None
     }
+
+    /// Asks the end that a mirror is joined at what it is: who answers is that cluster, and lets this one in by the token.
+    ///
+    /// # Errors
+    /// It cannot be asked from here; it gives no answer at all (`not-in-time`), or refuses; or what it says cannot be believed.
+    fn look_at_near_end(&self, near: &MirrorBootstrap) -> Result<MirrorLink, Problem> {
+        Err(asks_nobody(near))
+    }
+
+    /// Tells that end how this one is reached.
+    ///
+    /// # Errors
+    /// As [`DataPath::look_at_near_end`].
+    fn tell_near_end(&self, near: &MirrorBootstrap, told: &MirrorPeerTold) -> Result<(), Problem> {
+        let _ = told;
+        Err(asks_nobody(near))
+    }
+}
+
+fn asks_nobody(near: &MirrorBootstrap) -> Problem {
+    let why = format!(
+        "this node asks no other cluster, and mirror {} is joined by asking cluster {}",
+        near.name, near.cluster
+    );
+    Problem::new(Code::WrongState, why)
 }
 
 #[cfg(test)]

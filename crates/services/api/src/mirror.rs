@@ -58,6 +58,60 @@ impl fmt::Debug for MirrorPeerTold {
     }
 }
 
+/// The form of what a mirror is joined by.
+pub const BOOTSTRAP_VERSION: u32 = 1;
+
+/// What the other cluster joins a mirror by: how the near end is reached, and the token by which that knows the far one.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MirrorBootstrap {
+    /// Its form: 1.
+    #[schema(example = 1)]
+    pub version: u32,
+    /// The mirror's number, the same at both ends.
+    #[schema(value_type = String, example = "0f8fad5b-d9cb-469f-a165-70867728950e")]
+    pub mirror: MirrorId,
+    /// What it is called at the near end.
+    #[schema(example = "dr")]
+    pub name: String,
+    /// The near end's cluster.
+    #[schema(value_type = String, example = "6d2a6b5e-2f0c-4ad5-9d0b-3a7f1f3f0c11")]
+    pub cluster: ClusterId,
+    /// Addresses of its API: `HOST:PORT`.
+    #[schema(example = json!(["n1.near.example:7480"]))]
+    pub addresses: Vec<String>,
+    /// The certificates of the authority that its own are of, in PEM; empty where both clusters are on one machine and nobody proves anything.
+    pub authority: String,
+    /// The token. Whoever has it can read what the mirror brings.
+    pub token: String,
+}
+
+impl fmt::Debug for MirrorBootstrap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MirrorBootstrap({}, {:?})", self.mirror, self.addresses)
+    }
+}
+
+impl MirrorBootstrap {
+    /// Of a mirror that was made.
+    #[must_use]
+    pub fn new(
+        (mirror, name): (MirrorId, &str),
+        cluster: ClusterId,
+        (addresses, authority): (Vec<String>, String),
+        token: String,
+    ) -> MirrorBootstrap {
+        MirrorBootstrap {
+            version: BOOTSTRAP_VERSION,
+            mirror,
+            name: name.to_owned(),
+            cluster,
+            addresses,
+            authority,
+            token,
+        }
+    }
+}
+
 /// A token for the other end.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct MirrorTokenMade {

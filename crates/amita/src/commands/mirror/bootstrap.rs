@@ -1,102 +1,54 @@
 //! What the other cluster joins a mirror by: a file that is made once, and brought there by the operator.
 
+use amita_api::mirror::BOOTSTRAP_VERSION;
+pub use amita_api::mirror::MirrorBootstrap as Bootstrap;
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
-use amita_types::{ClusterId, MirrorId};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// The form of the file.
-const VERSION: u32 = 1;
 /// The longest one, in bytes.
 pub const MAX_BYTES: u64 = 64 << 10;
 
-/// How the near end is reached, and the token by which it knows the far one.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bootstrap {
-    version: u32,
-    /// The mirror's number, the same at both ends.
-    pub mirror: MirrorId,
-    /// What it is called at the near end.
-    pub name: String,
-    /// The near end's cluster.
-    pub cluster: ClusterId,
-    /// Addresses of its API: `HOST:PORT`.
-    pub addresses: Vec<String>,
-    /// The certificate authority that its certificates are of, in PEM.
-    pub authority: String,
-    /// The token.
-    pub token: String,
-}
-
-impl fmt::Debug for Bootstrap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bootstrap({}, {:?})", self.mirror, self.addresses)
+/// What such a file says.
+///
+/// # Errors
+/// It is none.
+pub fn parse(text: &str) -> Result<Bootstrap> {
+    // What stands there may be a token: it is not told.
+    let bad = |why: &str| {
+        Failure::new(format!("the file is none that `amita mirror add` has made: {why}"))
+            .kind(Kind::Unreadable)
+            .advice("Bring the file of `amita mirror add --bootstrap` as it is.")
+    };
+    if text.len() as u64 > MAX_BYTES {
+        return Err(bad(&format!("it is longer than {MAX_BYTES} bytes")));
+    }
+    let found: serde_json::Value = serde_json::from_str(text).map_err(|_| bad("it is no JSON"))?;
+    match found["version"].as_u64() {
+        Some(version) if version == u64::from(BOOTSTRAP_VERSION) => {}
+        Some(version) => {
+            return Err(bad(&format!(
+                "it is of form {version}, and this program knows {BOOTSTRAP_VERSION}"
+            )));
+        }
+        None => return Err(bad("it has no version")),
+    }
+    let read: Bootstrap = serde_json::from_value(found).map_err(|_| bad("something in it lacks, or cannot be"))?;
+    match read.addresses.is_empty() || read.token.is_empty() {
+        true => Err(bad("it has no address, or no token")),
+        false => Ok(read),
     }
 }
 
-impl Bootstrap {
-    /// Of a mirror that was made.
-    #[must_use]
-    pub fn new(
-        (mirror, name): (MirrorId, &str),
-        cluster: ClusterId,
-        (addresses, authority): (Vec<String>, String),
-        token: String,
-    ) -> Bootstrap {
-        Bootstrap {
-            version: VERSION,
-            mirror,
-            name: name.to_owned(),
-            cluster,
-            addresses,
-            authority,
-            token,
-        }
-    }
-
-    /// What such a file says.
-    ///
-    /// # Errors
-    /// It is none.
-    pub fn parse(text: &str) -> Result<Bootstrap> {
-        // What stands there may be a token: it is not told.
-        let bad = |why: &str| {
-            Failure::new(format!("the file is none that `amita mirror add` has made: {why}"))
-                .kind(Kind::Unreadable)
-                .advice("Bring the file of `amita mirror add --bootstrap` as it is.")
-        };
-        if text.len() as u64 > MAX_BYTES {
-            return Err(bad(&format!("it is longer than {MAX_BYTES} bytes")));
-        }
-        let found: serde_json::Value = serde_json::from_str(text).map_err(|_| bad("it is no JSON"))?;
-        match found["version"].as_u64() {
-            Some(version) if version == u64::from(VERSION) => {}
-            Some(version) => {
-                return Err(bad(&format!(
-                    "it is of form {version}, and this program knows {VERSION}"
-                )));
-            }
-            None => return Err(bad("it has no version")),
-        }
-        let read: Bootstrap = serde_json::from_value(found).map_err(|_| bad("something in it lacks, or cannot be"))?;
-        match read.addresses.is_empty() || read.token.is_empty() {
-            true => Err(bad("it has no address, or no token")),
-            false => Ok(read),
-        }
-    }
-
-    /// As it is written.
-    ///
-    /// # Errors
-    /// Never: all of it can be written.
-    pub fn text(&self) -> Result<String> {
-        let text = serde_json::to_string_pretty(self).context(|| "what the other end joins by".to_owned())?;
-        Ok(text + "\n")
-    }
+/// As it is written.
+///
+/// # Errors
+/// Never: all of it can be written.
+pub fn text(bootstrap: &Bootstrap) -> Result<String> {
+    let text = serde_json::to_string_pretty(bootstrap).context(|| "what the other end joins by".to_owned())?;
+    Ok(text + "\n")
 }
 
 /// A file that is to hold it: made, for its owner alone, before there is anything to be lost. Where nothing comes of it, it is removed.
@@ -153,6 +105,7 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use amita_types::{ClusterId, MirrorId};
     use std::os::unix::fs::PermissionsExt as _;
 
     fn made() -> Bootstrap {
@@ -166,8 +119,8 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_and_a_token_is_shown_by_nothing() {
-        let text = made().text().expect("a text");
-        assert_eq!(Bootstrap::parse(&text), Ok(made()));
+        let text = text(&made()).expect("a text");
+        assert_eq!(parse(&text), Ok(made()));
         assert!(!format!("{:?}", made()).contains("secret"));
         let (none, other) = (
             text.replace("\"secret\"", "\"\""),
@@ -181,7 +134,7 @@ mod tests {
             (none.as_str(), "no token"),
             (other.as_str(), "cannot be"),
         ] {
-            let refused = Bootstrap::parse(bad).expect_err("it is none");
+            let refused = parse(bad).expect_err("it is none");
             assert!(
                 refused.what.contains(why) && !refused.what.contains("secret"),
                 "{refused}"

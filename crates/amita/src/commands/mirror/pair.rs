@@ -1,6 +1,6 @@
 //! `amita mirror add` and `amita mirror join`: two clusters are made the two ends of a mirror.
 
-use super::bootstrap::{Bootstrap, MAX_BYTES, Place};
+use super::bootstrap::{self, Bootstrap, MAX_BYTES, Place};
 use super::link::{Link, seal_token};
 use super::{Settings, now, show};
 use crate::admin::{Admin, Described as _};
@@ -9,21 +9,19 @@ use crate::cli::Endpoints;
 use crate::commands::volume::key::FileArgument;
 use amita_api::mirror::{MirrorLink, MirrorPeerTold};
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, DataKeys, LEAST_LIMIT, MirrorWish, TargetWish};
+use amita_control::admin::{self, DataKeys, Joined, LEAST_LIMIT, MirrorWish, TargetWish, USUAL_KEEP};
 use amita_control::mirror::{MirrorView, view};
 use amita_keys::SealKey;
 use amita_metadata::Transact;
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
 use amita_terminal::table::print;
+use amita_types::MirrorId;
 use amita_types::map::{MAX_POINTS, Mirror, MirrorPeer, MirrorRole};
-use amita_types::{ClusterId, MirrorId};
 use serde::Serialize;
 use std::path::PathBuf;
 use uuid::Uuid;
 
-/// A secondary keeps so many points beside the one that it is at, where nobody says.
-const KEEP: u32 = 3;
 /// The longest file of authorities, in bytes.
 const MAX_AUTHORITY: u64 = 32 << 10;
 
@@ -146,7 +144,7 @@ impl Settings {
             id,
             odd,
             interval: self.interval,
-            keep: self.keep.unwrap_or(KEEP),
+            keep: self.keep.unwrap_or(USUAL_KEEP),
             limit_bytes_per_s: self.limit_rate,
             alert_after: self.alert_after.filter(|after| !after.is_zero()),
             never_deposed: false,
@@ -204,18 +202,7 @@ pub(super) fn add(arguments: &AddArguments, endpoints: &Endpoints, metadata: &Ad
     wish.never_deposed = arguments.never_deposed;
     let by = metadata.caller().who().name.as_str();
     let made = metadata.act(Action::MirrorAdd, name, |meta| {
-        let made = admin::add_mirror(meta, &wish, &arguments.volumes)?;
-        match admin::create_mirror_token(meta, &made, by, now()) {
-            Ok((token, secret)) => Ok((made, token, secret)),
-            // Without a token nobody could join it.
-            Err(why) => match admin::remove_mirror(meta, name, true) {
-                Ok(_) => Err(why),
-                Err(more) => {
-                    log::warn!("mirror {name} has no token, and cannot be removed: {more}");
-                    Err(why)
-                }
-            },
-        }
+        admin::add_mirror_to_join(meta, &wish, &arguments.volumes, (by, now()))
     });
     let (made, token, secret) = made.described()?;
     let bootstrap = Bootstrap::new(
@@ -226,7 +213,7 @@ pub(super) fn add(arguments: &AddArguments, endpoints: &Endpoints, metadata: &Ad
     );
     let is_written = place.is_some();
     if let Some(place) = place {
-        place.write(&bootstrap.text()?).map_err(|failure| {
+        place.write(&bootstrap::text(&bootstrap)?).map_err(|failure| {
             failure.advice(format!(
                 "The mirror is made, and nobody can join it: `amita mirror remove {name}`, and add it anew."
             ))
@@ -245,7 +232,7 @@ pub(super) fn add(arguments: &AddArguments, endpoints: &Endpoints, metadata: &Ad
              --pool POOL`.\n",
             show::volumes(&made)
         ),
-        None => bootstrap.text()?,
+        None => bootstrap::text(&bootstrap)?,
     };
     print(arguments.json, &added, || text)
 }
@@ -273,7 +260,7 @@ pub(super) fn token(arguments: &TokenArguments, endpoints: &Endpoints, metadata:
     );
     let is_written = place.is_some();
     if let Some(place) = place {
-        place.write(&bootstrap.text()?)?;
+        place.write(&bootstrap::text(&bootstrap)?)?;
     }
     let file = arguments.bootstrap.as_ref().map(|path| path.display().to_string());
     let added = Added {
@@ -287,27 +274,24 @@ pub(super) fn token(arguments: &TokenArguments, endpoints: &Endpoints, metadata:
             "Mirror {name}: another token for the other end is made. Bring {file} there, and keep it from others: `amita mirror join FILE`. Those of \
              before are good until they end, or are revoked (`amita token list`).\n"
         ),
-        None => bootstrap.text()?,
+        None => bootstrap::text(&bootstrap)?,
     };
     print(arguments.json, &added, || text)
 }
 
 /// What this cluster calls the mirror of the file, where it is one of its ends already, with all of its volumes.
 fn standing_end(all: &[Mirror], near: &Bootstrap, wanted: Option<&str>) -> Result<Option<String>> {
-    let Some(found) = all.iter().find(|found| found.id == near.mirror) else {
-        return Ok(None);
-    };
-    if let Some(wanted) = wanted.filter(|wanted| *wanted != found.name) {
+    let found = all.iter().find(|found| found.id == near.mirror);
+    if let (Some(found), Some(wanted)) = (found, wanted)
+        && wanted != found.name
+    {
         let what = format!("mirror {} is that of the file, and {wanted} is not", found.name);
         return Err(Failure::new(what).kind(Kind::Conflict));
     }
-    Ok((!is_halves(found)).then(|| found.name.clone()))
-}
-
-/// It was cut short while it was joined: it is gone on with. So was one of before there was a field that says so.
-fn is_halves(found: &Mirror) -> bool {
-    let never_brought = found.standing.point.is_none() && found.seen.is_none();
-    found.joining || found.standing.role == MirrorRole::Secondary && found.paused.is_some() && never_brought
+    Ok(match admin::joined(all, near.mirror) {
+        Joined::Stands(name) => Some(name.to_owned()),
+        Joined::Halves | Joined::No => None,
+    })
 }
 
 /// The other end of a mirror that stands is known by another token from now on, and knows this one by another; nothing else is changed.
@@ -326,13 +310,9 @@ fn join_again(
     link.look()?;
     let by = metadata.caller().who().name.as_str();
     let made = metadata.act(Action::MirrorAdd, name, |meta| {
-        match admin::tell_mirror_peer(meta, name, &peer)? {
-            // Those of before stay good: the other end may have one still, and be told of no other.
-            Some(record) => admin::create_mirror_token(meta, &record, by, now()),
-            None => Err(other_peer(name, near.cluster)),
-        }
+        admin::join_mirror_again(meta, name, &peer, (by, now()))
     });
-    let (_, secret) = made.described()?;
+    let secret = made.described()?;
     link.tell_peer(&MirrorPeerTold {
         cluster: own,
         addresses,
@@ -360,7 +340,7 @@ pub(super) fn join(arguments: &JoinArguments, endpoints: &Endpoints, metadata: &
     let shown = arguments.file.display();
     let text = endpoints.read_file(&arguments.file, MAX_BYTES + 1);
     let text = text.map_err(|why| Failure::new(format!("{shown} cannot be read: {why}")).kind(Kind::Unreadable))?;
-    let near = Bootstrap::parse(&text)?;
+    let near = bootstrap::parse(&text)?;
     let reader = metadata.reader();
     let own = admin::cluster(&reader).described()?.id;
     if own == near.cluster {
@@ -448,7 +428,7 @@ fn make(
     keys: Option<&KeyFile>,
     metadata: &Admin,
 ) -> Result<(Mirror, String)> {
-    let wish = arguments.settings.wish(name, near.mirror, true, peer.clone());
+    let wish = arguments.settings.wish(name, near.mirror, true, peer);
     let targets: Vec<TargetWish<'_>> = there
         .volumes
         .iter()
@@ -462,80 +442,35 @@ fn make(
         })
         .collect();
     let by = metadata.caller().who().name.as_str();
-    // It was cut short behind the last volume.
-    let is_made = match admin::mirror(&metadata.reader(), name) {
-        Ok(found) => found.id == near.mirror && found.volumes.len() == targets.len() && is_halves(&found),
-        Err(AdminError::NoSuch { .. }) => false,
-        Err(why) => return Err(why).described(),
-    };
     let made = metadata.act(Action::MirrorAdd, name, |meta| {
-        let made = match is_made {
-            true => admin::mirror(meta, name)?,
-            false => admin::add_mirrored(meta, &wish, there.standing.epoch, &targets, (by, now()))?,
-        };
-        // The file may be a newer one.
-        if admin::tell_mirror_peer(meta, name, &peer)?.is_none() {
-            return Err(other_peer(name, near.cluster));
-        }
-        // Of one that nobody was told of nobody has the secret.
-        admin::revoke_mirror_tokens(meta, made.id)?;
-        let (_, secret) = admin::create_mirror_token(meta, &made, by, now())?;
-        Ok((made, secret.to_text().to_string()))
+        admin::join_mirror(meta, &wish, there.standing.epoch, &targets, (by, now()))
     });
+    let made = made.map(|(made, secret)| (made, secret.to_text().to_string()));
     made.described().map_err(|failure| match failure.advice.as_str() {
         "" => failure.advice("What was made of it stays, closed; when that is mended, give the command again."),
         _ => failure,
     })
 }
 
-fn other_peer(name: &str, cluster: ClusterId) -> AdminError {
-    AdminError::BadSetting {
-        what: "mirror",
-        name: name.to_owned(),
-        why: format!("its other end is another cluster than {cluster}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use amita_types::ClusterId;
 
-    fn record(id: u128, more: serde_json::Value) -> Mirror {
-        let mut record = serde_json::json!({
-            "id": MirrorId(id), "name": format!("m{id}"), "role": "secondary", "epoch": 0, "volumes": [], "peer": {}, "interval_s": 60,
-            "keep": 3
-        });
-        for (key, value) in more.as_object().expect("an object") {
-            record[key] = value.clone();
-        }
-        serde_json::from_value(record).expect("a record")
-    }
-
-    /// A token that has ended is exchanged while the mirror stands, whatever its end is, and whether it stands still or not.
     #[test]
-    fn a_mirror_that_stands_is_joined_again_and_one_in_the_making_is_gone_on_with() {
+    fn an_end_that_stands_is_told_by_the_number_of_its_mirror_and_has_its_own_name() {
+        let record = serde_json::json!({
+            "id": MirrorId(7), "name": "m7", "role": "primary", "epoch": 0, "volumes": [], "peer": {}, "interval_s": 60, "keep": 3
+        });
+        let all: Vec<Mirror> = vec![serde_json::from_value(record).expect("a record")];
         let near = Bootstrap::new(
             (MirrorId(7), "dr"),
             ClusterId(3),
             (vec!["n1:1".to_owned()], String::new()),
             "t".to_owned(),
         );
-        let paused = serde_json::json!({"by": "somebody", "at": 1});
-        let point = serde_json::json!({"epoch": 0, "number": 1});
-        for (more, stands) in [
-            (serde_json::json!({"role": "primary"}), true),
-            (serde_json::json!({"role": "primary", "paused": paused}), true),
-            (serde_json::json!({"point": point, "paused": paused}), true),
-            (serde_json::json!({}), true),
-            (serde_json::json!({"joining": true, "paused": paused}), false),
-            // Of before there was that field.
-            (serde_json::json!({"paused": paused}), false),
-        ] {
-            let all = [record(6, serde_json::json!({})), record(7, more.clone())];
-            let found = standing_end(&all, &near, None).expect("no fault");
-            assert_eq!(found.as_deref(), stands.then_some("m7"), "{more}");
-        }
-        let all = [record(7, serde_json::json!({}))];
+        assert_eq!(standing_end(&all, &near, None), Ok(Some("m7".to_owned())));
+        assert_eq!(standing_end(&all, &near, Some("m7")), Ok(Some("m7".to_owned())));
         assert!(standing_end(&all, &near, Some("other")).is_err_and(|why| why.kind == Kind::Conflict));
         assert_eq!(standing_end(&all[..0], &near, Some("other")), Ok(None));
     }

@@ -9,6 +9,7 @@ use super::image::{Format, Source};
 use super::import::Copy;
 use super::{diff, export, revert};
 use crate::commands::mirror;
+use amita_api::mirror::{MirrorBootstrap, MirrorLink, MirrorPeerTold};
 use amita_api::{
     Asking, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, MirrorRead, Problem, Revert, Reverted,
     Sink,
@@ -20,7 +21,7 @@ use amita_keys::SealKey;
 use amita_node::serve::{Level, Log, ServeConfig};
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind};
-use amita_types::map::{Import, Mirror, Standing};
+use amita_types::map::{Import, Mirror, MirrorPeer, Standing};
 use std::cell::RefCell;
 use std::fmt;
 use std::io::Read;
@@ -274,6 +275,25 @@ impl DataPath for Gateways {
         let link = mirror::link::Link::of(found, Some(&key)).ok()?;
         Some(link.look().map(|there| there.standing).map_err(problem))
     }
+
+    fn look_at_near_end(&self, near: &MirrorBootstrap) -> Result<MirrorLink, Problem> {
+        near_end(near).and_then(|link| link.look()).map_err(problem)
+    }
+
+    fn tell_near_end(&self, near: &MirrorBootstrap, told: &MirrorPeerTold) -> Result<(), Problem> {
+        near_end(near).and_then(|link| link.tell_peer(told)).map_err(problem)
+    }
+}
+
+/// The way to the end that a mirror is joined at. No record of this cluster says how that is reached.
+fn near_end(near: &MirrorBootstrap) -> Result<mirror::link::Link, Failure> {
+    let peer = MirrorPeer {
+        cluster: Some(near.cluster),
+        addresses: near.addresses.clone(),
+        authority: near.authority.clone(),
+        token: String::new(),
+    };
+    mirror::link::Link::new(&peer, &near.token, near.mirror)
 }
 
 /// What comes, for who reads it, and for who looks at the end whether it was all.

@@ -4,6 +4,7 @@
 mod add;
 mod closed;
 mod doors;
+mod pair;
 mod peer;
 mod point;
 mod record;
@@ -16,6 +17,7 @@ pub use add::{MirrorWish, TargetWish, add_mirror, add_mirrored, complete_mirrore
 pub use closed::none_closed;
 pub(crate) use closed::{Door, none_closed_to, opened_again, set_door};
 pub use doors::{close_mirrored, open_mirrored};
+pub use pair::{Joined, USUAL_KEEP, add_mirror_to_join, join_mirror, join_mirror_again, joined};
 pub use peer::{mirror_by_id, tell_mirror_peer};
 pub use point::{Cutting, arrive, cut_point, gone_back, let_points_go, mirrored_volume, sweep_points, unmirrored};
 pub use record::{mirror, mirror_of, mirrors, note_mirror};

@@ -117,8 +117,8 @@ fn bad(why: impl ToString) -> Problem {
     Problem::new(Code::BadSetting, why)
 }
 
-/// Could that be told of the other end?
-fn check(told: &MirrorPeerTold) -> Result<(), Problem> {
+/// Can an end be reached so?
+pub(super) fn check_reached(addresses: &[String], authority: &str) -> Result<(), Problem> {
     let is_address = |text: &String| {
         let (host, port) = text.rsplit_once(':').unwrap_or_default();
         text.len() <= MAX_ADDRESS_BYTES
@@ -126,29 +126,40 @@ fn check(told: &MirrorPeerTold) -> Result<(), Problem> {
             && port.parse::<u16>().is_ok_and(|port| port > 0)
             && text.chars().all(|c| c.is_ascii_graphic())
     };
-    if told.addresses.is_empty() || told.addresses.len() > MAX_ADDRESSES {
+    if addresses.is_empty() || addresses.len() > MAX_ADDRESSES {
         return Err(bad(format!(
-            "{} addresses of the other end; 1 to {MAX_ADDRESSES} can be",
-            told.addresses.len()
+            "{} addresses of an end of a mirror; 1 to {MAX_ADDRESSES} can be",
+            addresses.len()
         )));
     }
-    if let Some(wrong) = told.addresses.iter().find(|address| !is_address(address)) {
+    if let Some(wrong) = addresses.iter().find(|address| !is_address(address)) {
         let shown: String = wrong.chars().take(MAX_ADDRESS_BYTES).collect();
         return Err(bad(format!("{shown:?} is no address: HOST:PORT is")));
     }
-    if told.authority.len() > MAX_AUTHORITY_BYTES {
+    if authority.len() > MAX_AUTHORITY_BYTES {
         return Err(bad(format!(
             "the certificates of its authority have {} bytes; {MAX_AUTHORITY_BYTES} are the most",
-            told.authority.len()
+            authority.len()
         )));
     }
-    match told.token.parse::<ApiToken>() {
+    Ok(())
+}
+
+/// Can that be a token for an end?
+pub(super) fn check_token(token: &str) -> Result<(), Problem> {
+    match token.parse::<ApiToken>() {
         Ok(_) => Ok(()),
         Err(why) => Err(bad(format!("the token for the other end: {why}"))),
     }
 }
 
-fn sealing(file: Option<Arc<PathBuf>>) -> Result<SealKey, Problem> {
+/// Could that be told of the other end?
+fn check(told: &MirrorPeerTold) -> Result<(), Problem> {
+    check_reached(&told.addresses, &told.authority)?;
+    check_token(&told.token)
+}
+
+pub(super) fn sealing(file: Option<Arc<PathBuf>>) -> Result<SealKey, Problem> {
     let elsewhere = |why: &str| Problem::new(Code::Misdirected, format!("{why}; ask another node of this cluster"));
     let file = file.ok_or_else(|| {
         elsewhere("this node has no sealing key (`amita serve --seal-key`), and keeps no token without one")

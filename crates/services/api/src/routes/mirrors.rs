@@ -1,4 +1,6 @@
-//! Mirrors: volumes that another cluster has as well, and which end of them may be written. They are added, and joined, by commands.
+//! Mirrors: volumes that another cluster has as well, and which end of them may be written.
+
+mod pair;
 
 use super::input::{Body, Named, Names, Parameters, now, nullable};
 use super::wait;
@@ -14,7 +16,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -25,7 +27,9 @@ const UNHEARD_S: u64 = 120;
 
 pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
-        .routes(routes!(list))
+        .routes(routes!(list, pair::create))
+        .routes(routes!(pair::join))
+        .routes(routes!(pair::create_token))
         .routes(routes!(show, change, remove))
         .routes(routes!(demote))
         .routes(routes!(promote))
@@ -530,15 +534,66 @@ async fn resume(
     resumed.await.map(Json)
 }
 
-/// Removes a mirror at this end, the primary: its volumes go on, its points are snapshots of the operator's, which nothing protects any more, and the
-/// other end's tokens are good for nothing.
-#[utoipa::path(delete, path = "/mirrors/{name}", operation_id = "removeMirror", tag = "mirrors", params(Named),
+/// What becomes of the volumes of an end that is no primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum MirrorVolumesFate {
+    /// They are opened to hosts: at the end's point, where it has one, and else as they are.
+    Open,
+    /// They are deleted for good, with all of their snapshots.
+    Delete,
+}
+
+/// How a mirror is to be removed.
+#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct MirrorRemoval {
+    /// At an end that is no primary: `open` has hosts use its volumes, at its point or, where it never arrived at one, in the middle of a copy perhaps;
+    /// `delete` deletes them for good, with their snapshots. Where it is not said, only a primary is removed, whose volumes go on.
+    #[param(inline)]
+    volumes: Option<MirrorVolumesFate>,
+    /// At the primary: its points stay, as snapshots like others. Else they are deleted, but for those that others use.
+    #[serde(default = "yes")]
+    #[param(default = true)]
+    keep_points: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Removes a mirror at this end: the other end's tokens are good for nothing, and the other end stays as it is until it is removed there. The volumes of
+/// a primary go on. Cut short, it is done again by the same request.
+#[utoipa::path(delete, path = "/mirrors/{name}", operation_id = "removeMirror", tag = "mirrors", params(Named, MirrorRemoval),
     responses((status = 204, description = "There is no such mirror any more."),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn remove(State(api): State<Api>, asker: Asker, Names(name): Names<String>) -> Result<StatusCode, Problem> {
-    let removed = api.act(asker, Action::MirrorRemove, name.clone(), move |meta| {
-        let gone = admin::remove_mirror(meta, &name, true)?;
-        admin::revoke_mirror_tokens(meta, gone.id)?;
+async fn remove(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+    Parameters(how): Parameters<MirrorRemoval>,
+) -> Result<StatusCode, Problem> {
+    let removed = api.run(asker, move |session| {
+        session.permit(Action::MirrorRemove, &name)?;
+        let is_primary = admin::mirror(&session.reader(), &name)?.standing.role == MirrorRole::Primary;
+        if is_primary && how.volumes == Some(MirrorVolumesFate::Delete) {
+            let why = format!(
+                "mirror {name} is primary here: hosts use its volumes, which stay; remove it without `volumes`, and then delete them"
+            );
+            return Err(Problem::new(Code::WrongState, why));
+        }
+        session.act(Action::MirrorRemove, &name, |meta| -> Result<(), AdminError> {
+            let gone = match how.volumes {
+                Some(MirrorVolumesFate::Open) if !is_primary => admin::leave_mirror(meta, &name)?,
+                Some(MirrorVolumesFate::Delete) => {
+                    admin::delete_mirrored(meta, &name, now().as_secs(), &mut wait::pauses())?
+                }
+                Some(MirrorVolumesFate::Open) | None => admin::remove_mirror(meta, &name, how.keep_points)?,
+            };
+            admin::revoke_mirror_tokens(meta, gone.id)?;
+            Ok(())
+        })?;
         Ok(())
     });
     removed.await.map(|()| StatusCode::NO_CONTENT)

@@ -21,7 +21,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// Those that have tests of their own: streams, the data of volumes, what makes secrets, commands, and what other ends of mirrors ask.
-const APART: [&str; 18] = [
+const APART: [&str; 19] = [
+    "joinMirror",
     "lookAtMirrorLink",
     "tellMirrorPeer",
     "cutMirrorPoint",
@@ -636,6 +637,22 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ("showChannel", get("/channels/hook")),
         ("removeChannel", gone("/channels/hook")),
         ("listMirrors", get("/mirrors?limit=3")),
+        (
+            "createMirror",
+            case(
+                "/mirrors",
+                json!({ "name": "new", "volumes": ["db"], "addresses": ["n1.near.example:7480"] }),
+                201,
+            ),
+        ),
+        (
+            "createMirrorToken",
+            case(
+                "/mirrors/dr/token",
+                json!({ "addresses": ["n1.near.example:7480"] }),
+                201,
+            ),
+        ),
         ("showMirror", get("/mirrors/dr")),
         (
             "changeMirror",

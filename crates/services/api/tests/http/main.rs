@@ -10,6 +10,7 @@ mod every;
 mod host_keys;
 mod iscsi;
 mod jobs;
+mod mirror_pairs;
 mod mirrors;
 mod owners;
 mod specification;

@@ -63,8 +63,13 @@ impl Said {
 impl World {
     /// Three nodes with a store each, and a pool.
     pub fn new() -> World {
+        World::of(CLUSTER)
+    }
+
+    /// The same of another cluster.
+    pub fn of(cluster: ClusterId) -> World {
         let meta = Arc::new(Mutex::new(State::new()));
-        admin::init_cluster(&*meta, CLUSTER).unwrap();
+        admin::init_cluster(&*meta, cluster).unwrap();
         for number in 1..=3 {
             let node = admin::register_node(&*meta, &format!("n{number}"), "127.0.0.1:1", None, 2).unwrap();
             let live = Live {
@@ -88,6 +93,11 @@ impl World {
             class: None,
         };
         admin::create_pool(&*meta, &pool).unwrap();
+        World::at(meta)
+    }
+
+    /// Another node of the cluster with this metadata.
+    pub fn at(meta: Arc<Mutex<State>>) -> World {
         let router = router(Api::new(Arc::clone(&meta) as Arc<dyn Transact + Send + Sync>));
         World { meta, router }
     }

@@ -1,6 +1,6 @@
 //! A mirror comes to be, at each end by a record of its own, and ends.
 
-use super::super::copy::none_copies;
+use super::super::copy::{LEAST_LIMIT, none_copies};
 use super::super::keys::{DataKeys, maker};
 use super::super::migrate::none_moves_still;
 use super::super::subsystem::{put, unchanged};
@@ -92,6 +92,10 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
         ));
     }
     let all = mirrors(meta)?;
+    // Before its volumes are looked at, which are that one's where it is made again.
+    if all.iter().any(|mirror| mirror.name == wish.name) {
+        return Err(exists(wish.name));
+    }
     if all.len() >= MAX_MIRRORS {
         return Err(AdminError::Full {
             what: "this",
@@ -113,6 +117,12 @@ fn record(meta: &dyn Transact, wish: &MirrorWish<'_>, role: MirrorRole, epoch: M
         return Err(bad(
             wish.name,
             format!("{} points are to be kept; {MOST_KEPT} are the most", wish.keep),
+        ));
+    }
+    if let Some(limit) = wish.limit_bytes_per_s.filter(|limit| *limit < LEAST_LIMIT) {
+        return Err(bad(
+            wish.name,
+            format!("a limit of {limit} bytes a second; {LEAST_LIMIT} are the fewest"),
         ));
     }
     Ok(Mirror {
