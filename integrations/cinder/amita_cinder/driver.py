@@ -19,8 +19,6 @@ from cinder.volume import driver
 from cinder.volume import volume_utils
 
 from amita_cinder import VERSION
-from amita_cinder import attach
-from amita_cinder import client
 from amita_cinder import errors
 from amita_cinder import groups
 from amita_cinder import images
@@ -29,8 +27,8 @@ from amita_cinder import manage
 from amita_cinder import names
 from amita_cinder import options
 from amita_cinder import qos
+from amita_cinder import replication
 from amita_cinder import stats
-from amita_cinder import volumes as storage
 from amita_cinder.errors import translated
 from amita_cinder.names import volume_path
 
@@ -75,53 +73,68 @@ class AmitaDriver(driver.VolumeDriver):
         self.manager = None
         self.cluster_id = None
         self.left = left.Left(self._take_off, self._is_of)
+        self.replication = None
+        # Where it works: the section's own cluster, or the one that it has
+        # failed over to.
+        self.site = None
+        self._active_backend_id = kwargs.get('active_backend_id')
 
     @staticmethod
     def get_driver_options():
         additional = driver.BaseVD._get_oslo_driver_opts(
             'use_chap_auth', 'reserved_percentage',
-            'max_over_subscription_ratio')
+            'max_over_subscription_ratio', 'replication_device')
         return options.OPTIONS + additional
 
     # Start
 
     def do_setup(self, context):
         options.check(self.configuration)
-        get = self.configuration.safe_get
-        self.client = client.Client(
-            options.endpoints(get('amita_api_endpoints')),
-            client.Credentials(
-                token=get('amita_api_token'),
-                token_file=get('amita_api_token_file'),
-                certificate=get('amita_api_certificate'),
-                key=get('amita_api_key')),
-            authority=get('amita_api_ca'),
-            cluster_certificates=get('amita_api_cluster_certificates'),
-            timeout=get('amita_api_timeout'),
-            patience=get('amita_api_patience'))
-        self.volumes = storage.Volumes(self.client, self.configuration)
-        self.services = [kind(self.client, self.configuration)
-                         for kind in (attach.Nvme, attach.Iscsi)]
-        self.service = self.services[get('amita_protocol') == options.ISCSI]
-        self.manager = manage.Manager(self.volumes)
+        self.replication = replication.Replication(self.configuration)
+        self._work_with(self.replication.site(self._active_backend_id))
+
+    def _work_with(self, site):
+        self.site = site
+        self.client = site.client
+        self.volumes = site.volumes
+        self.services = site.services
+        self.service = site.service
+        self.manager = site.manager
+        self.cluster_id = None
+        self._stats = {}
 
     @translated('the cluster cannot be used')
     def check_for_setup_error(self):
         self._look_at_cluster()
-        myself = self.client.get('/self').body
-        lacking = [needed for needed in NEEDED if needed not in myself['may']]
-        if lacking:
-            raise exception.VolumeBackendAPIException(
-                data=f'{myself["name"]} ({myself["role"]}) may not '
-                     f'{", ".join(lacking)}: make a token of the role '
-                     f'operator (amita token create NAME --role operator)')
+        self._look_at_rights(self.site)
+        far = self.replication.far
+        if far is not None and self.site is not far:
+            try:
+                self._look_at_rights(far)
+            except errors.NoAnswer as error:
+                # It may be what is lost.
+                LOG.warning('%s', errors.sentence(f'{far} is not there',
+                                                  error))
         there = {pool['name'] for pool in self.client.list('/pools')}
-        for name in self.configuration.amita_pools:
+        for name in self.site.configuration.amita_pools:
             if name not in there:
                 raise options.wrong('amita_pools', name)
         if not there:
             raise exception.VolumeBackendAPIException(
                 data='the cluster has no pool: amita pool create')
+
+    def _look_at_rights(self, site):
+        asking = site.client if site is self.site else site.briefly
+        myself = asking.get('/self').body
+        needed, role = NEEDED, 'operator'
+        if self.replication.far is not None:
+            needed, role = (*NEEDED, *replication.NEEDED), 'admin'
+        lacking = [one for one in needed if one not in myself['may']]
+        if lacking:
+            raise exception.VolumeBackendAPIException(
+                data=f'{myself["name"]} ({myself["role"]}) may not '
+                     f'{", ".join(lacking)} at {site}: make a token of the '
+                     f'role {role} (amita token create NAME --role {role})')
 
     def _look_at_cluster(self):
         if self.cluster_id is None:
@@ -139,19 +152,28 @@ class AmitaDriver(driver.VolumeDriver):
         filters = {'filter_function': self.get_filter_function(),
                    'goodness_function': self.get_goodness_function()}
         try:
-            self._stats = stats.backend(self.client, self.configuration,
-                                        self._look_at_cluster(), filters)
+            self._stats = stats.backend(self.client, self.site.configuration,
+                                        self._look_at_cluster(), filters,
+                                        self._targets())
         except errors.ApiError as error:
             LOG.error('%s', errors.sentence('the cluster does not say what '
                                             'it has', error))
             # Nothing is placed here until it answers.
             pools = (self._stats or {}).get('pools', [])
             self._stats = {
-                **stats.head(self.configuration), 'backend_state': 'down',
+                **stats.head(self.configuration, self._targets()),
+                'backend_state': 'down',
                 'pools': [{**pool, 'free_capacity_gb': 0,
                            'backend_state': 'down'} for pool in pools]}
             return
         self.left.look()
+
+    def _targets(self):
+        """Where what is made here is replicated to. Also while it has failed
+        over: the scheduler lets nothing be done to volumes of a type that
+        asks for it elsewhere."""
+        far = self.replication.far
+        return [far.backend_id] if far else []
 
     @translated('its pool is not known')
     def get_pool(self, volume):
@@ -167,38 +189,50 @@ class AmitaDriver(driver.VolumeDriver):
         try:
             made = self.volumes.grow(made, volume.size * units.Gi)
             self._set_qos(made.thing['name'], numbers, volume.size)
+            if self.replication.is_wanted(volume.volume_type):
+                return self.replication.begin(volume, made, self.site)
         except Exception:
             if is_own:
+                self._end_quietly(volume)
                 self.volumes.undo(made)
             raise
+        return None
 
-    def _set_qos(self, name, numbers, size_gb, is_new=True):
+    def _end_quietly(self, volume):
+        """What is told is why it was not made."""
+        try:
+            self.replication.end(volume, self.site)
+        except errors.ApiError as error:
+            LOG.warning('volume %s is mirrored still: %s', volume.id, error)
+
+    def _set_qos(self, name, numbers, size_gb, is_new=True, site=None):
+        asking = (site or self.site).client
         limits = qos.limits(numbers, size_gb)
         priority = qos.priority(numbers)
         if limits or not is_new:
-            self.client.put(volume_path(name, 'limits'), limits)
+            asking.put(volume_path(name, 'limits'), limits)
         if priority or not is_new:
-            self.client.put(volume_path(name, 'priority'), priority)
+            asking.put(volume_path(name, 'priority'), priority)
 
     @translated('volume was not created')
     def create_volume(self, volume):
         numbers = qos.asked(volume.volume_type)
         made, is_own = self.volumes.create(
             volume, qos.wants_encryption(volume.volume_type))
-        self._finish(volume, made, is_own, numbers)
+        return self._finish(volume, made, is_own, numbers)
 
     def make_from(self, volume, of, snapshot, source):
         numbers = qos.asked(volume.volume_type)
         made, is_own = self.volumes.create_from(
             volume, of, snapshot, source,
             qos.wants_encryption(volume.volume_type))
-        self._finish(volume, made, is_own, numbers)
+        return self._finish(volume, made, is_own, numbers)
 
     @translated('volume was not created from the snapshot')
     def create_volume_from_snapshot(self, volume, snapshot):
         of, taken = self.volumes.get_snapshot(snapshot)
-        self.make_from(volume, of.thing, taken.thing['name'],
-                       f'snapshot {snapshot.id}')
+        return self.make_from(volume, of.thing, taken.thing['name'],
+                              f'snapshot {snapshot.id}')
 
     @translated('volume was not cloned')
     def create_cloned_volume(self, volume, src_vref):
@@ -209,7 +243,7 @@ class AmitaDriver(driver.VolumeDriver):
             self.volumes.take_snapshot(of, snapshot,
                                        {names.TEMPORARY: volume.name_id})
         try:
-            self.make_from(volume, of, snapshot, source)
+            return self.make_from(volume, of, snapshot, source)
         finally:
             # The clone holds what it needs by itself.
             self.volumes.end_of_temporary(of['name'], snapshot)
@@ -223,6 +257,8 @@ class AmitaDriver(driver.VolumeDriver):
             raise exception.VolumeIsBusy(
                 f'volume {volume.id} is attached to '
                 f'{attached[0].attached_host}: detach it first')
+        # Of a volume that is mirrored nobody deletes anything.
+        self.replication.end(volume, self.site)
         self.volumes.delete(volume, self._end_of_service)
 
     @translated('volume was not extended')
@@ -234,10 +270,7 @@ class AmitaDriver(driver.VolumeDriver):
             self._set_qos(found.thing['name'], numbers, new_size)
 
     def _end_of_service(self, thing, snapshot=None):
-        """Takes it from all hosts, by whatever protocol a backend of before
-        has given it to them."""
-        for service in self.services:
-            service.end(thing, snapshot)
+        self.site.end_of_service(thing, snapshot)
 
     # Snapshots
 
@@ -373,8 +406,13 @@ class AmitaDriver(driver.VolumeDriver):
         pool = volume_utils.extract_host(host['host'], 'pool') or \
             found.thing['pool']
         self._set_qos(name, wanted, volume.size, is_new=False)
+        replicated = self.replication.is_wanted(new_type)
         try:
-            self.volumes.move(found, pool, encrypted)
+            if not replicated:
+                self.replication.end(volume, self.site)
+            found = self.volumes.move(found, pool, encrypted)
+            if replicated:
+                return True, self.replication.begin(volume, found, self.site)
         except Exception:
             # It stays what it is: the manager may try by other means.
             self._set_qos(name, before, volume.size, is_new=False)
@@ -439,7 +477,8 @@ class AmitaDriver(driver.VolumeDriver):
         if found is None:
             return kept
         name = cfg.CONF.volume_name_template % volume.id
-        if self.client.find(volume_path(name)) is not None:
+        if self.client.find(volume_path(name)) is not None or \
+                self.replication.find(new_volume, self.site) is not None:
             return kept
         try:
             self.client.post(volume_path(found.thing['name'], 'rename'),
@@ -471,6 +510,9 @@ class AmitaDriver(driver.VolumeDriver):
         found = self.manager.take(volume, existing_ref)
         size = manage.gigabytes(found.thing['size_bytes'])
         self._set_qos(found.thing['name'], numbers, size)
+        if self.replication.is_wanted(volume.volume_type):
+            return self.replication.begin(volume, found, self.site)
+        return None
 
     @translated('its size is not known')
     def manage_existing_get_size(self, volume, existing_ref):
@@ -546,6 +588,29 @@ class AmitaDriver(driver.VolumeDriver):
         groups.only_consistent(group_snapshot)
         return groups.delete_each(snapshots, self.delete_snapshot, 'deleted',
                                   'error_deleting')
+
+    # Replication
+
+    @translated('volumes were not failed over')
+    def failover(self, context, volumes, secondary_id=None, groups=None):
+        """Has hosts use the replicated volumes at the other cluster; those
+        that cannot be used there are errors, each for itself."""
+        to = self.replication.target(secondary_id, self.site)
+
+        def finish(volume):
+            found = to.volumes.get(volume)
+            self._set_qos(found.thing['name'], self._asked_before(volume),
+                          volume.size, is_new=False, site=to)
+        return to.backend_id, self.replication.switch(volumes, to, finish), []
+
+    def failover_completed(self, context, active_backend_id=None):
+        """All processes of a cluster of Cinder's are told."""
+        self._work_with(self.replication.site(active_backend_id))
+
+    def failover_host(self, context, volumes, secondary_id=None, groups=None):
+        result = self.failover(context, volumes, secondary_id, groups)
+        self.failover_completed(context, result[0])
+        return result
 
     # Active-active: nothing of a backend is one process's alone.
 

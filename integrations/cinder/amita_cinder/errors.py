@@ -45,8 +45,8 @@ def is_missing(error):
 ADVICE = {
     'unauthenticated': 'check amita_api_token_file or amita_api_certificate: '
                        'the token may have ended (amita token list)',
-    'denied': 'the token needs the role operator (amita token create NAME '
-              '--role operator)',
+    'denied': 'the token needs the role operator, or admin where volumes are '
+              'replicated (amita token create NAME --role operator)',
     'no-room': 'raise the quota of the pool, or delete what is not needed',
     'cannot-place': 'look at amita status: the stores of the pool cannot hold '
                     'it',

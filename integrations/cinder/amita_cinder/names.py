@@ -42,6 +42,11 @@ def snapshot_path(volume, snapshot, *more):
     return volume_path(volume, 'snapshots', snapshot, *more)
 
 
+def mirror(volume_id):
+    """The mirror of a volume that is replicated."""
+    return f'cinder-{volume_id}'
+
+
 def clone_snapshot(volume_id):
     """The snapshot that is taken of a volume that is to be cloned."""
     return f'cinder-clone-{volume_id}'

@@ -1,5 +1,6 @@
 """The settings of a backend section of cinder.conf."""
 
+import collections
 import urllib.parse
 
 from oslo_config import cfg
@@ -96,7 +97,31 @@ OPTIONS = [
                  default=2, min=0,
                  help='Seconds that are waited after a host was cut off, '
                       'until gateways have heard of it.'),
+    cfg.ListOpt('amita_mirror_addresses',
+                default=[],
+                help='Where the cluster of replication_device reaches the '
+                     'APIs of this one, as HOST:PORT; what nodes tell of '
+                     'themselves where it is not set.'),
+    cfg.IntOpt('amita_mirror_interval',
+               default=60, min=10,
+               help='Points of replicated volumes follow each other after so '
+                    'many seconds: what was written since the last one is '
+                    'lost where the cluster is.'),
+    cfg.FloatOpt('amita_failover_timeout',
+                 default=600, min=1,
+                 help='Seconds in which a fail-over has to be done; volumes '
+                      'that cannot be used by then are errors, and it can '
+                      'be asked for again.'),
 ]
+
+# What replication_device says of a cluster.
+Device = collections.namedtuple('Device', (
+    'backend_id', 'endpoints', 'token', 'token_file', 'certificate', 'key',
+    'authority', 'cluster_certificates', 'pool', 'gateways', 'addresses'))
+DEVICE_KEYS = ('backend_id', 'api_endpoints', 'api_token', 'api_token_file',
+               'api_certificate', 'api_key', 'api_ca',
+               'api_cluster_certificates', 'pool', 'gateways',
+               'mirror_addresses')
 
 LOOPBACK = ('localhost', '127.0.0.1', '::1')
 
@@ -131,9 +156,50 @@ def endpoints(texts):
     return [endpoint(text) for text in texts]
 
 
+def _listed(text):
+    """Commas separate the keys of a device: lists are by semicolons."""
+    return [one.strip() for one in (text or '').split(';') if one.strip()]
+
+
+def device(configuration):
+    """The cluster that is failed over to; none: there is none."""
+    devices = configuration.safe_get('replication_device') or []
+    if not devices:
+        return None
+    if len(devices) > 1:
+        raise wrong('replication_device', f'{len(devices)} of them (a volume '
+                                          f'is mirrored to one cluster)')
+    said = dict(devices[0])
+    unknown = [key for key in said if key not in DEVICE_KEYS]
+    if unknown:
+        raise wrong('replication_device', f'{unknown[0]} (known are '
+                                          f'{", ".join(DEVICE_KEYS)})')
+    if said.get('backend_id', 'default') in ('', 'default'):
+        raise wrong('replication_device', 'no backend_id, or "default", '
+                                          'which is this cluster itself')
+    if bool(said.get('api_certificate')) != bool(said.get('api_key')):
+        raise wrong('replication_device', 'api_certificate and api_key '
+                                          'belong together')
+    if said.get('api_token') and said.get('api_token_file'):
+        raise wrong('replication_device', 'api_token and api_token_file: '
+                                          'one of the two')
+    by_cluster = said.get('api_cluster_certificates', '').lower() in (
+        'true', 'yes', '1')
+    if by_cluster and not said.get('api_ca'):
+        raise wrong('replication_device', 'api_cluster_certificates wants '
+                                          'api_ca')
+    return Device(
+        said['backend_id'], endpoints(_listed(said.get('api_endpoints'))),
+        said.get('api_token'), said.get('api_token_file'),
+        said.get('api_certificate'), said.get('api_key'), said.get('api_ca'),
+        by_cluster, said.get('pool'), _listed(said.get('gateways')),
+        _listed(said.get('mirror_addresses')))
+
+
 def check(configuration):
     """What cannot be is said when the driver starts."""
     get = configuration.safe_get
+    device(configuration)
     endpoints(get('amita_api_endpoints'))
     if bool(get('amita_api_certificate')) != bool(get('amita_api_key')):
         raise wrong('amita_api_certificate',

@@ -63,7 +63,6 @@ def pool(details, ratio, reserved):
         'clone_across_pools': True,
         'consistencygroup_support': False,
         'consistent_group_snapshot_enabled': True,
-        'replication_enabled': False,
         'backend_state': 'up',
         'amita_copies': details['copies'],
         'amita_min_copies': details['min_copies'],
@@ -72,9 +71,18 @@ def pool(details, ratio, reserved):
     }
 
 
-def backend(client, configuration, cluster_id, filters):
+def replicated(targets):
+    """Of a pool, and of the backend."""
+    if not targets:
+        return {'replication_enabled': False}
+    return {'replication_enabled': True, 'replication_type': ['async'],
+            'replication_count': len(targets),
+            'replication_targets': targets}
+
+
+def backend(client, configuration, cluster_id, filters, targets=()):
     """All of it. `filters` has what an operator's functions filter and weigh
-    by."""
+    by; `targets` are the clusters that volumes are replicated to."""
     ratio = float(_ratio(configuration))
     reserved = configuration.safe_get('reserved_percentage') or 0
     pools = []
@@ -82,14 +90,17 @@ def backend(client, configuration, cluster_id, filters):
         answer = client.find(f'/pools/{quoted(name)}')
         if answer is not None:
             told = pool(answer.body, ratio, reserved)
-            told.update(filters, location_info=location(cluster_id))
+            told.update(filters, location_info=location(cluster_id),
+                        **replicated(targets))
             pools.append(told)
-    return {**head(configuration), 'pools': pools, 'backend_state': 'up',
-            'location_info': location(cluster_id), **filters}
+    return {**head(configuration, targets), 'pools': pools,
+            'backend_state': 'up', 'location_info': location(cluster_id),
+            **filters}
 
 
-def head(configuration):
+def head(configuration, targets=()):
     return {
+        **replicated(targets),
         'volume_backend_name':
             configuration.safe_get('volume_backend_name') or 'Amita',
         'vendor_name': 'Amita',

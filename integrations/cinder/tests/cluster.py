@@ -99,12 +99,14 @@ class Cluster:
                      self.file(f'{name}.img'))
             self.start_node(name)
         for pool, copies in (('main', 3), ('archive', 2)):
+            copies = min(copies, len(self.nodes))
             self.until(f'pool {pool}', lambda: self._try(
                 'pool', 'create', pool, '--copies', copies, '--min-copies',
                 min(copies, 2)))
-        self.file('token').touch(mode=0o600)
-        said = self.amita('token', 'create', 'cinder', '--role', 'operator')
-        self.file('token').write_text(said.split()[0] + '\n')
+        for name, role in (('token', 'operator'), ('admin.token', 'admin')):
+            self.file(name).touch(mode=0o600)
+            said = self.amita('token', 'create', 'cinder', '--role', role)
+            self.file(name).write_text(said.split()[0] + '\n')
         self.run('operator', 'create', 'cinder', '--ca', self.ca,
                  '--identity', self.file('cinder.id'))
 

@@ -53,6 +53,7 @@ driver = noop
 volume_backend_name = nvme
 amita_protocol = nvme
 {section}
+{more}
 [iscsi]
 volume_backend_name = iscsi
 amita_protocol = iscsi
@@ -75,7 +76,9 @@ max_over_subscription_ratio = 100
 class Stand:
     """Cinder in a process of its own, and its REST API."""
 
-    def __init__(self, folder, cluster, clustered=False, eventlet=False):
+    def __init__(self, folder, cluster, clustered=False, eventlet=False,
+                 token='token', more=''):
+        """`more` are settings of the first backend."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
         etc = data_files()
@@ -84,9 +87,9 @@ class Stand:
         shutil.copy(etc / 'rootwrap.conf', self.folder)
         section = SECTION.format(
             endpoints=','.join(cluster.endpoints()),
-            token=cluster.file('token'), ca=cluster.operator / 'ca.pem')
+            token=cluster.file(token), ca=cluster.operator / 'ca.pem')
         (self.folder / 'cinder.conf').write_text(CONF.format(
-            folder=self.folder, section=section,
+            folder=self.folder, section=section, more=more,
             paste=etc / 'api-paste.ini',
             filters=etc / 'resource_filters.json',
             cluster='cluster = rack' if clustered else ''))

@@ -63,14 +63,15 @@ def test_options_are_told_with_those_of_cinder():
     told = {option.name for option in amita.AmitaDriver.get_driver_options()}
     own = {option.name for option in options.OPTIONS}
     assert told - own == {'use_chap_auth', 'reserved_percentage',
-                          'max_over_subscription_ratio'}
+                          'max_over_subscription_ratio', 'replication_device'}
     assert all(name.startswith('amita_') for name in own)
     assert own <= told
 
 
 def test_the_driver_can_be_active_active():
     assert amita.AmitaDriver.SUPPORTS_ACTIVE_ACTIVE
-    assert not amita.AmitaDriver.supports_replication_feature('a/a')
+    for feature in ('v2.1', 'a/a'):
+        assert amita.AmitaDriver.supports_replication_feature(feature)
     assert issubclass(amita.AmitaDriver, base.VolumeDriver)
 
 

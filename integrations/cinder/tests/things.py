@@ -30,9 +30,9 @@ def settings(values, section):
     return made
 
 
-def driver(values, section='amita', ready=True):
+def driver(values, section='amita', ready=True, active_backend_id=None):
     made = amita.AmitaDriver(configuration=settings(values, section),
-                             host=HOST)
+                             host=HOST, active_backend_id=active_backend_id)
     if ready:
         made.do_setup(CONTEXT)
         made.check_for_setup_error()

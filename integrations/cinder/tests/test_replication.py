@@ -1,0 +1,503 @@
+"""Replication: two clusters of one node each, of which volumes of the first
+are mirrored to the second. They fail over in order, where one is lost, and
+back; what was written is there by its bytes."""
+
+import functools
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+import uuid
+
+import pytest
+from oslo_utils import units
+
+from cinder import exception
+from cinder.objects import fields
+
+from amita_cinder import errors
+from amita_cinder import names
+from amita_cinder import options
+from amita_cinder import replication
+import cluster as clusters
+from test_cinder import attach
+from test_cinder import Stand
+from test_cut import Cut
+import things
+from things import there
+
+KIND = {'replication_enabled': '<is> True'}
+ENABLED = {'replication_status': fields.ReplicationStatus.ENABLED}
+FAILED_OVER = {'replication_status': fields.ReplicationStatus.FAILED_OVER}
+FAILED = {'status': 'error',
+          'replication_status': fields.ReplicationStatus.FAILOVER_ERROR}
+ONE = things.connector(1)
+
+
+def far_device(far):
+    return {'backend_id': 'far',
+            'api_endpoints': ';'.join(far.endpoints()),
+            'api_token_file': str(far.file('admin.token')),
+            'api_ca': str(far.operator / 'ca.pem'),
+            'api_cluster_certificates': 'True'}
+
+
+def section(near, far, **more):
+    """A backend at one cluster that fails over to another one."""
+    return {'amita_api_endpoints': near.endpoints(),
+            'amita_api_token_file': str(near.file('admin.token')),
+            'amita_api_ca': str(near.operator / 'ca.pem'),
+            'amita_api_cluster_certificates': True,
+            'amita_api_patience': 5.0, 'amita_attach_wait': 0.0,
+            'amita_detach_wait': 0.2, 'amita_delete': 'now',
+            'amita_mirror_interval': 10, 'amita_failover_timeout': 180.0,
+            'replication_device': [far_device(far)], **more}
+
+
+@pytest.fixture(scope='module')
+def pair():
+    """The near cluster and the far one."""
+    folders, made = [], []
+    try:
+        for _ in range(2):
+            folders.append(tempfile.mkdtemp(prefix='amita-cinder-'))
+            made.append(clusters.Cluster(folders[-1], nodes=1))
+        yield made
+    finally:
+        for one in made:
+            one.stop()
+        if not os.environ.get('AMITA_CINDER_KEEP'):
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def make(pair):
+    def driver(active=None, **more):
+        values = {**section(*pair), **more}
+        return things.driver(values, f'pair_{uuid.uuid4().hex[:8]}',
+                             active_backend_id=active)
+    return driver
+
+
+@pytest.fixture
+def driver(make):
+    return make()
+
+
+@pytest.fixture
+def made(driver):
+    """Replicated volumes that are gone after the test, at both ends."""
+    kept = []
+
+    def create(**more):
+        kind = things.volume_type({**KIND, **more.pop('extra', {})})
+        volume = things.volume(kind=kind, **more)
+        kept.append(volume)
+        assert driver.create_volume(volume) == ENABLED
+        return volume
+    yield create
+    for volume in kept:
+        things.attached(volume)
+        driver.delete_volume(volume)
+    assert everything(driver) == []
+
+
+def ends(driver):
+    return driver.replication.near, driver.replication.far
+
+
+def everything(driver):
+    """What both clusters have, but for what tests have had before."""
+    found = []
+    for site in ends(driver):
+        for kind in ('volumes', 'mirrors', 'subsystems', 'snapshots'):
+            found += [f'{site}: {kind} {one["name"]}'
+                      for one in site.client.list(f'/{kind}')]
+        found += [f'{site}: a token of a mirror'
+                  for one in site.client.list('/tokens') if one['mirror']]
+    return found
+
+
+def mirror(site, volume):
+    answer = site.client.find(replication.mirror_path(volume))
+    return answer and answer.body
+
+
+def write(site, volume, seed):
+    """Writes bytes of this seed; their hash."""
+    data = hashlib.shake_256(seed.encode()).digest(256 << 10)
+    path = names.volume_path(volume.name, 'data')
+    tag = site.client.get(names.volume_path(volume.name)).tag
+    site.client.upload(path, lambda: io.BytesIO(data), len(data), tag,
+                       as_it_is=True)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read(site, volume):
+    """The hash of what `write` writes."""
+    data = b''
+    path = names.volume_path(volume.name, 'export')
+    for piece in site.client.download(path, 1 << 20):
+        data = (data + piece)[:256 << 10]
+    return hashlib.sha256(data).hexdigest()
+
+
+def number(site, volume):
+    """Of the point that an end is at."""
+    point = mirror(site, volume)['point']
+    return int(point.split('-')[1]) if point else 0
+
+
+def until_brought(pair, site, volume):
+    """The far end has a point that was cut behind what was written: the next
+    one may have been cut before."""
+    since = number(site, volume)
+    pair[1].until('two points', lambda: number(site, volume) > since + 1)
+
+
+class Knives:
+    """Cuts a process that asks several clusters at a request that changes
+    something: it is killed, and asks none of them any more."""
+
+    def __init__(self, *clients):
+        self.asks = [(client, client.ask) for client in clients]
+        self.at, self.after, self.seen, self.is_dead = None, False, 0, False
+        for client, ask in self.asks:
+            client.ask = functools.partial(self._ask, ask)
+
+    def _ask(self, ask, method, path, **more):
+        if self.is_dead:
+            raise Cut()
+        if method == 'GET' or self.at is None:
+            return ask(method, path, **more)
+        self.seen += 1
+        if self.seen != self.at:
+            return ask(method, path, **more)
+        if self.after:
+            ask(method, path, **more)
+        self.is_dead = True
+        raise Cut()
+
+    def cut(self, call, at, after):
+        """Was it cut?"""
+        self.at, self.after, self.seen = at, after, 0
+        try:
+            call()
+            return False
+        except Cut:
+            return True
+        finally:
+            self.at, self.is_dead = None, False
+
+    def close(self):
+        for client, ask in self.asks:
+            client.ask = ask
+
+
+def switched(driver, volumes, to=None):
+    """What Cinder is to note of each."""
+    backend, updates, groups = driver.failover_host(
+        things.CONTEXT, volumes, secondary_id=to)
+    assert backend == (to or 'far') and groups == []
+    assert {one['volume_id'] for one in updates} == {
+        volume.id for volume in volumes}
+    return [one['updates'] for one in updates]
+
+
+def test_a_replicated_volume_is_at_both_ends(driver, made):
+    near, far = ends(driver)
+    volume = made(size=1)
+    # Once more, as after an answer that was lost.
+    assert driver.create_volume(volume) == ENABLED
+    assert mirror(near, volume)['role'] == 'primary'
+    end = mirror(far, volume)
+    assert end['role'] == 'secondary' and end['interval_s'] == 10
+    copy = far.client.get(names.volume_path(volume.name)).body
+    of = there(driver, volume)
+    assert copy['size_bytes'] == of['size_bytes'] == units.Gi
+    assert copy['labels'] == of['labels']
+    told = driver.get_volume_stats(refresh=True)
+    for one in (told, *told['pools']):
+        assert one['replication_enabled'] is True
+        assert one['replication_type'] == ['async']
+        assert one['replication_targets'] == ['far']
+    # Clones are replicated by their own type.
+    clone = things.volume(kind=things.volume_type())
+    assert driver.create_cloned_volume(clone, volume) is None
+    assert mirror(near, clone) is None
+    driver.delete_volume(clone)
+
+
+def test_making_and_deleting_are_cut_at_each_request(driver):
+    near, far = ends(driver)
+    kind = things.volume_type(KIND)
+    knives = Knives(near.client, far.client, far.briefly)
+    cuts = 0
+    try:
+        for after in (False, True):
+            at, was_cut = 0, True
+            while was_cut:
+                at += 1
+                volume = things.volume(kind=kind)
+                was_made = not knives.cut(
+                    lambda: driver.create_volume(volume), at, after)
+                assert driver.create_volume(volume) == ENABLED
+                end = mirror(far, volume)
+                assert end['paused'] is None and end['volumes'] == [
+                    volume.name]
+                assert far.client.get(names.volume_path(volume.name)) \
+                    .body['labels'] == there(driver, volume)['labels']
+                was_gone = not knives.cut(
+                    lambda: driver.delete_volume(volume), at, after)
+                driver.delete_volume(volume)
+                assert everything(driver) == [], (at, after)
+                was_cut = not (was_made and was_gone)
+                cuts += was_cut
+    finally:
+        knives.close()
+    assert cuts >= 8
+
+
+def test_it_fails_over_in_order_with_nothing_lost_and_back(driver, made,
+                                                           pair):
+    near, far = ends(driver)
+    first, second = made(extra={'amita:weight': '300'}), made()
+    wrote = write(near, first, 'one')
+    driver.initialize_connection(first, ONE)
+    subsystem = f'/subsystems/cinder-{there(driver, first)["id"]}'
+    assert switched(driver, [first, second]) == [FAILED_OVER] * 2
+    assert driver.client is far.client
+    # What was written just before is there.
+    assert read(far, first) == wrote
+    assert mirror(near, first)['role'] == 'secondary'
+    assert near.client.find(subsystem) is None
+    assert far.client.get(names.volume_path(first.name, 'priority')) \
+        .body['weight'] == 300
+    # Hosts have it at the other cluster.
+    told = driver.initialize_connection(first, ONE)
+    assert [int(port) for _, port, _ in told['data']['portals']] == [
+        pair[1].ports['n1']['nvme']]
+    # Asked for again, it is so already.
+    assert switched(driver, [first, second], 'far') == [FAILED_OVER] * 2
+    with pytest.raises(exception.InvalidReplicationTarget):
+        driver.failover_host(things.CONTEXT, [first])
+    # The scheduler asks for that whatever is to be done.
+    stats = driver.get_volume_stats(refresh=True)
+    assert stats['replication_enabled'] is True
+    third = things.volume(kind=things.volume_type(KIND))
+    with pytest.raises(exception.ReplicationError):
+        driver.create_volume(third)
+    assert there(driver, third) is None
+    # It is worked with there, and goes back with what was written there.
+    driver.terminate_connection(first, ONE)
+    driver.extend_volume(first, 2)
+    wrote = write(far, first, 'two')
+    assert switched(driver, [first, second], 'default') == [ENABLED] * 2
+    assert driver.client is near.client
+    assert read(near, first) == wrote
+    assert there(driver, first)['size_bytes'] == 2 * units.Gi
+    assert mirror(far, first)['role'] == 'secondary'
+
+
+def test_a_cluster_that_is_lost_and_comes_back(driver, made, pair, make):
+    near, far = ends(driver)
+    volume, young = made(), made()
+    pair[1].until('a point', lambda: number(far, volume))
+    wrote = write(near, volume, 'one')
+    until_brought(pair, far, volume)
+    # What no point has is lost with the cluster.
+    write(near, young, 'lost')
+    pair[0].kill('n1')
+    try:
+        assert switched(driver, [volume]) == [FAILED_OVER]
+        assert read(far, volume) == wrote
+        wrote = write(far, volume, 'two')
+        # Another process starts meanwhile, where Cinder says.
+        other = make(active='far')
+        assert other.client.endpoints == far.client.endpoints
+        assert read(other.site, volume) == wrote
+        assert other.get_volume_stats(refresh=True)['backend_state'] == 'up'
+        # There is nothing to go back to, and all stays as it is.
+        with pytest.raises(exception.InvalidReplicationTarget):
+            driver.failover_host(things.CONTEXT, [volume],
+                                 secondary_id='default')
+        assert driver.client is far.client
+    finally:
+        pair[0].start_node('n1')
+        pair[0].until('the near cluster is back', lambda: pair[0]._try(
+            'pool', 'list'))
+
+    def has_heard():
+        try:
+            return mirror(near, volume)['role'] == 'deposed'
+        except errors.ApiError:
+            return False
+    pair[0].until('it has heard', has_heard)
+    volume.status, volume.previous_status = 'error', 'in-use'
+    assert switched(driver, [volume], 'default') == [
+        {**ENABLED, 'status': 'in-use'}]
+    assert read(near, volume) == wrote
+    # What it had beside that, and would have lost, is a snapshot.
+    kept = [one['name'] for one in near.client.list(
+        names.volume_path(volume.name, 'snapshots'))
+        if one['name'].startswith('before-')]
+    assert kept
+    for name in kept:
+        near.volumes.drop_snapshot(volume.name, name)
+
+
+def test_volumes_fail_each_for_itself(driver, made):
+    good = made()
+    plain = things.volume()
+    driver.create_volume(plain)
+    try:
+        assert sorted(map(str, switched(driver, [good, plain]))) == sorted(
+            map(str, [FAILED_OVER, FAILED]))
+        assert switched(driver, [good], 'default') == [ENABLED]
+    finally:
+        driver.delete_volume(plain)
+
+
+def test_processes_of_a_cluster_of_cinders_are_told(make, made, driver):
+    volume = made()
+    other = make()
+    active, updates, _ = driver.failover(things.CONTEXT, [volume])
+    assert (active, updates[0]['updates']) == ('far', FAILED_OVER)
+    # Neither works there before it is told.
+    assert driver.site is driver.replication.near
+    for one in (driver, other):
+        one.failover_completed(things.CONTEXT, active)
+        assert one.site is one.replication.far
+    driver.failover(things.CONTEXT, [volume], 'default')
+    for one in (driver, other):
+        # The manager has noted no backend, then.
+        one.failover_completed(things.CONTEXT, '')
+        assert one.site is one.replication.near
+
+
+def test_a_volume_is_replicated_by_its_type(driver):
+    near, far = ends(driver)
+    volume = things.volume(kind=things.volume_type())
+    assert driver.create_volume(volume) is None
+    host = {'host': volume.host, 'capabilities': {}}
+    kind = things.volume_type(KIND)
+    assert driver.retype(things.CONTEXT, volume, kind, {}, host) == (
+        True, ENABLED)
+    assert mirror(far, volume)
+    plain = things.volume_type()
+    assert driver.retype(things.CONTEXT, volume, plain, {}, host) == (
+        True, None)
+    assert mirror(near, volume) is None
+    assert far.client.find(names.volume_path(volume.name)) is None
+    driver.unmanage(volume)
+    again = things.volume(kind=kind)
+    assert driver.manage_existing(again, {'source-name': volume.name}) == \
+        ENABLED
+    driver.delete_volume(again)
+    assert everything(driver) == []
+
+
+def test_what_cannot_be_replicated_is_refused(make, pair, driver):
+    alone = make(replication_device=[])
+    volume = things.volume(kind=things.volume_type(KIND))
+    with pytest.raises(exception.ReplicationError):
+        alone.create_volume(volume)
+    assert there(alone, volume) is None
+    for to in (None, 'far', 'default'):
+        with pytest.raises(exception.InvalidReplicationTarget):
+            alone.failover_host(things.CONTEXT, [], secondary_id=to)
+    with pytest.raises(exception.InvalidReplicationTarget):
+        driver.failover_host(things.CONTEXT, [], secondary_id='elsewhere')
+    # An operator makes no mirrors.
+    with pytest.raises(exception.VolumeBackendAPIException) as caught:
+        make(amita_api_token_file=str(pair[0].file('token')))
+    assert '--role admin' in str(caught.value)
+    assert everything(driver) == []
+
+
+def test_cinder_fails_over_and_back(pair, driver):
+    """Its REST API, scheduler and volume manager."""
+    near, far = pair
+    said = ','.join(f'{key}:{value}'
+                    for key, value in far_device(far).items())
+    stand = Stand(near.file('cinder'), near, token='admin.token',
+                  more=f'replication_device = {said}\n'
+                       f'amita_mirror_interval = 10')
+    try:
+        stand.until('all services are up', lambda: len([
+            one for one in stand.ask('GET', '/os-services')['services']
+            if one['state'] == 'up']) == 3)
+        stand.type('safe', {'volume_backend_name': 'nvme', **KIND})
+        stand.until('pools are known', lambda: len(stand.ask(
+            'GET', '/scheduler-stats/get_pools')['pools']) == 3)
+        volume = stand.make(volume_type='safe')['id']
+
+        def switch(backend_id, wanted):
+            stand.ask('PUT', '/os-services/failover_host', {
+                'host': 'one@nvme', 'backend_id': backend_id})
+            stand.until(f'it is {wanted}', lambda: stand.ask(
+                'GET', f'/volumes/{volume}')['volume']
+                ['replication_status'] == wanted)
+            (service,) = [one for one in stand.ask(
+                'GET', '/os-services?binary=cinder-volume')['services']
+                if one['host'] == 'one@nvme']
+            assert service['replication_status'] == wanted
+            return service['active_backend_id']
+
+        def at(site):
+            return site.client.get(f'/mirrors/cinder-{volume}').body['role']
+        assert at(driver.replication.near) == 'primary'
+        assert switch('far', 'failed-over') == 'far'
+        assert at(driver.replication.far) == 'primary'
+        # Hosts get it there. What the scheduler has a say in is refused: it
+        # has nothing to do with a service that has failed over.
+        told = attach(stand, volume, 1)
+        assert [int(port) for _, port, _ in
+                told['connection_info']['portals']] == [
+            far.ports['n1']['nvme']]
+        stand.status('volumes', volume, 'in-use')
+        stand.ask('DELETE', f'/attachments/{told["id"]}')
+        stand.status('volumes', volume, 'available')
+        assert not switch('default', 'enabled')
+        assert at(driver.replication.near) == 'primary'
+        stand.delete(volume)
+    finally:
+        stand.stop()
+    assert everything(driver) == []
+
+
+GOOD = {'backend_id': 'far', 'api_endpoints': 'n1:1;n2:2'}
+
+
+def device(*said):
+    values = {'amita_api_endpoints': ['n1:7710'],
+              'replication_device': list(said)}
+    return things.settings(values, f'device_{uuid.uuid4().hex[:8]}')
+
+
+def test_a_device_is_read_as_cinder_reads_it():
+    found = options.device(device({
+        **GOOD, 'gateways': 'n1; n2', 'pool': 'slow',
+        'mirror_addresses': 'a:1;b:2'}))
+    assert found.endpoints == ['https://n1:1', 'https://n2:2']
+    assert (found.gateways, found.pool) == (['n1', 'n2'], 'slow')
+    assert found.addresses == ['a:1', 'b:2']
+    assert options.device(device()) is None
+
+
+@pytest.mark.parametrize('said', [
+    [GOOD, {**GOOD, 'backend_id': 'second'}],
+    [{**GOOD, 'endpoints': 'n1:1'}],
+    [{**GOOD, 'backend_id': 'default'}],
+    [{'api_endpoints': 'n1:1'}],
+    [{'backend_id': 'far'}],
+    [{**GOOD, 'api_endpoints': 'http://n1:1'}],
+    [{**GOOD, 'api_certificate': 'cert.pem'}],
+    [{**GOOD, 'api_token': 'a', 'api_token_file': 'b'}],
+    [{**GOOD, 'api_cluster_certificates': 'True'}],
+])
+def test_a_device_that_cannot_be_is_refused(said):
+    with pytest.raises(exception.InvalidConfigurationValue):
+        options.check(device(*said))
