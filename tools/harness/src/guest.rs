@@ -162,12 +162,11 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guest")
 }
 
-/// The emulator that guests run on, ready for arguments, with no machine yet: for what QEMU does with images and servers without one.
-/// It is killed when the thread that starts it ends.
+/// The folder of what guests are made from (see `tests/guest/build`): the emulator, the kernel, the first root.
 ///
 /// # Errors
-/// When what guests are made from is not there and cannot be built.
-pub fn emulator() -> Result<std::process::Command> {
+/// When it is not there and cannot be built.
+pub fn files() -> Result<PathBuf> {
     let build = scripts().join("build");
     let output = std::process::Command::new(&build)
         .output()
@@ -176,7 +175,16 @@ pub fn emulator() -> Result<std::process::Command> {
         let words = String::from_utf8_lossy(&output.stderr);
         return Err(Failure::new(format!("{} failed:\n{words}", build.display())));
     }
-    let tools = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).join("tools");
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// The emulator that guests run on, ready for arguments, with no machine yet: for what QEMU does with images and servers without one.
+/// It is killed when the thread that starts it ends.
+///
+/// # Errors
+/// As of [`files`].
+pub fn emulator() -> Result<std::process::Command> {
+    let tools = files()?.join("tools");
     let mut command = dying_with_us(&tools.join("lib64/ld-linux-x86-64.so.2"));
     command
         .arg("--library-path")

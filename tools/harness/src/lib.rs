@@ -18,6 +18,7 @@ pub mod observe;
 pub mod ports;
 pub mod probe;
 pub mod process;
+pub mod qmp;
 pub mod rotation;
 pub mod scratch;
 pub mod shipped;

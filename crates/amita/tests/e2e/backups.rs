@@ -5,8 +5,8 @@ use crate::load::Load;
 use crate::world::{PATIENCE, VOLUME, VOLUME_BYTES, World};
 use amita_harness::guest;
 use amita_harness::process::Process;
+use amita_harness::qmp::Monitor;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,9 +19,7 @@ const CLUSTER: u64 = 64 * KIB;
 
 /// A QEMU without a machine, told what to do by its monitor.
 struct Qemu {
-    replies: BufReader<UnixStream>,
-    words: UnixStream,
-    events: Vec<Value>,
+    monitor: Monitor,
     process: Process,
 }
 
@@ -46,58 +44,24 @@ impl Qemu {
             std::thread::sleep(std::time::Duration::from_millis(20));
         };
         words.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        let replies = BufReader::new(words.try_clone().expect("a second handle"));
-        let mut qemu = Qemu {
-            replies,
-            words,
-            events: Vec::new(),
-            process,
-        };
-        let greeting = qemu.hear();
-        assert!(greeting["QMP"].is_object(), "{greeting}");
-        qemu.ask("qmp_capabilities", json!({}));
-        qemu
-    }
-
-    fn hear(&mut self) -> Value {
-        let mut line = String::new();
-        let heard = self.replies.read_line(&mut line);
-        assert!(
-            heard.is_ok_and(|bytes| bytes > 0),
-            "no answer: {}",
-            self.process.last_words()
-        );
-        serde_json::from_str(&line).expect("QEMU says JSON")
+        let replies = words.try_clone().expect("a second handle");
+        let monitor = Monitor::over(replies, words).expect("a monitor");
+        Qemu { monitor, process }
     }
 
     /// Has a command carried out.
     fn ask(&mut self, command: &str, arguments: Value) -> Value {
-        let question = json!({"execute": command, "arguments": arguments});
-        writeln!(self.words, "{question}").expect("it listens");
-        loop {
-            let heard = self.hear();
-            if heard["event"].is_string() {
-                self.events.push(heard);
-                continue;
-            }
-            assert!(heard["error"].is_null(), "{question}: {heard}");
-            return heard["return"].clone();
-        }
+        let answer = self.monitor.ask(command, arguments);
+        answer.unwrap_or_else(|why| panic!("{why}: {}", self.process.last_words()))
     }
 
     /// Waits for the end of a job, which must be a good one; what is told of it.
     fn finished(&mut self, job: &str) -> Value {
-        loop {
-            let ended = |event: &Value| event["event"] == "BLOCK_JOB_COMPLETED" && event["data"]["device"] == job;
-            if let Some(place) = self.events.iter().position(ended) {
-                let data = self.events.swap_remove(place)["data"].clone();
-                assert!(data["error"].is_null(), "{data}");
-                return data;
-            }
-            let heard = self.hear();
-            assert!(heard["event"].is_string(), "{heard}");
-            self.events.push(heard);
-        }
+        let ended = |event: &Value| event["event"] == "BLOCK_JOB_COMPLETED" && event["data"]["device"] == job;
+        let mut event = self.monitor.told(ended).expect("it ends");
+        let data = event["data"].take();
+        assert!(data["error"].is_null(), "{data}");
+        data
     }
 
     fn end(mut self) {
