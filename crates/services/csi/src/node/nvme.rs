@@ -437,7 +437,12 @@ pub(super) fn disconnect(machine: &dyn Machine, is_meant: impl Fn(&str) -> bool)
 
 /// Ends a path.
 pub(super) fn end(machine: &dyn Machine, path: &Path) -> Result<(), Status> {
-    let file = file(path, "delete_controller");
+    end_named(machine, &path.name)
+}
+
+/// Ends what the kernel calls so.
+pub(super) fn end_named(machine: &dyn Machine, name: &str) -> Result<(), Status> {
+    let file = format!("{CONTROLLERS}/{name}/delete_controller");
     match machine.write(&file, "1") {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
         ended => ended.map_err(failed(&file)),

@@ -139,9 +139,14 @@ impl Node {
     fn end_of_discovery(&self) -> Result<(), Status> {
         let machine = self.machine();
         let own = id::host_nqn(self.host);
-        for path in nvme::paths(machine)?.iter().filter(|path| path.nqn == discovery::NQN) {
-            if attribute(machine, path, "hostnqn").as_deref() == Some(&own) {
-                nvme::end(machine, path)?;
+        for path in nvme::paths(machine)? {
+            // The kernel tells the name that the service has for itself, which is one of its cluster's own, and not the one that it was asked for by. Those that do not
+            // tell the kind (before 5.17) tell no more.
+            let is_one = path.nqn == discovery::NQN
+                || self.number(&path.nqn).is_none()
+                    && attribute(machine, &path, "cntrltype").as_deref() == Some("discovery");
+            if is_one && attribute(machine, &path, "hostnqn").as_deref() == Some(&own) {
+                nvme::end(machine, &path)?;
             }
         }
         Ok(())
@@ -167,7 +172,7 @@ impl Node {
             .find_map(|field| field.trim().strip_prefix("instance="));
         let number = number.ok_or_else(|| Status::internal(format!("the kernel says {said:?} of a path")))?;
         let log = machine.discovery_log(&format!("/dev/nvme{number}"));
-        self.end_of_discovery()?;
+        nvme::end_named(machine, &format!("nvme{number}"))?;
         Ok(discovery::entries(&log.map_err(failed("the discovery log"))?))
     }
 

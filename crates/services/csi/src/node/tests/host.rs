@@ -480,7 +480,9 @@ impl Machine for Host {
                 said => Ok(format!("{said}\n")),
             },
             ["sys", "class", "nvme", "nvme80", what] if state.is_discovering => Ok(match *what {
-                "subsysnqn" => format!("{DISCOVERY}\n"),
+                // Not the name that it was asked for by.
+                "subsysnqn" => "nqn.2014-08.org.nvmexpress:uuid:ce481ec4-1f81-5bb0-cb02-ddb2da00b287\n".to_owned(),
+                "cntrltype" => "discovery\n".to_owned(),
                 "hostnqn" => format!("{}\n", crate::id::host_nqn(super::own())),
                 _ => String::new(),
             }),
