@@ -3,6 +3,7 @@
 
 mod iscsi;
 mod lost;
+mod migration;
 
 use crate::cluster::{Gateways, binary};
 use crate::host::PATIENCE;
@@ -70,9 +71,12 @@ suite() { # REPORT [OPTION...]: what it said goes to a file, and is shown where 
 # Nothing of a volume is left at this machine.
 clean() {
     ! grep -E ' /tmp/csi/(mount|staging)' /proc/self/mountinfo || fail 'something is mounted'
-    for folder in /sys/class/nvme/nvme*; do
-        [ ! -e "$folder/subsysnqn" ] || fail "a path is left: $(cat "$folder/subsysnqn")"
+    # The node asks gateways now and then what there is, by a path that it ends when it was told.
+    for wait in $(seq 100); do
+        grep -qs . /sys/class/nvme/nvme*/subsysnqn || return 0
+        sleep 0.1
     done
+    fail "a path is left: $(grep -s . /sys/class/nvme/nvme*/subsysnqn)"
 }
 "#;
 
@@ -87,6 +91,11 @@ struct Pod {
 
 impl Pod {
     fn boot(name: &str, gateways: &Gateways) -> Pod {
+        Pod::boot_with(name, gateways, |_| ())
+    }
+
+    /// A guest of which `more` is wanted.
+    fn boot_with(name: &str, gateways: &Gateways, more: impl FnOnce(&mut Config)) -> Pod {
         let scratch = Scratch::make("csi", None, None, 0).expect("a folder");
         let sanity = program().expect("the suite");
         let operator = gateways
@@ -104,6 +113,7 @@ impl Pod {
         config.forwards = vec![(port, 9000)];
         let folder = |path: &Path| path.parent().expect("a folder").to_owned();
         config.shares = vec![folder(&program), folder(&sanity), operator.clone()];
+        more(&mut config);
         let settings = format!(
             "BINARY='{}'\nSANITY='{}'\nIDENTITY='{}'\nAPIS='{}'\n",
             program.display(),

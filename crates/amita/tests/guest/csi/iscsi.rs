@@ -83,6 +83,7 @@ fn a_volume_comes_by_iscsi_grows_and_moves_from_a_lost_node() {
     let volume = Volume {
         id: made.volume_id,
         context: made.volume_context,
+        capability: ext4(),
     };
     let mut iqn = String::new();
     steps.step("it comes by all portals", || {

@@ -129,6 +129,7 @@ pub(super) fn controller(gateways: &Gateways) -> (At, Process) {
 pub(super) struct Volume {
     pub(super) id: String,
     pub(super) context: BTreeMap<String, String>,
+    pub(super) capability: Option<VolumeCapability>,
 }
 
 /// Publishes a volume to a node and stages it there; what the node was told.
@@ -142,7 +143,7 @@ pub(super) fn bring(
     let publish = ControllerPublishVolumeRequest {
         volume_id: volume.id.clone(),
         node_id: host.to_owned(),
-        volume_capability: ext4(),
+        volume_capability: volume.capability.clone(),
         volume_context: volume.context.clone(),
         ..Default::default()
     };
@@ -152,7 +153,7 @@ pub(super) fn bring(
         volume_id: volume.id.clone(),
         publish_context: told.publish_context.clone(),
         staging_target_path: STAGING.to_owned(),
-        volume_capability: ext4(),
+        volume_capability: volume.capability.clone(),
         volume_context: volume.context.clone(),
         ..Default::default()
     };
@@ -223,6 +224,7 @@ fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
     let volume = Volume {
         id: made.volume_id,
         context: made.volume_context,
+        capability: ext4(),
     };
     steps.step("the first node writes", || {
         let told = bring(&gateways, &controller, &first, &one, &volume)?;
@@ -341,6 +343,7 @@ fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
     let volume = Volume {
         id: made.volume_id,
         context: made.volume_context,
+        capability: ext4(),
     };
     let before = steps_of_loss(&mut steps, &gateways, &controller, &alpha, &first, (&one, &volume));
     let mut written = String::new();
