@@ -51,7 +51,8 @@ vm_said() { # LINE TIMES SECONDS
 vm_watch() {
     python3 -S -E -c '
 import glob, os, time
-paths = [open(path) for path in glob.glob("/sys/class/nvme-subsystem/*/nvme*c*n*/stat")]
+paths = [open(path) for path in glob.glob("/sys/class/nvme/nvme*/nvme*c*n*/stat")]
+assert paths, "there is no path"
 before = None
 while not os.path.exists("/tmp/vm/watched"):
     ended = 0

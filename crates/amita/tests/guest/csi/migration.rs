@@ -183,9 +183,9 @@ fn migrated(source: &mut Monitor) -> Result<Value> {
     }
 }
 
-/// The longest time without an end of I/O, and when that began; of the times of one machine or both.
-fn longest(times: &[i64]) -> (i64, i64) {
-    let pauses = times.windows(2).map(|pair| (pair[1] - pair[0], pair[0]));
+/// The longest time without an end of I/O.
+fn longest(times: &[i64]) -> i64 {
+    let pauses = times.windows(2).map(|pair| pair[1] - pair[0]);
     pauses.max().unwrap_or_default()
 }
 
@@ -343,7 +343,7 @@ fn pauses((first, error): (Vec<i64>, i64), beta: &Node) -> Result<String> {
         "no I/O for {} ms (to {} ms) from the last one at the first node to the next one at the second; otherwise for {} ms at most at the first, and {} ms at the second until now",
         next - last,
         error + other_error,
-        longest(&first).0,
-        longest(&second).0
+        longest(&first),
+        longest(&second)
     ))
 }
