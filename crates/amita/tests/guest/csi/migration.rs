@@ -340,7 +340,7 @@ fn pauses((first, error): (Vec<i64>, i64), beta: &Node) -> Result<String> {
         .first()
         .ok_or_else(|| Failure::new("no I/O was seen at the second node"))?;
     Ok(format!(
-        "no I/O for {} ms (to {} ms) from the last one at the first node to the next one at the second; otherwise for {} ms at most at the first, and {} ms at the second until now",
+        "no I/O for {} ms (to {} ms) from the last one at the first node to the next one at the second; otherwise for {} ms at most at the first, where the machine's start is among it, and {} ms at the second until now",
         next - last,
         error + other_error,
         longest(&first),
