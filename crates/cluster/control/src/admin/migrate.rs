@@ -202,6 +202,9 @@ pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Cop
     for _ in tries(meta) {
         let (source, revision) = find_volume(meta, name)?;
         let pool = wish.pool.unwrap_or(&source.pool);
+        // Whoever makes it smaller marks that there, and looks behind the mark whether it moves.
+        let about_key = map::about_key(source.id);
+        let about_revision = get::<About>(meta, &about_key)?.map_or(0, |(_, revision)| revision);
         may_move(meta, &source, wish)?;
         let total_bytes = sizes(meta, &source)?;
         let keys = keys_for(wish, &source)?;
@@ -215,7 +218,10 @@ pub fn migrate_volume(meta: &dyn Transact, wish: &MigrateWish<'_>) -> Result<Cop
             let mut moving = source.clone();
             moving.lineage.moving = Some(target.id);
             Call {
-                compares: vec![unchanged(&map::volume_key(name), revision)],
+                compares: vec![
+                    unchanged(&map::volume_key(name), revision),
+                    unchanged(&about_key, about_revision),
+                ],
                 then: vec![
                     put(map::copying_key(target.id), &record(target.id)),
                     put(map::volume_key(name), &moving),

@@ -97,8 +97,9 @@ pub fn begin_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Re
         before.replace(about.shrink.clone());
         about.shrink = Some(shrink.clone());
     })?;
-    // Who attaches the volume compares this record: they have seen the mark, or what they did is seen here. Nothing is cleared yet.
-    if let Err(why) = may_shrink(meta, volume, size_bytes) {
+    // Who attaches the volume, or has it move, compares this record: they have seen the mark, or what they did is seen here. Nothing is cleared yet.
+    let is_alone = find_volume(meta, &volume.name).and_then(|(now, _)| may_shrink(meta, &now, size_bytes));
+    if let Err(why) = is_alone {
         change(meta, &volume.name, Some(volume.id), |about| {
             if about.shrink.as_ref() == Some(&shrink) {
                 about.shrink = before.borrow().clone();

@@ -406,6 +406,27 @@ fn what_comes_while_the_switch_is_on_its_way_makes_it_fail() {
     assert_eq!(about(&meta, TARGET).unwrap().labels["late"], "yes");
 }
 
+/// Whichever of the two comes first keeps the other one away.
+#[test]
+fn a_volume_that_moves_is_never_being_made_smaller() {
+    let meta = two_pools();
+    let racing = Racing {
+        meta: &meta,
+        done: AtomicUsize::new(0),
+        what: &|meta| drop(begin_shrink(meta, &volume(meta, "db").unwrap(), 32 * MIB).unwrap()),
+    };
+    let refused = migrate_volume(&racing, &wish("db")).unwrap_err().to_string();
+    assert!(refused.contains("being made smaller"), "{refused}");
+    let db = volume(&meta, "db").unwrap();
+    assert_eq!(db.lineage.moving, None);
+    give_up_shrink(&meta, "db").unwrap();
+    // It begins to move when who makes it smaller has looked at it.
+    migrate_volume(&meta, &wish("db")).unwrap();
+    let refused = begin_shrink(&meta, &db, 32 * MIB).unwrap_err();
+    assert!(matches!(refused, AdminError::Moving { .. }), "{refused}");
+    assert_eq!(about(&meta, SOURCE).unwrap().shrink, None);
+}
+
 #[test]
 fn two_runners_are_never_at_one_move() {
     let (meta, old, last) = before_switch();
