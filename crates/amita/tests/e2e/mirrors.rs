@@ -440,6 +440,45 @@ fn a_volume_that_an_operator_reverts_is_brought_whole_and_the_mirror_goes_on() {
     far.end(CLOSED);
 }
 
+/// A point of when it was small is cut, and can never be brought: it is told, and what comes later is brought, with zeros where the end was cut off.
+#[test]
+#[ignore = "as long as several others: scripts/soak runs it"]
+fn a_volume_that_was_smaller_meanwhile_is_mirrored_on_when_it_is_as_large_again() {
+    let pair = Pair::of(1, 1);
+    let (near, far) = (&pair.near, &pair.far);
+    let mut client = open(near, 0, MIRRORED);
+    let mut content = vec![0; BYTES as usize];
+    for (at, seed) in [(2, 1), (8, 2), (20, 3)] {
+        write(&mut client, &mut content, at * MIB, &pattern(seed, 2 * MIB as usize));
+    }
+    client.close();
+    pair.joined(&[]);
+    await_all(far);
+    compare_point(far, &content);
+    // In the midst of a chunk.
+    let small = 9 * MIB + 4096;
+    eventually("it is made smaller", || {
+        let size = small.to_string();
+        let said = amita(near, &["volume", "resize", MIRRORED, "--size", &size, "--shrink"]);
+        assert!(said.status.success() || said.text.contains("in use"), "{}", said.text);
+        said.status.success()
+    });
+    content[small as usize..].fill(0);
+    eventually("it is told why the mirror stands", || {
+        let ails = mirror(far)["ails"].as_str().map(str::to_owned);
+        ails.is_some_and(|ails| ails.contains("cannot make it smaller"))
+    });
+    near.amita_done(&["volume", "resize", MIRRORED, "--size", &BYTES.to_string()]);
+    let mut client = open(near, 0, MIRRORED);
+    write(&mut client, &mut content, 22 * MIB, &pattern(4, MIB as usize));
+    client.close();
+    await_all(far);
+    compare_point(far, &content);
+    let Pair { near, far, .. } = pair;
+    near.end(CLOSED);
+    far.end(CLOSED);
+}
+
 #[test]
 fn what_cannot_be_is_refused_and_done_by_halves_it_is_gone_on_with() {
     let pair = Pair::of(1, 1);

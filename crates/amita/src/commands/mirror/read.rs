@@ -62,17 +62,18 @@ struct How {
 }
 
 /// Behind a revert versions say nothing of what was before (decision 056): the base is of other data than the point, and all of the point is sent.
+/// So it is where the volume became smaller in between: whoever asks is told the point's size then, and says that it cannot be brought.
 /// That is asked before they are compared, for who is refused that would ask the same again for ever.
 fn base_of<'a>(meta: &dyn Transact, read: &MirrorRead<'a>) -> Result<Option<&'a str>> {
     let Some(base) = read.base else { return Ok(None) };
     let all = admin::snapshots(meta, read.volume).described()?;
-    let data_of = |name: &str| all.iter().find(|found| found.name == name).map(|found| found.volume);
-    let is_of_both = match (data_of(base), data_of(read.snapshot)) {
-        (Some(base), Some(point)) => base == point,
+    let named = |name: &str| all.iter().find(|found| found.name == name);
+    let can_be_compared = match (named(base), named(read.snapshot)) {
+        (Some(base), Some(point)) => base.volume == point.volume && base.size_bytes <= point.size_bytes,
         // What is not there is told by who looks for it.
         _ => true,
     };
-    Ok(Some(base).filter(|_| is_of_both))
+    Ok(Some(base).filter(|_| can_be_compared))
 }
 
 /// The point's snapshot, and how it is sent.
@@ -310,12 +311,19 @@ mod tests {
             closed: None,
         };
         put(map::volume_key("db"), &serde_json::to_value(&volume).unwrap());
-        for (data, number, name) in [(before, 1, "p1"), (now, 2, "p2"), (now, 3, "p3")] {
+        let mib = 1 << 20;
+        for (data, number, name, size_bytes) in [
+            (before, 1, "p1", mib),
+            (now, 2, "p2", mib),
+            (now, 3, "p3", mib),
+            (now, 4, "small", mib / 2),
+            (now, 5, "p5", 2 * mib),
+        ] {
             let snapshot = Snapshot {
                 volume: data,
                 number: SnapshotId(number),
                 name: name.to_owned(),
-                size_bytes: 1 << 30,
+                size_bytes,
                 taken_at: 1,
                 labels: std::collections::BTreeMap::new(),
                 protected: true,
@@ -342,6 +350,9 @@ mod tests {
         };
         assert_eq!(base(Some("p1"), "p2"), None);
         assert_eq!(base(Some("p2"), "p3"), Some("p2".to_owned()));
+        // Nor where it became smaller in between, whatever it was later.
+        assert_eq!(base(Some("p3"), "small"), None);
+        assert_eq!(base(Some("p3"), "p5"), Some("p3".to_owned()));
         assert_eq!(base(None, "p3"), None);
         // It is told that it is not there, and not taken for a revert.
         assert_eq!(base(Some("p0"), "p3"), Some("p0".to_owned()));

@@ -506,15 +506,51 @@ impl Turn<'_> {
                 }
                 Ok(_) => Ok(Turned::Rest(SOON)),
             },
-            Wish::Begin => {
-                let sizes = self.sizes(record)?;
-                match admin::begin_pass(self.line, &self.name, self.claim, &sizes)? {
-                    Some((record, _)) => self.bring(&record, now),
-                    None => Err(self.lose()),
-                }
-            }
+            Wish::Begin => self.begin(record, now),
+            Wish::GoOn if self.is_outgrown(record)? => self.go_over(record, now),
             Wish::GoOn => self.bring(record, now),
         }
+    }
+
+    fn begin(&mut self, record: &Mirror, now: Duration) -> Result<Turned> {
+        let sizes = self.sizes(record)?;
+        match admin::begin_pass(self.line, &self.name, self.claim, &sizes)? {
+            Some((record, _)) => self.bring(&record, now),
+            None => Err(self.lose()),
+        }
+    }
+
+    fn is_outgrown(&self, record: &Mirror) -> Result<bool> {
+        let places = record.pass.iter().flat_map(|pass| &pass.places);
+        let sizes = self.sizes(record)?;
+        let mut is_small = false;
+        for ((volume, place), there) in record.volumes.iter().zip(places).zip(sizes) {
+            let here = admin::mirrored_volume(self.line, record, volume.id)?.size_bytes;
+            if there < here {
+                return Ok(false);
+            }
+            is_small |= place.total_bytes < here;
+        }
+        Ok(is_small)
+    }
+
+    fn go_over(&mut self, record: &Mirror, now: Duration) -> Result<Turned> {
+        let to = record.pass.as_ref().map(|pass| pass.to);
+        let newest = record.seen.as_ref().and_then(|seen| seen.standing.newest());
+        if newest.map(|newest| newest.name) != to {
+            return self.begin(record, now);
+        }
+        match self.line.far(FarAsk::Cut(record.standing.epoch)) {
+            Ok(FarAnswer::Cut(Some(point))) if Some(point.name) != to => {
+                if self.answered.replace(point.name) != Some(point.name) {
+                    self.looked = None;
+                    return Ok(Turned::Again);
+                }
+            }
+            Ok(FarAnswer::Cut(None)) => return Ok(Turned::Rest(SOON)),
+            _ => {}
+        }
+        self.bring(record, now)
     }
 
     fn bring(&mut self, record: &Mirror, now: Duration) -> Result<Turned> {

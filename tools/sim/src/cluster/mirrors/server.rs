@@ -105,10 +105,9 @@ fn take(
     let all = admin::snapshots(line, &volume)?;
     let find = |name: &str| all.iter().find(|found| found.name == name);
     let to = find(&snapshot).ok_or_else(|| FarWhy::Conflict(format!("{volume}@{snapshot} is not there")))?;
-    // Behind a revert versions say nothing of what was before (decision 056).
-    let compared = older
-        .as_deref()
-        .filter(|older| find(older).is_none_or(|older| older.volume == to.volume));
+    // Behind a revert versions say nothing of what was before (decision 056), nor of what was cut off.
+    let is_base = |older: &Snapshot| older.volume == to.volume && older.size_bytes <= to.size_bytes;
+    let compared = older.as_deref().filter(|older| find(older).is_none_or(is_base));
     let whole = older.is_some() && compared.is_none();
     let open = line.open(End::Source, &format!("{volume}@{snapshot}"), compared);
     let open = open.map_err(FarWhy::Other)?;

@@ -150,8 +150,13 @@ impl Turn<'_> {
             let target = match open {
                 Some(open) => open,
                 None => {
-                    self.fit(record, at, taken.size_bytes)?;
-                    pass.places[at].total_bytes = taken.size_bytes;
+                    let expected = std::mem::replace(&mut pass.places[at].total_bytes, taken.size_bytes);
+                    if let Err(why) = self.fit(record, at, taken.size_bytes) {
+                        if expected != taken.size_bytes {
+                            let _ = self.note(pass, at);
+                        }
+                        return Err(why);
+                    }
                     self.open(record, pass, at)?
                 }
             };

@@ -98,8 +98,14 @@ impl Gateway {
             }
         };
         can_be(name, size_bytes, most)?;
-        self.fit(record, at, size_bytes)?;
-        pass.places[at].total_bytes = size_bytes;
+        let expected = std::mem::replace(&mut pass.places[at].total_bytes, size_bytes);
+        if let Err(why) = self.fit(record, at, size_bytes) {
+            // Whoever is at it next goes over to a later point by that, when there can be a larger one. The failure that is told is the first one.
+            if expected != size_bytes {
+                let _ = self.note(pass, at, false);
+            }
+            return Err(why);
+        }
         self.open(record, pass, at)?;
         let Some(mut target) = self.target.take() else {
             return Err(Failure::new(format!("volume {name} is not open any more")));
@@ -127,7 +133,7 @@ impl Gateway {
                 size::show(found.size_bytes),
                 size::show(size_bytes)
             );
-            let advice = "Make it as large at the other end (`amita volume resize`), or mirror it anew.";
+            let advice = "Make it as large at the other end (`amita volume resize`): its next point is brought then. Or mirror it anew.";
             return Err(Failure::new(what).kind(Kind::Conflict).advice(advice));
         }
         if found.size_bytes < size_bytes {
