@@ -541,8 +541,9 @@ impl Turn<'_> {
             return self.begin(record, now);
         }
         match self.line.far(FarAsk::Cut(record.standing.epoch)) {
-            Ok(FarAnswer::Cut(Some(point))) if Some(point.name) != to => {
-                if self.answered.replace(point.name) != Some(point.name) {
+            Ok(FarAnswer::Cut(Some(point))) => {
+                let is_later = Some(point.name) != to;
+                if is_later && self.answered.replace(point.name) != Some(point.name) {
                     self.looked = None;
                     return Ok(Turned::Again);
                 }
