@@ -49,7 +49,7 @@ pub enum Command {
         /// The node's name
         node: String,
         /// A disk that it is to serve; several times for several [default: what it serves, and what groups need of it]
-        #[arg(long = "store", value_name = "PATH")]
+        #[arg(long = "store", value_name = "DISK")]
         stores: Vec<String>,
         /// As JSON
         #[arg(long)]
