@@ -53,7 +53,7 @@ fn the_near_end_is_primary_and_its_volumes_are_of_one_mirror() {
     assert_eq!(volume(&meta, "db").unwrap().closed, None);
     assert!(matches!(
         add_mirror(&meta, &wish(false), &["log".to_owned()]),
-        Err(AdminError::BadSetting { .. })
+        Err(AdminError::Exists { .. })
     ));
     let again = MirrorWish {
         name: "again",
