@@ -245,8 +245,15 @@ fn what_is_no_protocol_harms_nobody_else() {
             let _ = stream.write_all(&pattern(seed, 100 + seed as usize * 1000));
         }
     }
+    let mut drops = 0;
     for round in 0..50 {
-        client.write(0, &stamped(0, round)).expect("written");
+        while let Err(why) = client.write(0, &stamped(0, round)) {
+            // A core that did not run for a second, where a machine is busy, drops all of its hosts by itself (R9).
+            drops += 1;
+            let log = std::fs::read_to_string(world.cluster.node_log(0)).expect("its log");
+            assert!(log.matches("did not run for").count() >= drops, "not written: {why}");
+            client = world.open(0);
+        }
     }
     let mut read = vec![0; 4096];
     client.read(0, &mut read).expect("read");
