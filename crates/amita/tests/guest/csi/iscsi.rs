@@ -1,6 +1,6 @@
 //! Volumes by iSCSI on nodes whose kernel has no NVMe/TCP: open-iscsi, dm-multipath and udev are the distribution's. A node is lost with its volume, as in `lost.rs`.
 
-use super::lost::{At, STAGING, Volume, ask, bring, controller, ext4, take_off, unstage};
+use super::lost::{At, STAGING, Volume, ask, bring, controller, delete, end, ext4, take_off, unstage};
 use super::{MIB, Pod};
 use crate::cluster::Gateways;
 use crate::steps::Steps;
@@ -50,7 +50,7 @@ fn with_iscsi(pod: &Pod, script: &str) -> Result<String> {
 #[ignore = "two guests, gateways that are killed: for a soak"]
 fn a_volume_comes_by_iscsi_grows_and_moves_from_a_lost_node() {
     let mut gateways = Gateways::start_portals(64 * MIB).expect("a cluster");
-    let (controller, mut process) = controller(&gateways);
+    let (controller, process) = controller(&gateways);
     let (alpha, beta) = (Pod::boot("worker-1", &gateways), Pod::boot("worker-2", &gateways));
     let (first, second) = (At::Port(alpha.port), At::Port(beta.port));
     let portals = gateways.portals().len();
@@ -199,19 +199,8 @@ fn a_volume_comes_by_iscsi_grows_and_moves_from_a_lost_node() {
         unstage(&gateways, &first, &volume)?;
         take_off(&gateways, &controller, &one, &volume)?;
         with_iscsi(&alpha, CLEAN)?;
-        let request = DeleteVolumeRequest {
-            volume_id: volume.id.clone(),
-            ..Default::default()
-        };
-        ask::<DeleteVolumeResponse>(&gateways, &controller, "csi.v1.Controller/DeleteVolume", &request)?;
-        Ok("nothing is left".to_owned())
+        delete(&gateways, &controller, &volume)
     });
     steps.finish();
-    assert!(
-        process.stop().is_some_and(|status| status.success()),
-        "{}",
-        process.last_words()
-    );
-    drop((alpha, beta));
-    gateways.end();
+    end(gateways, process, (alpha, beta));
 }

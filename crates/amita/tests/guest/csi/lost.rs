@@ -171,6 +171,27 @@ pub(super) fn take_off(gateways: &Gateways, controller: &At, host: &str, volume:
     ask::<ControllerUnpublishVolumeResponse>(gateways, controller, method, &request).map(drop)
 }
 
+/// What a step says whose end is that nothing is left.
+pub(super) fn delete(gateways: &Gateways, controller: &At, volume: &Volume) -> Result<String> {
+    let request = DeleteVolumeRequest {
+        volume_id: volume.id.clone(),
+        ..Default::default()
+    };
+    ask::<DeleteVolumeResponse>(gateways, controller, "csi.v1.Controller/DeleteVolume", &request)?;
+    Ok("nothing is left".to_owned())
+}
+
+/// The controller ends well, and the nodes before the cluster.
+pub(super) fn end<Node>(gateways: Gateways, mut controller: Process, nodes: (Node, Node)) {
+    assert!(
+        controller.stop().is_some_and(|status| status.success()),
+        "{}",
+        controller.last_words()
+    );
+    drop(nodes);
+    gateways.end();
+}
+
 pub(super) fn unstage(gateways: &Gateways, node: &At, volume: &Volume) -> Result<()> {
     let request = NodeUnstageVolumeRequest {
         volume_id: volume.id.clone(),
@@ -182,7 +203,7 @@ pub(super) fn unstage(gateways: &Gateways, node: &At, volume: &Volume) -> Result
 #[test]
 fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
     let gateways = Gateways::start(64 * MIB).expect("a cluster");
-    let (controller, mut process) = controller(&gateways);
+    let (controller, process) = controller(&gateways);
     let (alpha, beta) = (Pod::boot("worker-1", &gateways), Pod::boot("worker-2", &gateways));
     let (first, second) = (At::Port(alpha.port), At::Port(beta.port));
     let mut steps = Steps::of("a lost node", &[]);
@@ -291,21 +312,10 @@ fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
         unstage(&gateways, &first, &volume)?;
         alpha.sh("clean")?;
         beta.sh("clean")?;
-        let request = DeleteVolumeRequest {
-            volume_id: volume.id.clone(),
-            ..Default::default()
-        };
-        ask::<DeleteVolumeResponse>(&gateways, &controller, "csi.v1.Controller/DeleteVolume", &request)?;
-        Ok("nothing is left".to_owned())
+        delete(&gateways, &controller, &volume)
     });
     steps.finish();
-    assert!(
-        process.stop().is_some_and(|status| status.success()),
-        "{}",
-        process.last_words()
-    );
-    drop((alpha, beta));
-    gateways.end();
+    end(gateways, process, (alpha, beta));
 }
 
 /// The volume goes from the first node to the second and back, and the first one's network is away all the while: what it had queued by the attachment that it lost
@@ -313,7 +323,7 @@ fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
 #[test]
 fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
     let gateways = Gateways::start(64 * MIB).expect("a cluster");
-    let (controller, mut process) = controller(&gateways);
+    let (controller, process) = controller(&gateways);
     let (alpha, beta) = (Pod::boot("worker-1", &gateways), Pod::boot("worker-2", &gateways));
     let (first, second) = (At::Port(alpha.port), At::Port(beta.port));
     let mut steps = Steps::of("a node that comes back", &[]);
@@ -398,13 +408,7 @@ fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
         beta.sh("clean")
     });
     steps.finish();
-    assert!(
-        process.stop().is_some_and(|status| status.success()),
-        "{}",
-        process.last_words()
-    );
-    drop((alpha, beta));
-    gateways.end();
+    end(gateways, process, (alpha, beta));
 }
 
 /// The first node has it, loses its network, and writes all over the disk; what it was told.

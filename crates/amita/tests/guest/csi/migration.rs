@@ -2,7 +2,7 @@
 //! the first one with the disk that the driver shows there, and hands its guest over to a QEMU at the second. Nodes are guests here, and the virtual machine is a
 //! guest of theirs: a program that writes and verifies, and no more (`tests/guest/vm`).
 
-use super::lost::{At, STAGING, Volume, ask, bring, controller, take_off, unstage};
+use super::lost::{At, STAGING, Volume, ask, bring, controller, delete, end, take_off, unstage};
 use super::{MIB, Pod};
 use crate::cluster::Gateways;
 use crate::steps::Steps;
@@ -193,7 +193,7 @@ fn longest(times: &[i64]) -> i64 {
 #[ignore = "two guests, with a guest each: for a soak"]
 fn a_virtual_machine_moves_to_another_node_while_it_writes() {
     let gateways = Gateways::start(64 * MIB).expect("a cluster");
-    let (controller, mut process) = controller(&gateways);
+    let (controller, process) = controller(&gateways);
     let (alpha, beta) = (Node::boot("worker-1", &gateways), Node::boot("worker-2", &gateways));
     let portals = gateways.portals().len();
     let mut steps = Steps::of("a virtual machine that moves", &[]);
@@ -311,21 +311,10 @@ fn a_virtual_machine_moves_to_another_node_while_it_writes() {
     steps.step("it is let go of", || {
         take_away(&gateways, &controller, &beta, &two, &volume)?;
         alpha.sh("clean")?;
-        let request = DeleteVolumeRequest {
-            volume_id: volume.id.clone(),
-            ..Default::default()
-        };
-        ask::<DeleteVolumeResponse>(&gateways, &controller, "csi.v1.Controller/DeleteVolume", &request)?;
-        Ok("nothing is left".to_owned())
+        delete(&gateways, &controller, &volume)
     });
     steps.finish();
-    assert!(
-        process.stop().is_some_and(|status| status.success()),
-        "{}",
-        process.last_words()
-    );
-    drop((alpha, beta));
-    gateways.end();
+    end(gateways, process, (alpha, beta));
 }
 
 /// What was seen of I/O from outside, before the switch, across it and behind it.
