@@ -1,11 +1,10 @@
 //! Volumes by iSCSI on nodes whose kernel has no NVMe/TCP: open-iscsi, dm-multipath and udev are the distribution's. A node is lost with its volume, as in `lost.rs`.
 
-use super::lost::{At, STAGING, Volume, ask, bring, controller, delete, end, ext4, take_off, unstage};
+use super::lost::{At, STAGING, ask, bring, controller, delete, end, ext4, id_of, make, take_off, unstage};
 use super::{MIB, Pod};
 use crate::cluster::Gateways;
 use crate::steps::Steps;
 use crate::target::Target;
-use amita_csi::wire::common::CapacityRange;
 use amita_csi::wire::controller::*;
 use amita_csi::wire::node::*;
 use amita_terminal::error::{Failure, Result};
@@ -58,33 +57,9 @@ fn a_volume_comes_by_iscsi_grows_and_moves_from_a_lost_node() {
     for (pod, name) in [(&alpha, "worker-1"), (&beta, "worker-2")] {
         steps.step("a node starts", || starts(pod, name));
     }
-    let host = |node: &At| -> String {
-        let info: NodeGetInfoResponse =
-            ask(&gateways, node, "csi.v1.Node/NodeGetInfo", &NodeGetInfoRequest {}).expect("who it is");
-        info.node_id
-    };
-    let (one, two) = (host(&first), host(&second));
+    let (one, two) = (id_of(&gateways, &first), id_of(&gateways, &second));
     assert!(one.ends_with(".iscsi") && two.ends_with(".iscsi"), "{one} {two}");
-    let wanted = CreateVolumeRequest {
-        name: "pvc-1".to_owned(),
-        capacity_range: Some(CapacityRange {
-            required_bytes: 64 << 20,
-            limit_bytes: 0,
-        }),
-        volume_capabilities: ext4().into_iter().collect(),
-        parameters: [("pool", "demo"), ("onDelete", "now")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-        ..Default::default()
-    };
-    let made: CreateVolumeResponse =
-        ask(&gateways, &controller, "csi.v1.Controller/CreateVolume", &wanted).expect("made");
-    let made = made.volume.expect("a volume");
-    let volume = Volume {
-        id: made.volume_id,
-        context: made.volume_context,
-        capability: ext4(),
-    };
+    let volume = make(&gateways, &controller, ext4(), &[]);
     let mut iqn = String::new();
     steps.step("it comes by all portals", || {
         iqn = bring(&gateways, &controller, &first, &one, &volume)?["iqn"].clone();

@@ -132,6 +132,45 @@ pub(super) struct Volume {
     pub(super) capability: Option<VolumeCapability>,
 }
 
+/// What a driver's node calls itself.
+pub(super) fn id_of(gateways: &Gateways, node: &At) -> String {
+    let info: NodeGetInfoResponse =
+        ask(gateways, node, "csi.v1.Node/NodeGetInfo", &NodeGetInfoRequest {}).expect("who it is");
+    info.node_id
+}
+
+/// A volume of 64 MiB whose class says `parameters`, and that it is deleted at once.
+pub(super) fn make(
+    gateways: &Gateways,
+    controller: &At,
+    capability: Option<VolumeCapability>,
+    parameters: &[(&str, &str)],
+) -> Volume {
+    let always = [("pool", "demo"), ("onDelete", "now")];
+    let wanted = CreateVolumeRequest {
+        name: "pvc-1".to_owned(),
+        capacity_range: Some(CapacityRange {
+            required_bytes: 64 << 20,
+            limit_bytes: 0,
+        }),
+        volume_capabilities: capability.iter().cloned().collect(),
+        parameters: always
+            .iter()
+            .chain(parameters)
+            .map(|&(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        ..Default::default()
+    };
+    let made: CreateVolumeResponse =
+        ask(gateways, controller, "csi.v1.Controller/CreateVolume", &wanted).expect("made");
+    let made = made.volume.expect("a volume");
+    Volume {
+        id: made.volume_id,
+        context: made.volume_context,
+        capability,
+    }
+}
+
 /// Publishes a volume to a node and stages it there; what the node was told.
 pub(super) fn bring(
     gateways: &Gateways,
@@ -210,43 +249,11 @@ fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
     for pod in [&alpha, &beta] {
         steps.step("a node starts", || pod.sh("drivers; by_port; echo serves"));
     }
-    let host = |node: &At| -> String {
-        let info: NodeGetInfoResponse =
-            ask(&gateways, node, "csi.v1.Node/NodeGetInfo", &NodeGetInfoRequest {}).expect("who it is");
-        info.node_id
-    };
-    let (one, two) = (host(&first), host(&second));
+    let (one, two) = (id_of(&gateways, &first), id_of(&gateways, &second));
     assert_ne!(one, two);
-    let text = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        let owned = pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        owned.collect()
-    };
-    let wanted = CreateVolumeRequest {
-        name: "pvc-1".to_owned(),
-        capacity_range: Some(CapacityRange {
-            required_bytes: 64 << 20,
-            limit_bytes: 0,
-        }),
-        volume_capabilities: ext4().into_iter().collect(),
-        // What waits for a path fails soon, so that the end of a late write is seen.
-        parameters: text(&[
-            ("pool", "demo"),
-            ("onDelete", "now"),
-            ("nvmeFastIoFailTmo", "5"),
-            ("nvmeKeepAliveTmo", "30"),
-        ]),
-        ..Default::default()
-    };
-    let made: CreateVolumeResponse =
-        ask(&gateways, &controller, "csi.v1.Controller/CreateVolume", &wanted).expect("made");
-    let made = made.volume.expect("a volume");
-    let volume = Volume {
-        id: made.volume_id,
-        context: made.volume_context,
-        capability: ext4(),
-    };
+    // What waits for a path fails soon, so that the end of a late write is seen.
+    let parameters = [("nvmeFastIoFailTmo", "5"), ("nvmeKeepAliveTmo", "30")];
+    let volume = make(&gateways, &controller, ext4(), &parameters);
     steps.step("the first node writes", || {
         let told = bring(&gateways, &controller, &first, &one, &volume)?;
         assert!(!told.contains_key("preempt"), "{told:?}");
@@ -330,31 +337,8 @@ fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
     for pod in [&alpha, &beta] {
         steps.step("a node starts", || pod.sh("drivers; by_port; uname -r"));
     }
-    let host = |node: &At| -> String {
-        let info: NodeGetInfoResponse =
-            ask(&gateways, node, "csi.v1.Node/NodeGetInfo", &NodeGetInfoRequest {}).expect("who it is");
-        info.node_id
-    };
-    let (one, two) = (host(&first), host(&second));
-    let parameters = [("pool", "demo"), ("onDelete", "now"), ("nvmeKeepAliveTmo", "5")];
-    let wanted = CreateVolumeRequest {
-        name: "pvc-1".to_owned(),
-        capacity_range: Some(CapacityRange {
-            required_bytes: 64 << 20,
-            limit_bytes: 0,
-        }),
-        volume_capabilities: ext4().into_iter().collect(),
-        parameters: parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        ..Default::default()
-    };
-    let made: CreateVolumeResponse =
-        ask(&gateways, &controller, "csi.v1.Controller/CreateVolume", &wanted).expect("made");
-    let made = made.volume.expect("a volume");
-    let volume = Volume {
-        id: made.volume_id,
-        context: made.volume_context,
-        capability: ext4(),
-    };
+    let (one, two) = (id_of(&gateways, &first), id_of(&gateways, &second));
+    let volume = make(&gateways, &controller, ext4(), &[("nvmeKeepAliveTmo", "5")]);
     let before = steps_of_loss(&mut steps, &gateways, &controller, &alpha, &first, (&one, &volume));
     let mut written = String::new();
     steps.step("the second node writes, and lets go of it", || {

@@ -2,13 +2,13 @@
 //! the first one with the disk that the driver shows there, and hands its guest over to a QEMU at the second. Nodes are guests here, and the virtual machine is a
 //! guest of theirs: a program that writes and verifies, and no more (`tests/guest/vm`).
 
-use super::lost::{At, STAGING, Volume, ask, bring, controller, delete, end, take_off, unstage};
+use super::lost::{At, STAGING, Volume, ask, bring, controller, delete, end, id_of, make, take_off, unstage};
 use super::{MIB, Pod};
 use crate::cluster::Gateways;
 use crate::steps::Steps;
 use crate::target::Target;
 use amita_csi::wire::common::{
-    CapacityRange, VolumeCapability, VolumeCapabilityAccessMode, VolumeCapabilityAccessModeMode as Mode,
+    VolumeCapability, VolumeCapabilityAccessMode, VolumeCapabilityAccessModeMode as Mode,
     VolumeCapabilityAccessTypeOneOf as AccessType, VolumeCapabilityBlockVolume,
 };
 use amita_csi::wire::controller::*;
@@ -200,33 +200,8 @@ fn a_virtual_machine_moves_to_another_node_while_it_writes() {
     for node in [&alpha, &beta] {
         steps.step("a node starts", || node.sh("drivers; by_port; uname -r"));
     }
-    let host = |node: &Node| -> String {
-        let method = "csi.v1.Node/NodeGetInfo";
-        let info: NodeGetInfoResponse =
-            ask(&gateways, &node.driver, method, &NodeGetInfoRequest {}).expect("who it is");
-        info.node_id
-    };
-    let (one, two) = (host(&alpha), host(&beta));
-    let wanted = CreateVolumeRequest {
-        name: "pvc-1".to_owned(),
-        capacity_range: Some(CapacityRange {
-            required_bytes: 64 << 20,
-            limit_bytes: 0,
-        }),
-        volume_capabilities: block().into_iter().collect(),
-        parameters: [("pool", "demo"), ("onDelete", "now"), ("nvmeKeepAliveTmo", "30")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-        ..Default::default()
-    };
-    let made: CreateVolumeResponse =
-        ask(&gateways, &controller, "csi.v1.Controller/CreateVolume", &wanted).expect("made");
-    let made = made.volume.expect("a volume");
-    let volume = Volume {
-        id: made.volume_id,
-        context: made.volume_context,
-        capability: block(),
-    };
+    let (one, two) = (id_of(&gateways, &alpha.driver), id_of(&gateways, &beta.driver));
+    let volume = make(&gateways, &controller, block(), &[("nvmeKeepAliveTmo", "30")]);
     let mut nqn = String::new();
     steps.step("both nodes have it, by all paths, and nobody has it reserved", || {
         nqn = show(&gateways, &controller, &alpha, &one, &volume)?;
