@@ -28,6 +28,9 @@
 //! Of two configurations that differ only in which optional operations they have used up, the one that has used fewer can
 //! do all that the other can; the other is not visited.
 //!
+//! A history without an order may have very many beginnings that have one. So a search that takes long looks once whether a
+//! read alone shows that there is none ([`Search::unexplained`]).
+//!
 //! The checker never says yes without an order in hand. It gives up, which counts as a failure, after
 //! [`MAX_CONFIGURATIONS`].
 
@@ -67,6 +70,9 @@ pub type Values = [Stamp; SECTORS_PER_BLOCK];
 
 /// Configurations visited before the search gives up. Real runs need a few times as many as they have operations.
 pub const MAX_CONFIGURATIONS: usize = 1_000_000;
+
+/// A search that has visited so many looks for a read that nothing explains. Most never come here.
+const LONG: usize = 1_000;
 
 /// What an operation did to one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -472,6 +478,14 @@ impl<'a> Search<'a> {
             if self.visited > MAX_CONFIGURATIONS {
                 return Err(Violation::Undecided);
             }
+            if self.visited == LONG
+                && let Some(read) = self.unexplained()
+            {
+                return Err(Violation::NoOrder {
+                    unplaced: vec![read],
+                    values: self.longest.register,
+                });
+            }
             self.choices(&here, &mut next);
             // The last pushed is tried first: what the register explains now, though something becomes void by it, before what
             // changes the register; of either the one that is answered earliest.
@@ -511,6 +525,53 @@ impl<'a> Search<'a> {
         Err(Violation::NoOrder {
             unplaced: unplaced.iter().map(|step| step.invoked).collect(),
             values: longest.register,
+        })
+    }
+
+    /// The start of a read that no write explains, whatever the order. In an order the last write before a read that covers one
+    /// of its sectors, if there is one, put there what it returned; and nothing is between the two that wrote something else there, or
+    /// read something else: nothing that certainly happened, and began when that write had to be over, and was answered when the
+    /// read had not begun.
+    fn unexplained(&self) -> Option<u64> {
+        let is_explained = |read: &Step, at: usize, stamp: Stamp| {
+            let shows_other = |step: &&Step| match &step.action {
+                Action::Read { sectors, values } => sectors & 1 << at != 0 && values[at] != stamp,
+                Action::Write { sectors, stamp: put }
+                | Action::Compare {
+                    sectors,
+                    stamp: put,
+                    found_other: false,
+                    ..
+                } => sectors & 1 << at != 0 && *put != stamp,
+                Action::Again { .. } | Action::Compare { .. } => false,
+            };
+            // The latest start of what was answered before the read, and is not what it returned.
+            let before = |step: &&Step| step.completed.is_some_and(|completed| completed < read.invoked);
+            let others = self.steps.iter().filter(before).filter(shows_other);
+            let latest = others.map(|step| step.invoked).max();
+            let begins = (stamp == Stamp::ZERO).then_some(0);
+            let sources = self.steps.iter().filter_map(|step| match &step.action {
+                Action::Write { sectors, stamp: put }
+                | Action::Again { sectors, stamp: put }
+                | Action::Compare {
+                    sectors,
+                    stamp: put,
+                    found_other: false,
+                    ..
+                } if sectors & 1 << at != 0 && *put == stamp => (Some(step.invoked) < read.completed)
+                    .then(|| step.completed.or(step.void_after).unwrap_or(u64::MAX)),
+                _ => None,
+            });
+            begins
+                .into_iter()
+                .chain(sources)
+                .any(|over| latest.is_none_or(|latest| over >= latest))
+        };
+        self.steps.iter().find_map(|step| match &step.action {
+            Action::Read { sectors, values } => (0..SECTORS_PER_BLOCK)
+                .any(|at| sectors & 1 << at != 0 && !is_explained(step, at, values[at]))
+                .then_some(step.invoked),
+            _ => None,
         })
     }
 

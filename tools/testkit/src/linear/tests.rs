@@ -456,6 +456,21 @@ fn many_writes_at_once_are_quick() {
     }
 }
 
+/// Twenty writes at once, each of which somebody reads meanwhile: there are a million beginnings, and what is wrong comes at the end.
+#[test]
+fn what_no_order_explains_at_the_end_is_found_before_all_beginnings_are_tried() {
+    let mut steps: Vec<Step> = (1..=20)
+        .flat_map(|stamp| [write(1, 100, stamp), read(2, 99, stamp)])
+        .collect();
+    steps.push(read(101, 102, 7));
+    assert_eq!(check(&steps), Ok(()));
+    steps.push(read(103, 104, 8));
+    let Err(Violation::NoOrder { unplaced, .. }) = check(&steps) else {
+        panic!("w8 came after w7 and before it");
+    };
+    assert_eq!(unplaced, [103]);
+}
+
 /// Clients of several gateways whose writes are cut off in numbers, while compare-and-writes find what they do not
 /// expect.
 #[test]
@@ -519,7 +534,7 @@ fn miscompares_among_unknown_writes_are_quick() {
 
 #[test]
 fn agrees_with_brute_force_on_random_histories() {
-    let (mut right, mut wrong) = (0, 0);
+    let (mut right, mut wrong, mut unexplained) = (0, 0, 0);
     for seed in 0..60_000 {
         let mut random = Random::new(seed);
         let count = random.within(2, if seed % 8 == 0 { 7 } else { 6 });
@@ -588,10 +603,22 @@ fn agrees_with_brute_force_on_random_histories() {
         if twice.len() <= 6 {
             assert_eq!(check(&twice).is_ok(), brute_force(&twice), "seed {seed}: {twice:#?}");
         }
+        for (steps, is_right) in [(&steps, found), (&twice, check(&twice).is_ok())] {
+            if let Ok(reduced) = reduce(steps)
+                && let Some(read) = Search::new(&reduced).unexplained()
+            {
+                assert!(!is_right, "seed {seed}: nothing explains #{read} in {steps:#?}");
+                unexplained += 1;
+            }
+        }
         if found { right += 1 } else { wrong += 1 }
     }
     assert!(
         right > 5_000 && wrong > 5_000,
         "both kinds are tried: {right} right, {wrong} wrong"
+    );
+    assert!(
+        unexplained > 1_000,
+        "{unexplained} of the wrong ones show it by a read alone"
     );
 }
