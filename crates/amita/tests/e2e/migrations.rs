@@ -73,6 +73,72 @@ impl Diary {
     }
 }
 
+/// Hosts that write as fast as they are let, here and there, each to a part of the volume of its own, and are told of no error.
+struct Writers {
+    written: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+    /// What each has written last to each block of its part.
+    threads: Vec<std::thread::JoinHandle<Vec<u64>>>,
+}
+
+impl Writers {
+    const COUNT: u64 = 8;
+    const PART: u64 = 4 * MIB;
+
+    fn begin(world: &World) -> Writers {
+        let (written, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let threads = (0..Writers::COUNT).map(|part| {
+            let mut client = open(world, 0, VOLUME);
+            let (count, told) = (Arc::clone(&written), Arc::clone(&ends));
+            std::thread::spawn(move || {
+                let blocks = Writers::PART / BLOCK;
+                let mut last = vec![0; blocks as usize];
+                let mut number = 0u64;
+                while !told.load(Ordering::Relaxed) {
+                    number += 1;
+                    // Each block once in turn, no two neighbours one behind the other.
+                    let block = number * 389 % blocks;
+                    let page = Writers::page(part, number);
+                    client
+                        .write(part * Writers::PART + block * BLOCK, &page)
+                        .expect("no host hears of a move");
+                    last[block as usize] = number;
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+                client.close();
+                last
+            })
+        });
+        Writers {
+            threads: threads.collect(),
+            written,
+            ends,
+        }
+    }
+
+    fn page(part: u64, number: u64) -> Vec<u8> {
+        (part << 48 | number).to_le_bytes().repeat(BLOCK as usize / 8)
+    }
+
+    /// So many writes more.
+    fn go_on(&self, writes: u64) {
+        let before = self.written.load(Ordering::SeqCst);
+        eventually("they go on", || self.written.load(Ordering::SeqCst) > before + writes);
+    }
+
+    /// What they have written at the end.
+    fn end(self, content: &mut [u8]) {
+        self.ends.store(true, Ordering::Relaxed);
+        for (part, thread) in (0..).zip(self.threads) {
+            let last = thread.join().expect("it was told of no error");
+            for (block, number) in last.into_iter().enumerate().filter(|(_, number)| *number > 0) {
+                let at = (part * Writers::PART) as usize + block * BLOCK as usize;
+                content[at..][..BLOCK as usize].copy_from_slice(&Writers::page(part, number));
+            }
+        }
+    }
+}
+
 /// A volume with two snapshots, and what it holds at each and now.
 fn with_snapshots(world: &World) -> [Vec<u8>; 3] {
     let mut client = open(world, 0, VOLUME);
@@ -129,6 +195,34 @@ fn a_volume_moves_while_it_is_used() {
     world.amita_done(&["volume", "migrate", VOLUME, "--pool", &before]);
     all_is_there(&world, &all);
     nothing_is_left(&world, "migrate", &["one", "two"]);
+    world.end(&[]);
+}
+
+/// They leave nothing of the volume's limit to whoever moves it, and change as much as half of that would bring. And tokens are lent by the volume's owner,
+/// which holds for the last pass.
+#[test]
+fn a_limited_volume_moves_while_its_hosts_do_all_that_they_may() {
+    let world = World::with_volume();
+    other_pool(&world);
+    world.amita_done(&["volume", "limit", "set", VOLUME, "--iops", "500"]);
+    let before = pool(&world);
+    let writers = Writers::begin(&world);
+    writers.go_on(1000);
+    let (job, _) = begun(&world, "1G");
+    within(2 * PATIENCE, "it has moved", || !is_moving(&world));
+    assert_eq!(pool(&world), "other", "{job}");
+    let limits = world.json(&["volume", "limit", "show", VOLUME]);
+    assert_eq!(limits["limits"]["iops"]["both"]["rate"], 500, "{limits}");
+    writers.go_on(500);
+    let mut content = vec![0; VOLUME_BYTES as usize];
+    writers.end(&mut content);
+    compare(&world, 0, VOLUME, &content);
+    nothing_is_left(&world, "migrate", &[]);
+    // Nobody uses it, and what it may do is little.
+    world.amita_done(&["volume", "limit", "set", VOLUME, "--iops", "50"]);
+    world.amita_done(&["volume", "migrate", VOLUME, "--pool", &before]);
+    assert_eq!(pool(&world), before);
+    compare(&world, 0, VOLUME, &content);
     world.end(&[]);
 }
 

@@ -181,6 +181,12 @@ impl Forwarding {
             self.settle_here(cx, now, volume);
             return Turn::Nothing;
         }
+        if cx.shards.is_on_hold(volume) {
+            self.lend_on_hold(cx, now, volume);
+            if self.forwarder.front(volume).is_none() {
+                return Turn::Nothing;
+            }
+        }
         // What is known here may be late, and a host that hears the last word tries no other path: it is told by who has read the record.
         let is_closed = reach::is_closed(cx, volume);
         let hosts_wait = is_closed && self.forwarder.has_waiting(volume, end::is_of_the_volume);
@@ -250,36 +256,49 @@ impl Forwarding {
     fn settle_here(&mut self, cx: &mut Context, now: Time, volume: VolumeId) {
         self.forwarder.set(volume, State::Unknown);
         while let Some(pending) = self.forwarder.next_pending(volume) {
-            if cx.is_old_of_another_core(now, &pending.origin) {
-                end::refuse_old(cx, pending);
-                continue;
-            }
-            let Pending {
-                origin,
-                work,
-                payload,
-                since,
-            } = pending;
-            if self.receiving.is_orphan(&cx.config, &origin) {
-                // It was not begun.
-                self.receiving.take(origin.tag, code::STALE);
-                continue;
-            }
-            // The other gateway may have no more to do with it by now: it is to send it again, if it has.
-            let is_old = !is_host(origin.front) && now > since.plus(cx.config.stale_after);
-            match work {
-                Work::Io(_) if is_old => cx.done(origin, Err(IoError::Busy), Payload::None),
-                Work::Io(op) => route::route(cx, self, now, origin, volume, op, payload),
-                Work::Reserve => reserve::here(&mut cx.mail, origin, volume, &payload),
-                Work::Lend | Work::GiveBack => cx.mail.send(
-                    lending_core(volume, cx.config.cores),
-                    LimitMessage::AskHere {
-                        origin,
-                        volume,
-                        payload,
-                    },
-                ),
-            }
+            self.begin_here(cx, now, volume, pending);
+        }
+    }
+
+    /// Its owner is here, and holds for the last pass of a move: hosts wait, and whoever asks for tokens does not. It may be who makes that pass, or
+    /// somebody whose tokens are lent by who lends this volume's: they would wait for the hold, and the hold for the pass.
+    fn lend_on_hold(&mut self, cx: &mut Context, now: Time, volume: VolumeId) {
+        let stays = |pending: &Pending| !matches!(pending.work, Work::Lend | Work::GiveBack);
+        for pending in self.forwarder.take_others(volume, stays) {
+            self.begin_here(cx, now, volume, pending);
+        }
+    }
+
+    /// What has waited for a volume that is here is begun, if it may be still.
+    fn begin_here(&mut self, cx: &mut Context, now: Time, volume: VolumeId, pending: Pending) {
+        if cx.is_old_of_another_core(now, &pending.origin) {
+            return end::refuse_old(cx, pending);
+        }
+        let Pending {
+            origin,
+            work,
+            payload,
+            since,
+        } = pending;
+        if self.receiving.is_orphan(&cx.config, &origin) {
+            // It was not begun.
+            self.receiving.take(origin.tag, code::STALE);
+            return;
+        }
+        // The other gateway may have no more to do with it by now: it is to send it again, if it has.
+        let is_old = !is_host(origin.front) && now > since.plus(cx.config.stale_after);
+        match work {
+            Work::Io(_) if is_old => cx.done(origin, Err(IoError::Busy), Payload::None),
+            Work::Io(op) => route::route(cx, self, now, origin, volume, op, payload),
+            Work::Reserve => reserve::here(&mut cx.mail, origin, volume, &payload),
+            Work::Lend | Work::GiveBack => cx.mail.send(
+                lending_core(volume, cx.config.cores),
+                LimitMessage::AskHere {
+                    origin,
+                    volume,
+                    payload,
+                },
+            ),
         }
     }
 

@@ -205,12 +205,11 @@ fn lend(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, payload: &
         Some(_) => Asks::new(),
         None => read_asks(payload).ok_or(IoError::Invalid)?,
     };
-    // One that is on its way to another gateway lends nothing more: that one counts from its opening.
     let generation = core
         .cx
         .shards
         .generation(volume)
-        .filter(|_| core.cx.shards.is_open(volume));
+        .filter(|_| core.cx.shards.lends(volume));
     let generation = generation.filter(|generation| origin.may_act_under(*generation));
     let generation = generation.ok_or(IoError::Busy)?;
     if let Some((name, asks)) = joint {

@@ -1,4 +1,5 @@
 mod closed;
+mod held;
 mod hostile;
 mod iscsi;
 mod locks;

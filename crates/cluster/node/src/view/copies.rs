@@ -14,6 +14,8 @@ struct Known {
     source: VolumeId,
     /// Of it, the snapshot of the pass that is under way.
     pass: SnapshotId,
+    /// The volume itself moves.
+    moves: bool,
     /// Its data, and how fast hosts may write to it.
     slowed: Option<(VolumeId, Slowed)>,
 }
@@ -25,6 +27,7 @@ impl Known {
         Known {
             source: record.source,
             pass: record.place.pass,
+            moves: record.moving.is_some(),
             slowed: moving.and_then(|moving| Some((moving.data, moving.slowed?))),
         }
     }
@@ -125,6 +128,25 @@ impl View {
             !slowed.is_some_and(|(data, _)| is_slowed(data))
         };
         of.map(gives_way).min()
+    }
+
+    /// Is this snapshot of a volume read because the volume moves? The limits are its hosts', and those do not read it. Were they to hold for that too, a
+    /// host that does as much as it may would change as much as half of its limit brings, and passes would never get shorter; and a last pass, for which
+    /// hosts wait, would take as long as its limit has it take. The snapshot of a last pass is in no record of the move (nothing of it is noted): it is the
+    /// one of which the volume's record says that its owner holds behind it.
+    #[must_use]
+    pub fn is_read_for_move(&self, volume: VolumeId, snapshot: SnapshotId) -> bool {
+        if snapshot == SnapshotId::HEAD || self.copies.known.is_empty() {
+            return false;
+        }
+        let record = self.volume_of(volume);
+        let lineage = record.map(|record| &record.lineage);
+        if lineage.is_some_and(|lineage| lineage.moving.is_some() && lineage.held && lineage.sealed == snapshot) {
+            return true;
+        }
+        let host = record.map_or(volume, map::Volume::host);
+        let mut known = self.copies.known.values().flatten();
+        known.any(|known| known.moves && (known.source, known.pass) == (host, snapshot))
     }
 
     /// How many bytes a second hosts may write to a volume that moves, where they are slowed.

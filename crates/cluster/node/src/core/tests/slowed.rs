@@ -11,14 +11,14 @@ const TARGET: VolumeId = VolumeId(8);
 /// The revision of the key of who is at it.
 const CLAIM: u64 = 5;
 
-struct Node {
-    rig: Rig,
+pub(super) struct Node {
+    pub(super) rig: Rig,
     revision: u64,
 }
 
 impl Node {
     /// A volume that moves.
-    fn new() -> Node {
+    pub(super) fn new() -> Node {
         let mut node = Node {
             rig: Rig::new(),
             revision: 100,
@@ -29,7 +29,7 @@ impl Node {
         node
     }
 
-    fn put(&mut self, key: String, value: Option<&dyn erased::Json>, revision: u64) {
+    pub(super) fn put(&mut self, key: String, value: Option<&dyn erased::Json>, revision: u64) {
         let record = Record {
             key,
             value: value.map(erased::Json::text),
@@ -40,7 +40,7 @@ impl Node {
         self.rig.pass();
     }
 
-    fn moves(&mut self, change: impl Fn(&mut Copying)) {
+    pub(super) fn moves(&mut self, change: impl Fn(&mut Copying)) {
         let mut record = Copying {
             volume: TARGET,
             name: map::moving_name(TARGET),
@@ -89,8 +89,8 @@ impl Node {
     }
 }
 
-mod erased {
-    pub(super) trait Json {
+pub(super) mod erased {
+    pub(in crate::core) trait Json {
         fn text(&self) -> Vec<u8>;
     }
 
