@@ -106,7 +106,7 @@ pub use lun::{
     LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, luns_of, remove_disk, remove_lun, usual_block_bytes,
 };
 pub use migrate::{
-    AtRest, Converging, Dressed, Lap, MigrateWish, Next, Switched, copy_job_id, dress_move, end_move,
+    AtRest, Converging, Dressed, LONGEST_HOLD, Lap, MigrateWish, Next, Switched, copy_job_id, dress_move, end_move,
     forget_move_snapshots, is_number_free, may_migrate, may_switch, migrate_action, migrate_volume, move_hold,
     next_move_pass, none_moves, points_ahead, stay_in_pool, switch_volume,
 };

@@ -92,15 +92,27 @@ pub fn migrate_action(pool: Option<&str>, at_rest: AtRest) -> Action {
     }
 }
 
-/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long.
+/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long; and at once for as long as one needs that
+/// was measured.
 const HOLD: Duration = Duration::from_millis(30);
-/// And so often: for a second at the longest, as long as a planned takeover may take.
+/// And so often.
 const MOST_DOUBLINGS: u32 = 5;
+/// Never for longer: not for as long as a core may stand still unnoticed (R9: 1 s, `stale_after`). What one core of a gateway has taken in, and another one has
+/// under its hand, is carried out no later than that, for its host may have gone on by another path; an older one ends as a path's error, and whoever has one
+/// path alone, by NBD, would see an error of I/O.
+pub const LONGEST_HOLD: Duration = Duration::from_millis(30 << MOST_DOUBLINGS);
 
-/// How long its owner is to hold for a last pass (M4).
+/// How long its owner is to hold for a last pass (M4), which is expected to take so long with the switch.
 #[must_use]
-pub fn move_hold(moving: Moving) -> Duration {
-    HOLD * (1 << (moving.late / 2).min(MOST_DOUBLINGS))
+pub fn move_hold(moving: Moving, expected: Duration) -> Duration {
+    HOLD * (1 << (moving.late / 2).max(doublings(expected)).min(MOST_DOUBLINGS))
+}
+
+/// So often 30 ms are doubled to be as long, [`LONGEST_HOLD`] being the longest.
+fn doublings(needed: Duration) -> u32 {
+    (0..MOST_DOUBLINGS)
+        .find(|doublings| HOLD * (1 << doublings) >= needed)
+        .unwrap_or(MOST_DOUBLINGS)
 }
 
 pub(super) fn bad(volume: &str, why: impl Into<String>) -> AdminError {
@@ -422,9 +434,9 @@ fn snapshot_name(target: VolumeId, turn: u32) -> String {
     format!("migrate-{target}-{turn}")
 }
 
-/// There is to be another pass: its snapshot is to be taken next, under a name of its own. `late`: the last pass was not made in time. `slow`: until
-/// it is said otherwise hosts write no more than so many bytes a second; none: they are not slowed. None: the claim is lost, or there is no such
-/// move.
+/// There is to be another pass: its snapshot is to be taken next, under a name of its own. `late`: the last pass was not made in time, and took so long with
+/// what came before and behind it; the next one is held for half as long again. `slow`: until it is said otherwise hosts write no more than so many bytes a
+/// second; none: they are not slowed. None: the claim is lost, or there is no such move.
 ///
 /// # Errors
 /// The metadata is away or refuses.
@@ -432,14 +444,17 @@ pub fn next_move_pass(
     meta: &dyn Transact,
     volume: VolumeId,
     claim: u64,
-    late: bool,
+    late: Option<Duration>,
     slow: Option<u64>,
 ) -> Result<Option<Copying>> {
     note_copy(meta, volume, claim, &|record| {
         let Some(moving) = &mut record.moving else { return };
         moving.slowed = slow.map(|bytes_per_s| Slowed { bytes_per_s, by: claim });
         moving.taken = moving.taken.saturating_add(1);
-        moving.late = moving.late.saturating_add(u32::from(late));
+        if let Some(took) = late {
+            // As many as it takes until the hold is that long.
+            moving.late = moving.late.saturating_add(1).max(2 * doublings(took + took / 2));
+        }
         record.snapshot = snapshot_name(volume, moving.taken);
         record.place.last = None;
     })
@@ -513,8 +528,20 @@ mod tests {
 
     #[test]
     fn who_comes_late_holds_for_longer_but_never_for_long() {
-        let of = |late| move_hold(moving(1, late)).as_millis();
+        let of = |late| move_hold(moving(1, late), Duration::ZERO).as_millis();
         assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
-        assert_eq!(of(u32::MAX), 960);
+        assert_eq!(of(u32::MAX), LONGEST_HOLD.as_millis());
+        assert_eq!(LONGEST_HOLD.as_millis(), 960);
+    }
+
+    /// None that is known to be too short.
+    #[test]
+    fn a_hold_is_as_long_as_is_expected() {
+        let of = |late, ms| move_hold(moving(1, late), Duration::from_millis(ms)).as_millis();
+        assert_eq!(
+            [0, 30, 31, 200, 480, 481, 5_000].map(|ms| of(0, ms)),
+            [30, 30, 60, 240, 480, 960, 960]
+        );
+        assert_eq!(of(6, 31), 240);
     }
 }

@@ -9,6 +9,7 @@
 
 use super::{Effect, Order, Snapshots, Step, Taking, json};
 use crate::faults::Fault;
+use amita_control::admin::LONGEST_HOLD;
 use amita_metadata::{self as meta, Call};
 use amita_reactor::driver::Time;
 use amita_types::map::{self, Volume};
@@ -54,7 +55,8 @@ impl Snapshots {
         let Some(taking) = self.volumes.get_mut(&volume) else {
             return;
         };
-        let longest = Duration::from_millis(taking.wish.hold_ms.unwrap_or_default().into());
+        // Whatever is wished.
+        let longest = Duration::from_millis(taking.wish.hold_ms.unwrap_or_default().into()).min(LONGEST_HOLD);
         taking.hold = Some(Hold {
             until: now.plus(longest),
             is_said: false,

@@ -600,12 +600,12 @@ impl Work<'_> {
             if self.converging.slowed().is_some() {
                 self.line.say(Ask::Hit("migrate.slowed"));
             }
-            return self.another_pass(false);
+            return self.another_pass(None);
         }
         admin::may_switch(self.line, record)?;
         match admin::dress_move(self.line, record, self.claim)? {
             Dressed::Done => self.last_pass(moving),
-            Dressed::Lacks => self.another_pass(false),
+            Dressed::Lacks => self.another_pass(None),
             Dressed::Lost => Err(self.lose()),
         }
     }
@@ -615,8 +615,9 @@ impl Work<'_> {
         self.converging.slowed().map(|bytes| bytes / SCALE)
     }
 
-    fn another_pass(&mut self, late: bool) -> Result<Step> {
-        if late {
+    /// `late`: the last pass was not made in time, and took so long.
+    fn another_pass(&mut self, late: Option<Duration>) -> Result<Step> {
+        if late.is_some() {
             self.converging.late();
         }
         let slowed = self.slowed();
@@ -629,10 +630,11 @@ impl Work<'_> {
     /// Its owner takes the last snapshot, and holds.
     fn last_pass(&mut self, moving: Moving) -> Result<Step> {
         let slowed = self.slowed();
-        let next = admin::next_move_pass(self.line, self.volume, self.claim, false, slowed)?;
+        let next = admin::next_move_pass(self.line, self.volume, self.claim, None, slowed)?;
         let mut record = next.ok_or_else(|| self.lose())?;
-        let hold = admin::move_hold(moving);
-        let until = self.line.now() + TAKING_FOR;
+        let hold = admin::move_hold(moving, Duration::ZERO);
+        let asked = self.line.now();
+        let until = asked + TAKING_FOR;
         self.line.say(Ask::Hit("migrate.last_pass"));
         let last = loop {
             let taken = admin::take_last_snapshot(self.line, &record, self.claim, hold, self.line.now())?;
@@ -660,13 +662,14 @@ impl Work<'_> {
             Switched::Lost => Err(self.lose()),
             Switched::LetGo => {
                 self.line.say(Ask::Hit("migrate.let_go"));
-                self.another_pass(true)
+                let took = self.line.now().saturating_sub(asked);
+                self.another_pass(Some(took))
             }
             Switched::Anew(why) => {
                 self.line.say(Ask::Hit("migrate.anew"));
                 self.line
                     .say(Ask::Tell(format!("move {}: another last pass: {why}", self.volume)));
-                self.another_pass(true)
+                self.another_pass(Some(Duration::ZERO))
             }
         }
     }

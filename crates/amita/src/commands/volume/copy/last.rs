@@ -2,9 +2,10 @@
 
 use super::pass::{Step, TAKING_FOR, Work, now};
 use crate::admin::Described;
-use amita_control::admin::{self, Dressed, Lap, Next, Pass, Switched};
+use amita_control::admin::{self, Dressed, LONGEST_HOLD, Lap, Next, Pass, Switched};
 use amita_terminal::error::Result;
 use amita_types::map::{Copying, Moving, Snapshot};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Where more last passes than this came to nothing, one behind the other, hosts are left alone for a while before the next one,
@@ -13,6 +14,11 @@ const AT_ONCE: u32 = 4;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// How often it is looked whether the last snapshot is taken: hosts wait meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
+/// Within a hold the metadata is asked so many times as often as to look whether a move may be switched.
+const ASKED_ON_HOLD: u32 = 3;
+/// What helps where hosts would have to wait for longer than they may.
+const WHAT_HELPS: &str =
+    "have hosts write less for a while, or take load from the nodes and the metadata (`amita status`)";
 
 /// How long hosts are left alone when so many last passes came to nothing.
 fn pause(missed: u32) -> Duration {
@@ -23,24 +29,76 @@ fn pause(missed: u32) -> Duration {
     }
 }
 
-/// Last passes that came to nothing, one behind the other.
+/// More than that the pass itself is not expected to take: where it was longer, that was for hosts, to whom a last one does not give way.
+const LAST_PASS: Duration = Duration::from_millis(25);
+
+/// Why it did not come to a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    /// Its owner let go behind so long a hold; it would have taken so long.
+    Late {
+        hold: Duration,
+        took: Duration,
+    },
+    /// It was not begun, for it would have taken that at least.
+    TooLong(Duration),
+    Other(String),
+}
+
+impl Default for Why {
+    fn default() -> Why {
+        Why::Other(String::new())
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let longest = LONGEST_HOLD.as_millis();
+        match self {
+            Why::Late { hold, took } => write!(
+                out,
+                "hosts' I/O was held for {} ms, and the last pass and the switch took {} ms (it is held for {longest} ms at most): {WHAT_HELPS}",
+                hold.as_millis(),
+                took.as_millis(),
+            ),
+            Why::TooLong(takes) => write!(
+                out,
+                "a last pass would take {} ms at least, and hosts' I/O is held for {longest} ms at most: {WHAT_HELPS}",
+                takes.as_millis(),
+            ),
+            Why::Other(why) => out.write_str(why),
+        }
+    }
+}
+
+/// Last passes that came to nothing, one behind the other, or were not begun.
 #[derive(Default)]
 pub(super) struct Missed {
     last_passes: u32,
     /// The last one.
-    why: String,
+    why: Why,
     /// Hosts were left alone since.
     has_rested: bool,
 }
 
 impl Missed {
     /// One more came to nothing.
-    fn count(&mut self, why: &str) {
+    fn count(&mut self, why: Why) {
         *self = Missed {
             last_passes: self.last_passes.saturating_add(1),
-            why: why.to_owned(),
+            why,
             has_rested: false,
         };
+    }
+
+    /// What an operator is told who asks why it does not come to an end.
+    fn told(&self, rest: Duration) -> String {
+        format!(
+            "it has not come to a switch {} times, lately because {}. Hosts are left alone for {} s before the next attempt",
+            self.last_passes,
+            self.why,
+            rest.as_secs_f32()
+        )
     }
 
     /// For how long hosts are to be left alone before the next one, if they were not since the last one.
@@ -63,37 +121,51 @@ impl Work {
             self.converging.behind(Lap { took, ..lap }, moving.taken)
         });
         log::debug!("move {}: {lap:?}, and then {next:?}", self.volume);
-        if next != Some(Next::Last) {
-            return self.another_pass(false);
+        match next {
+            Some(Next::Last) => {}
+            Some(Next::TooLong(takes)) => {
+                self.missed_one(Why::TooLong(takes));
+                return match self.missed.rest() {
+                    Some(rest) => self.rest(rest),
+                    None => self.another_pass(None),
+                };
+            }
+            Some(Next::Pass(_)) | None => return self.another_pass(None),
         }
+        let asked = Instant::now();
         // Before anybody holds for it.
         admin::may_switch(&self.client, record).described()?;
+        let asked = asked.elapsed();
         if let Some(rest) = self.missed.rest() {
-            let why = format!(
-                "{} last passes came to nothing, lately because {}; hosts are left alone for {} s before the next one",
-                self.missed.last_passes,
-                self.missed.why,
-                rest.as_secs_f32()
-            );
-            self.converging.rest();
-            self.note(&|record| {
-                record.ails = Some(why.clone());
-                if let Some(moving) = &mut record.moving {
-                    moving.slowed = None;
-                }
-            })?;
-            self.wanted.rest(rest)?;
-            return self.another_pass(false);
+            return self.rest(rest);
         }
         match admin::dress_move(&self.client, record, self.claim).described()? {
-            Dressed::Done => self.last_pass(moving),
-            Dressed::Lacks => self.another_pass(false),
+            Dressed::Done => {
+                let passes = lap.map(|lap| (lap.asked_in + lap.brought_in).min(LAST_PASS));
+                self.last_pass(moving, passes.unwrap_or_default() + ASKED_ON_HOLD * asked)
+            }
+            Dressed::Lacks => self.another_pass(None),
             Dressed::Lost => Err(self.wanted.lose()),
         }
     }
 
-    fn another_pass(&mut self, late: bool) -> Result<Step> {
-        if late {
+    /// Hosts are left alone for so long, and it is told why.
+    fn rest(&mut self, rest: Duration) -> Result<Step> {
+        let why = self.missed.told(rest);
+        self.converging.rest(rest);
+        self.note(&|record| {
+            record.ails = Some(why.clone());
+            if let Some(moving) = &mut record.moving {
+                moving.slowed = None;
+            }
+        })?;
+        self.wanted.rest(rest)?;
+        self.another_pass(None)
+    }
+
+    /// `late`: the last pass was not made in time, and took so long.
+    fn another_pass(&mut self, late: Option<Duration>) -> Result<Step> {
+        if late.is_some() {
             self.converging.late();
         }
         let slowed = self.converging.slowed();
@@ -105,12 +177,14 @@ impl Work {
     }
 
     /// Its owner takes the last snapshot, and holds. What is not done when it lets go is a pass as any, and there is another one.
-    fn last_pass(&mut self, moving: Moving) -> Result<Step> {
+    /// It is expected to take so long.
+    fn last_pass(&mut self, moving: Moving, expected: Duration) -> Result<Step> {
         let slowed = self.converging.slowed();
-        let next = admin::next_move_pass(&self.client, self.volume, self.claim, false, slowed).described()?;
+        let next = admin::next_move_pass(&self.client, self.volume, self.claim, None, slowed).described()?;
         let mut record = next.ok_or_else(|| self.wanted.lose())?;
-        let hold = admin::move_hold(moving);
-        let until = Instant::now() + TAKING_FOR;
+        let hold = admin::move_hold(moving, expected);
+        let asked = Instant::now();
+        let until = asked + TAKING_FOR;
         let last = loop {
             let taken = admin::take_last_snapshot(&self.client, &record, self.claim, hold, now());
             if let Some(taken) = taken.described()? {
@@ -122,10 +196,13 @@ impl Work {
         record.place.last = Some(last.number);
         self.hurries_until = began + 4 * hold;
         if !self.bring_last(&record, &last)? {
-            self.missed_one("other snapshots of it were taken meanwhile, or it has another size by now");
+            self.missed_one(Why::Other(
+                "other snapshots of it were taken meanwhile, or it has another size by now".to_owned(),
+            ));
             // The next step settles for it as for any other.
             return Ok(Step::More);
         }
+        let brought = began.elapsed();
         match admin::switch_volume(&self.client, &record, self.claim, last.number).described()? {
             Switched::Made => {
                 let took = began.elapsed();
@@ -138,8 +215,27 @@ impl Work {
                 Ok(Step::More)
             }
             Switched::Lost => Err(self.wanted.lose()),
-            Switched::LetGo => self.came_to_nothing("its owner has let go", true),
-            Switched::Anew(why) => self.came_to_nothing(&why, false),
+            Switched::LetGo => {
+                // Since it was asked for: a little more than its owner would have had to hold.
+                let took = asked.elapsed();
+                log::debug!(
+                    "move {}: the snapshot took {} ms, the pass {} ms",
+                    self.volume,
+                    (began - asked).as_millis(),
+                    brought.as_millis()
+                );
+                self.missed_one(match took >= hold {
+                    true => Why::Late { hold, took },
+                    false => {
+                        Why::Other("its owner has let go of hosts' I/O, or another gateway owns it by now".to_owned())
+                    }
+                });
+                self.another_pass(Some(took))
+            }
+            Switched::Anew(why) => {
+                self.missed_one(Why::Other(why));
+                self.another_pass(None)
+            }
         }
     }
 
@@ -176,14 +272,8 @@ impl Work {
         Ok(true)
     }
 
-    /// The switch was not made: there is another pass, from where the one before the last has ended.
-    fn came_to_nothing(&mut self, why: &str, late: bool) -> Result<Step> {
-        self.missed_one(why);
-        self.another_pass(late)
-    }
-
-    /// Hosts were held for nothing.
-    fn missed_one(&mut self, why: &str) {
+    /// Hosts were held for nothing, or would have been: there is another pass, from where the one before the last has ended.
+    fn missed_one(&mut self, why: Why) {
         log::info!("move {}: another last pass is needed: {why}", self.volume);
         self.missed.count(why);
     }
@@ -208,19 +298,43 @@ mod tests {
 
     #[test]
     fn hosts_are_left_alone_once_for_each_that_came_to_nothing() {
+        let late = || Why::Late {
+            hold: LONGEST_HOLD,
+            took: Duration::from_millis(1_240),
+        };
         let mut missed = Missed::default();
         for _ in 0..AT_ONCE {
-            missed.count("its owner has let go");
+            missed.count(late());
             assert_eq!(missed.rest(), None);
         }
-        missed.count("other snapshots of it were taken");
-        assert_eq!(
-            (missed.last_passes, missed.why.as_str()),
-            (5, "other snapshots of it were taken")
-        );
+        let other = Why::Other("other snapshots of it were taken".to_owned());
+        missed.count(other.clone());
+        assert_eq!((missed.last_passes, &missed.why), (5, &other));
         assert_eq!(missed.rest(), Some(Duration::from_millis(500)));
         assert_eq!(missed.rest(), None);
-        missed.count("its owner has let go");
+        missed.count(late());
         assert_eq!(missed.rest(), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn why_it_does_not_come_to_a_switch_is_told_with_what_helps() {
+        let mut missed = Missed::default();
+        missed.count(Why::Late {
+            hold: LONGEST_HOLD,
+            took: Duration::from_millis(1_240),
+        });
+        let told = missed.told(Duration::from_secs(1));
+        assert!(
+            told.contains("held for 960 ms, and the last pass and the switch took 1240 ms"),
+            "{told}"
+        );
+        assert!(
+            told.contains(WHAT_HELPS) && told.contains("left alone for 1 s"),
+            "{told}"
+        );
+        missed.count(Why::TooLong(Duration::from_millis(2_010)));
+        let told = missed.told(Duration::from_secs(60));
+        assert!(told.contains("2 times") && told.contains("2010 ms at least"), "{told}");
+        assert!(told.contains(WHAT_HELPS), "{told}");
     }
 }

@@ -2,9 +2,13 @@
 //! fast as the target takes it, hosts are slowed, in steps: as QEMU does to a guest whose memory it moves (*auto-converge*). Pure: told what each
 //! pass was.
 //!
+//! A last pass for which its owner cannot hold long enough is not begun: hosts would wait for nothing. That is known for certain only of what cannot be
+//! brought as fast as any pass has brought anything; all else is tried.
+//!
 //! What a pass brings was written while the one before was under way. So with writes at half the rate at which passes bring them each is half of
 //! the one before; and a step is seen at the second pass behind it only.
 
+use super::LONGEST_HOLD;
 use std::time::Duration;
 
 /// Hosts wait for a last pass of this length, and for what comes before and behind it: with that for less than 50 ms.
@@ -15,6 +19,11 @@ const FEW: u64 = 256 << 10;
 const PATIENT_PASSES: u32 = 8;
 /// Hosts write so many bytes a second at least: they are never stopped.
 const LEAST_RATE: u64 = 1 << 20;
+/// A pass that has brought so much tells how fast bytes are brought.
+const TELLS: u64 = 1 << 20;
+/// Behind a rest of this length hosts are slowed once more, though that was in vain: what was in the way then may have passed, and of a minute they are slowed
+/// for a few passes.
+const FORGIVEN: Duration = Duration::from_secs(10);
 
 /// A pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +52,8 @@ pub enum Next {
     Last,
     /// Another pass, while hosts write no faster than so many bytes a second; none: as fast as they like.
     Pass(Option<u64>),
+    /// None yet: a last pass would take as long as that at least, which is longer than its owner holds, and nothing is to be gained by slowing hosts.
+    TooLong(Duration),
 }
 
 /// How the passes of a move go that one runner makes.
@@ -52,8 +63,10 @@ pub struct Converging {
     slowed: Option<u64>,
     /// Passes until the last step is seen.
     unseen: u32,
-    /// Hosts were slowed as far as that helps, and left alone again, and it has not come to a switch: that is not done twice.
+    /// Hosts were slowed as far as that helps, and left alone again, and it has not come to a switch: that is not done twice at once.
     is_in_vain: bool,
+    /// As many bytes a second as any pass has brought.
+    fastest: Option<u64>,
 }
 
 impl Converging {
@@ -61,18 +74,45 @@ impl Converging {
     pub fn behind(&mut self, lap: Lap, taken: u32) -> Next {
         let before = self.before.replace(lap);
         self.unseen = self.unseen.saturating_sub(1);
-        if lap.bytes <= FEW || lasts(lap, before) <= LAST_PASS || taken.is_multiple_of(PATIENT_PASSES) {
+        self.note_rate(lap);
+        let takes = self.takes_at_least(lap);
+        let is_tried = taken.is_multiple_of(PATIENT_PASSES);
+        let last = || match takes <= LONGEST_HOLD {
+            true => Next::Last,
+            false => Next::TooLong(takes),
+        };
+        if takes <= LONGEST_HOLD && (lap.bytes <= FEW || lasts(lap, before) <= LAST_PASS || is_tried) {
             return Next::Last;
         }
         let gets_shorter = before.is_none_or(|before| lap.bytes <= before.bytes / 2);
         if !gets_shorter && self.unseen == 0 {
             if self.slowed == Some(LEAST_RATE) || self.slowed.is_some() && !lap.is_for_writes() {
                 // No more is to be gained.
-                return Next::Last;
+                return last();
             }
             self.slow(lap);
         }
-        Next::Pass(self.slowed)
+        match is_tried && !gets_shorter && self.slowed.is_none() {
+            // Nor do they by slowing hosts.
+            true => last(),
+            false => Next::Pass(self.slowed),
+        }
+    }
+
+    /// How long a pass like this one takes at least, of as much, with all that was not in its way at one time or another.
+    fn takes_at_least(&self, lap: Lap) -> Duration {
+        let bringing = self.fastest.map_or(Duration::ZERO, |fastest| {
+            Duration::from_secs_f64(lap.bytes as f64 / fastest.max(1) as f64)
+        });
+        lap.asked_in + bringing.min(lap.brought_in)
+    }
+
+    fn note_rate(&mut self, lap: Lap) {
+        let us = lap.brought_in.as_micros().max(1);
+        let rate = (u128::from(lap.bytes) * 1_000_000 / us).min(u128::from(u64::MAX)) as u64;
+        if lap.bytes >= TELLS {
+            self.fastest = self.fastest.max(Some(rate));
+        }
     }
 
     /// Behind a last pass that was not made in time: hosts write less until the next one, if that was why.
@@ -88,10 +128,10 @@ impl Converging {
         self.slowed
     }
 
-    /// Hosts are left alone for a while, for last passes have come to nothing, and nothing is known of passes then. Where they had been slowed, they
-    /// are not again.
-    pub fn rest(&mut self) {
-        self.is_in_vain |= self.slowed.is_some();
+    /// Hosts are left alone for so long, for last passes have come to nothing, and nothing is known of passes then. Where they had been slowed, they
+    /// are not again before a rest that is long enough.
+    pub fn rest(&mut self, time: Duration) {
+        self.is_in_vain = (self.is_in_vain || self.slowed.is_some()) && time < FORGIVEN;
         self.begin_anew();
     }
 
@@ -99,6 +139,7 @@ impl Converging {
     pub fn begin_anew(&mut self) {
         *self = Converging {
             is_in_vain: self.is_in_vain,
+            fastest: self.fastest,
             ..Converging::default()
         };
     }
@@ -150,7 +191,7 @@ mod tests {
             bytes = took * slowed.map_or(rate, |slowed| rate.min(slowed as f64));
             // The eighth is tried whatever is left: that is not looked at here.
             match converging.behind(lap, 8 * taken + 1) {
-                Next::Last => return (taken, bytes, slowed),
+                Next::Last | Next::TooLong(_) => return (taken, bytes, slowed),
                 Next::Pass(next) => slowed = next,
             }
         }
@@ -215,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_brought_at_once_and_much_after_eight_passes() {
+    fn little_is_brought_at_once() {
         let lap = |bytes| Lap {
             bytes,
             took: Duration::from_secs(60),
@@ -224,11 +265,59 @@ mod tests {
         };
         assert_eq!(Converging::default().behind(lap(FEW), 2), Next::Last);
         assert_eq!(Converging::default().behind(lap(FEW + 1), 2), Next::Pass(None));
-        assert_eq!(Converging::default().behind(lap(1 << 40), PATIENT_PASSES), Next::Last);
+        assert_eq!(
+            Converging::default().behind(lap(20 << 20), PATIENT_PASSES),
+            Next::Pass(None)
+        );
+    }
+
+    /// Of eight passes one is a last one however much is left, if that can be brought while its owner holds, as fast as it ever was.
+    #[test]
+    fn what_cannot_be_brought_while_hosts_wait_is_not_tried() {
+        let lap = |bytes: u64, rate: u64| Lap {
+            bytes,
+            took: Duration::from_secs(60),
+            asked_in: Duration::from_millis(10),
+            brought_in: Duration::from_secs_f64(bytes as f64 / rate as f64),
+        };
+        let (fast, slow) = (100 << 20, 10 << 20);
+        let mut converging = Converging::default();
+        // Hosts were busy in the second pass, to whom it gave way: the first one tells how fast it can be.
+        assert_eq!(converging.behind(lap(1 << 30, fast), 1), Next::Pass(None));
+        assert_eq!(converging.behind(lap(50 << 20, slow), PATIENT_PASSES), Next::Last);
+        // Two seconds, however it is done. Hosts are slowed first.
+        let mut converging = Converging::default();
+        assert_eq!(converging.behind(lap(1 << 30, fast), 1), Next::Pass(None));
+        assert_eq!(
+            converging.behind(lap(200 << 20, fast), PATIENT_PASSES),
+            Next::Pass(None),
+            "they get shorter"
+        );
+        let next = converging.behind(lap(200 << 20, fast), 2 * PATIENT_PASSES);
+        assert!(matches!(next, Next::Pass(Some(_))), "{next:?}");
+        // Where that was in vain it is told for how long they would have to wait.
+        converging.rest(Duration::from_secs(1));
+        let mut behind = |taken| converging.behind(lap(200 << 20, fast), taken);
+        assert_eq!([1, 2].map(&mut behind), [Next::Pass(None); 2]);
+        assert_eq!(behind(PATIENT_PASSES), Next::TooLong(Duration::from_millis(2_010)));
+    }
+
+    /// The owner has changed, and all of a large volume was asked for: the next pass asks for what was changed.
+    #[test]
+    fn hosts_do_not_wait_for_a_pass_that_asks_for_long() {
+        let lap = |ms| Lap {
+            bytes: 0,
+            took: Duration::from_secs(3),
+            asked_in: Duration::from_millis(ms),
+            brought_in: Duration::ZERO,
+        };
+        let mut converging = Converging::default();
+        assert_eq!(converging.behind(lap(2_000), 2), Next::Pass(None));
+        assert_eq!(converging.behind(lap(5), 3), Next::Last);
     }
 
     #[test]
-    fn a_step_is_seen_before_the_next_one_is_taken_and_what_was_in_vain_is_not_done_again() {
+    fn a_step_is_seen_before_the_next_one_is_taken_and_what_was_in_vain_is_not_done_again_at_once() {
         let lap = Lap {
             bytes: 100 << 20,
             took: Duration::from_secs(1),
@@ -248,7 +337,7 @@ mod tests {
         assert_eq!([closed.behind(lap, 1), closed.behind(lap, 1)], [Next::Pass(None), half]);
         converging.late();
         assert_eq!(converging.slowed(), Some((25 << 20) / 2));
-        converging.rest();
+        converging.rest(Duration::from_millis(500));
         converging.late();
         assert_eq!(converging.slowed(), None);
         for _ in 0..5 {
@@ -256,5 +345,15 @@ mod tests {
             converging.late();
         }
         assert_eq!(converging.slowed(), None);
+        // Not at the next one, either. Behind a long one hosts are slowed once more, and if that comes to nothing again there is another rest.
+        converging.rest(Duration::from_secs(1));
+        assert_eq!([1, 1].map(|taken| converging.behind(lap, taken)), [Next::Pass(None); 2]);
+        converging.rest(FORGIVEN);
+        assert_eq!(
+            [1, 1].map(|taken| converging.behind(lap, taken)),
+            [Next::Pass(None), half]
+        );
+        converging.rest(Duration::from_secs(1));
+        assert_eq!([1, 1].map(|taken| converging.behind(lap, taken)), [Next::Pass(None); 2]);
     }
 }

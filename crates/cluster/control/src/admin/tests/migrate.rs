@@ -127,7 +127,7 @@ fn passes(meta: &dyn Transact, claim: u64) {
 /// The last snapshot, behind which the owner holds; its pass is done.
 pub(super) fn last(meta: &dyn Transact, claim: u64) -> SnapshotId {
     assert_eq!(dress_move(meta, &record(meta), claim).unwrap(), Dressed::Done);
-    next_move_pass(meta, TARGET, claim, false, None).unwrap().unwrap();
+    next_move_pass(meta, TARGET, claim, None, None).unwrap().unwrap();
     let hold = Duration::from_millis(30);
     let asked = take_last_snapshot(meta, &record(meta), claim, hold, NOW).unwrap();
     assert_eq!(asked, None);
@@ -439,7 +439,11 @@ fn two_runners_are_never_at_one_move() {
         Dressed::Done,
         "it changes nothing"
     );
-    assert!(next_move_pass(&meta, TARGET, old, true, None).unwrap().is_none());
+    assert!(
+        next_move_pass(&meta, TARGET, old, Some(Duration::ZERO), None)
+            .unwrap()
+            .is_none()
+    );
     assert!(!stay_in_pool(&meta, &record(&meta), old).unwrap());
     // The second one opens the target, which raises its generation: what the first has done is not believed before a pass of its own.
     let target = own(&meta, "~2");
@@ -453,7 +457,10 @@ fn two_runners_are_never_at_one_move() {
     // Behind a snapshot of the target under its own generation it is.
     let db = own(&meta, "db");
     assert_eq!(db.lineage.number, last);
-    next_move_pass(&meta, TARGET, new, true, None).unwrap().unwrap();
+    let next = next_move_pass(&meta, TARGET, new, Some(Duration::from_millis(140)), None);
+    // It is held for half as long again as that last pass would have needed.
+    let held = move_hold(next.unwrap().unwrap().moving.unwrap(), Duration::ZERO);
+    assert_eq!(held, Duration::from_millis(240));
     pass(&meta, new);
     let again = last_of(&meta, new);
     assert_eq!(switch(&meta, new, again), Switched::Made);

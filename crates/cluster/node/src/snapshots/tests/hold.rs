@@ -2,6 +2,7 @@
 
 use super::super::Step;
 use super::*;
+use amita_control::admin::LONGEST_HOLD;
 
 const HOLD: u32 = 30;
 const OTHER: NodeId = NodeId(2);
@@ -9,6 +10,10 @@ const OTHER: NodeId = NodeId(2);
 impl Rig {
     /// One whose owner is asked to hold.
     fn wished_to_hold() -> Rig {
+        Rig::wished_to_hold_for(HOLD)
+    }
+
+    fn wished_to_hold_for(ms: u32) -> Rig {
         let mut rig = Rig::new();
         let wish = SnapshotWish {
             volume: "v".to_owned(),
@@ -16,7 +21,7 @@ impl Rig {
             asked_at: 17,
             labels: BTreeMap::new(),
             refused: None,
-            hold_ms: Some(HOLD),
+            hold_ms: Some(ms),
         };
         rig.put(map::snapshot_wish_key(VOLUME), &wish);
         rig
@@ -85,6 +90,20 @@ fn who_could_not_open_what_it_is_to_be_does_not_hold_for_it() {
     );
     rig.say(0, Word::Required);
     assert!(rig.calls.is_empty() && !rig.orders.contains(&Order::Hold));
+}
+
+/// Hosts' I/O that another core has taken in is carried out for a second only (R9).
+#[test]
+fn nobody_holds_for_longer_than_is_borne_whatever_is_wished() {
+    let mut rig = Rig::wished_to_hold_for(60_000);
+    rig.look();
+    rig.say(0, Word::Required);
+    rig.do_calls();
+    assert_eq!(rig.orders, [Order::Require, Order::Hold]);
+    rig.pass(LONGEST_HOLD - Duration::from_millis(1));
+    assert!(!rig.lets_go());
+    rig.pass(Duration::from_millis(1));
+    assert!(rig.lets_go());
 }
 
 /// The number was spoilt, and the metadata fell silent before anything was said of a hold.
