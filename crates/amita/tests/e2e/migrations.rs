@@ -198,8 +198,8 @@ fn a_volume_moves_while_it_is_used() {
     world.end(&[]);
 }
 
-/// They leave nothing of the volume's limit to whoever moves it, and change as much as half of that would bring. And tokens are lent by the volume's owner,
-/// which holds for the last pass.
+/// They leave nothing of the volume's limit to whoever moves it, and change as much as half of that would bring. And tokens are lent by the volume's
+/// owner, which holds for the last pass.
 #[test]
 fn a_limited_volume_moves_while_its_hosts_do_all_that_they_may() {
     let world = World::with_volume();

@@ -303,8 +303,9 @@ impl Shards {
             .is_some_and(|shard| shard.leaving.is_none() && !shard.on_hold)
     }
 
-    /// May tokens of the volume's limits be lent here? One that is on its way to another gateway lends nothing more: that one counts from its opening.
-    /// One that begins nothing of hosts stays until it is known what becomes of that, and what is read of its snapshots meanwhile waits for tokens as ever.
+    /// May tokens of the volume's limits be lent here? One that is on its way to another gateway lends nothing more: that one counts from its
+    /// opening. One that begins nothing of hosts stays until it is known what becomes of that, and what is read of its snapshots meanwhile waits for
+    /// tokens as ever.
     #[must_use]
     pub fn lends(&self, volume: VolumeId) -> bool {
         self.table.of(volume).is_some_and(|shard| shard.leaving.is_none())

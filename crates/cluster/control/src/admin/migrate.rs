@@ -92,14 +92,14 @@ pub fn migrate_action(pool: Option<&str>, at_rest: AtRest) -> Action {
     }
 }
 
-/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long; and at once for as long as one needs that
-/// was measured.
+/// For so long the owner holds at first. Where two last passes in a row were not made in time, for twice as long; and at once for as long as one
+/// needs that was measured.
 const HOLD: Duration = Duration::from_millis(30);
 /// And so often.
 const MOST_DOUBLINGS: u32 = 5;
-/// Never for longer: not for as long as a core may stand still unnoticed (R9: 1 s, `stale_after`). What one core of a gateway has taken in, and another one has
-/// under its hand, is carried out no later than that, for its host may have gone on by another path; an older one ends as a path's error, and whoever has one
-/// path alone, by NBD, would see an error of I/O.
+/// Never for longer: not for as long as a core may stand still unnoticed (R9: 1 s, `stale_after`). What one core of a gateway has taken in, and
+/// another one has under its hand, is carried out no later than that, for its host may have gone on by another path; an older one ends as a path's
+/// error, and whoever has one path alone, by NBD, would see an error of I/O.
 pub const LONGEST_HOLD: Duration = Duration::from_millis(30 << MOST_DOUBLINGS);
 
 /// How long its owner is to hold for a last pass (M4), which is expected to take so long with the switch.
@@ -434,9 +434,9 @@ fn snapshot_name(target: VolumeId, turn: u32) -> String {
     format!("migrate-{target}-{turn}")
 }
 
-/// There is to be another pass: its snapshot is to be taken next, under a name of its own. `late`: the last pass was not made in time, and took so long with
-/// what came before and behind it; the next one is held for half as long again. `slow`: until it is said otherwise hosts write no more than so many bytes a
-/// second; none: they are not slowed. None: the claim is lost, or there is no such move.
+/// There is to be another pass: its snapshot is to be taken next, under a name of its own. `late`: the last pass was not made in time, and took so
+/// long with what came before and behind it; the next one is held for half as long again. `slow`: until it is said otherwise hosts write no more than
+/// so many bytes a second; none: they are not slowed. None: the claim is lost, or there is no such move.
 ///
 /// # Errors
 /// The metadata is away or refuses.

@@ -130,10 +130,10 @@ impl View {
         of.map(gives_way).min()
     }
 
-    /// Is this snapshot of a volume read because the volume moves? The limits are its hosts', and those do not read it. Were they to hold for that too, a
-    /// host that does as much as it may would change as much as half of its limit brings, and passes would never get shorter; and a last pass, for which
-    /// hosts wait, would take as long as its limit has it take. The snapshot of a last pass is in no record of the move (nothing of it is noted): it is the
-    /// one of which the volume's record says that its owner holds behind it.
+    /// Is this snapshot of a volume read because the volume moves? The limits are its hosts', and those do not read it. Were they to hold for that
+    /// too, a host that does as much as it may would change as much as half of its limit brings, and passes would never get shorter; and a last pass,
+    /// for which hosts wait, would take as long as its limit has it take. The snapshot of a last pass is in no record of the move (nothing of it is
+    /// noted): it is the one of which the volume's record says that its owner holds behind it.
     #[must_use]
     pub fn is_read_for_move(&self, volume: VolumeId, snapshot: SnapshotId) -> bool {
         if snapshot == SnapshotId::HEAD || self.copies.known.is_empty() {

@@ -2,8 +2,8 @@
 //! fast as the target takes it, hosts are slowed, in steps: as QEMU does to a guest whose memory it moves (*auto-converge*). Pure: told what each
 //! pass was.
 //!
-//! A last pass for which its owner cannot hold long enough is not begun: hosts would wait for nothing. That is known for certain only of what cannot be
-//! brought as fast as any pass has brought anything; all else is tried.
+//! A last pass for which its owner cannot hold long enough is not begun: hosts would wait for nothing. That is known for certain only of what cannot
+//! be brought as fast as any pass has brought anything; all else is tried.
 //!
 //! What a pass brings was written while the one before was under way. So with writes at half the rate at which passes bring them each is half of
 //! the one before; and a step is seen at the second pass behind it only.
@@ -21,8 +21,8 @@ const PATIENT_PASSES: u32 = 8;
 const LEAST_RATE: u64 = 1 << 20;
 /// A pass that has brought so much tells how fast bytes are brought.
 const TELLS: u64 = 1 << 20;
-/// Behind a rest of this length hosts are slowed once more, though that was in vain: what was in the way then may have passed, and of a minute they are slowed
-/// for a few passes.
+/// Behind a rest of this length hosts are slowed once more, though that was in vain: what was in the way then may have passed, and of a minute they
+/// are slowed for a few passes.
 const FORGIVEN: Duration = Duration::from_secs(10);
 
 /// A pass.
