@@ -142,7 +142,7 @@ pub use revert::{FLATTENED_FROM, Revert, may_revert, revert_volume};
 pub use scrub::{cancel_scrub, scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use set::place_set;
 pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, every_snapshot, set_state, taken_sets};
-pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
+pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink, shrink_mirrored};
 pub(crate) use snapshot::{Held, Left, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_mirrors_snapshot, ask_own_snapshot,

@@ -3,7 +3,7 @@
 use super::copy::none_copies;
 use super::mirror::none_closed_to;
 use super::quota::{Wanted, charge};
-use super::shrink::none_shrinks;
+use super::shrink::{none_shrinks, without_mark};
 use super::subsystem::{put, unchanged};
 use super::volume::{check_size, find_volume};
 use super::{AdminError, Result, get, tries};
@@ -19,7 +19,7 @@ pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result
     resize_for(meta, name, size_bytes, None)
 }
 
-/// The same by a runner of this mirror, which may make larger what is closed for it.
+/// The same by a runner of this mirror, which may make larger what is closed for it. Where it was being made smaller before it was closed, it is no more.
 ///
 /// # Errors
 /// As [`resize_volume`].
@@ -45,7 +45,9 @@ fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<Mir
                 ),
             });
         }
-        none_shrinks(meta, name, old.id)?;
+        if runs.is_none() {
+            none_shrinks(meta, name, old.id)?;
+        }
         let new = Volume {
             size_bytes,
             ..old.clone()
@@ -63,6 +65,9 @@ fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<Mir
             provisioned_bytes: size_bytes - old.size_bytes,
             ..Wanted::default()
         };
+        if runs.is_some() {
+            without_mark(meta, &map::about_key(old.id), &mut call)?;
+        }
         grow_taking(meta, &new, &mut call)?;
         charge(meta, &old.pool, wanted)?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {

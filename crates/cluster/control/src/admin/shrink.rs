@@ -8,10 +8,11 @@ use super::migrate::none_moves;
 use super::mirror::none_closed;
 use super::namespace::use_of;
 use super::subsystem::{all_subsystems, put, unchanged};
+use super::trash::find_pool;
 use super::volume::{check_size, find_volume};
 use super::{AdminError, Result, cluster, get, tries};
-use amita_metadata::{Call, Compare, Transact};
-use amita_types::map::{self, About, Flatten, SNAPSHOTS_SINCE, Shrink, Volume};
+use amita_metadata::{Call, Compare, Op, Transact};
+use amita_types::map::{self, About, Flatten, Mirror, SNAPSHOTS_SINCE, Shrink, Volume};
 use amita_types::{SnapshotId, VolumeId};
 use std::cell::RefCell;
 
@@ -148,6 +149,84 @@ pub fn end_shrink(meta: &dyn Transact, volume: &Volume, shrink: &Shrink) -> Resu
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// The same of a volume that is closed for a mirror, by whoever holds its claim: `volume` is its record since a pass has opened it alone, and what lies behind
+/// the new end was cleared since. It needs no mark: hosts are refused, and nobody else makes it larger. A mark of before it was closed goes. None: the claim
+/// is lost.
+///
+/// # Errors
+/// A size that cannot be; others have had it since it was opened, or its size is another one by now, or a snapshot of it is being taken; it is not closed
+/// for this mirror, or gone; the metadata is away or refuses.
+pub fn shrink_mirrored(
+    meta: &dyn Transact,
+    volume: &Volume,
+    size_bytes: u64,
+    (mirror, claim): (&Mirror, u64),
+) -> Result<Option<Volume>> {
+    check_size(&volume.name, size_bytes)?;
+    let (key, about_key) = (map::volume_key(&volume.name), map::about_key(volume.id));
+    let (flatten_key, runner_key) = (map::flatten_key(volume.id), map::mirror_runner_key(&mirror.name));
+    for _ in tries(meta) {
+        let (old, revision) = find_volume(meta, &volume.name)?;
+        let is_ours = (old.id, old.generation, old.size_bytes) == (volume.id, volume.generation, volume.size_bytes);
+        let is_closed = old.closed.as_ref().is_some_and(|closed| closed.mirror == mirror.id);
+        if !is_ours || !is_closed || old.lineage.taking || size_bytes > old.size_bytes {
+            let why = format!(
+                "it is not what it was when a pass of mirror {} has opened it: its size is what it was, and the pass is tried again",
+                mirror.name
+            );
+            return Err(bad(&volume.name, why));
+        }
+        let new = Volume { size_bytes, ..old };
+        let mut call = Call {
+            compares: vec![unchanged(&key, revision), unchanged(&runner_key, claim)],
+            then: vec![put(key.clone(), &new)],
+            otherwise: vec![Op::Get {
+                key: runner_key.clone(),
+            }],
+        };
+        without_mark(meta, &about_key, &mut call)?;
+        let flatten = get::<Flatten>(meta, &flatten_key)?;
+        call.compares.push(unchanged(
+            &flatten_key,
+            flatten.as_ref().map_or(0, |(_, revision)| *revision),
+        ));
+        if let Some((flatten, _)) = flatten {
+            // What was cleared is the volume's own: there is no more to be made of it.
+            let chunk_bytes = u64::from(find_pool(meta, &new.pool)?.chunk_bytes);
+            let chunks = flatten.chunks.min(size_bytes.div_ceil(chunk_bytes));
+            let done = flatten.done.min(chunks);
+            let flatten = Flatten {
+                chunks,
+                done,
+                ..flatten
+            };
+            call.then.push(put(flatten_key.clone(), &flatten));
+        }
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(Some(new));
+        }
+        if reply.value(0).map(|found| found.mod_revision) != Some(claim) {
+            return Ok(None);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// With the call, a shrinking of before has none any more: who was at it does not end it, for the volume was closed since.
+pub(super) fn without_mark(meta: &dyn Transact, about_key: &str, call: &mut Call) -> Result<()> {
+    let found = get::<About>(meta, about_key)?;
+    call.compares.push(unchanged(
+        about_key,
+        found.as_ref().map_or(0, |(_, revision)| *revision),
+    ));
+    if let Some((about, _)) = found.filter(|(about, _)| about.shrink.is_some()) {
+        call.then
+            .push(put(about_key.to_owned(), &About { shrink: None, ..about }));
+    }
+    Ok(())
 }
 
 /// A shrinking that was not at its end has none any more: the volume keeps its size. What was cleared stays so.

@@ -455,7 +455,6 @@ impl Turn {
                 }
             },
             Wish::Begin => self.begin(meta, record, far, hands, clock),
-            Wish::GoOn if self.is_outgrown(meta, record)? => self.go_over(meta, record, far, hands, clock),
             Wish::GoOn => self.bring(meta, record, far, hands, clock),
         }
     }
@@ -473,58 +472,6 @@ impl Turn {
             Some((record, _)) => self.bring(meta, &record, far, hands, clock),
             None => Ok(Turned::Lost),
         }
-    }
-
-    /// Is the pass to a point of which a volume is smaller than it is here, where all are as large at the other end by now? It never ends, for no pass
-    /// makes a volume smaller; one to a later point does.
-    fn is_outgrown(&self, meta: &dyn Transact, record: &Mirror) -> Result<bool> {
-        let places = record.pass.iter().flat_map(|pass| &pass.places);
-        let sizes = self.sizes(record)?;
-        let mut is_small = false;
-        for ((volume, place), there) in record.volumes.iter().zip(places).zip(sizes) {
-            let here = admin::mirrored_volume(meta, record, volume.id).described()?.size_bytes;
-            if there < here {
-                return Ok(false);
-            }
-            is_small |= place.total_bytes < here;
-        }
-        Ok(is_small)
-    }
-
-    /// A later point is asked for, and brought in place of one that a pass cannot be to. While there is none the pass is tried all the same, so that why
-    /// it does not go on is told.
-    fn go_over(
-        &mut self,
-        meta: &dyn Transact,
-        record: &Mirror,
-        far: &dyn Far,
-        hands: &mut dyn Hands,
-        clock: &dyn Clock,
-    ) -> Result<Turned> {
-        let to = record.pass.as_ref().map(|pass| pass.to);
-        let newest = record.seen.as_ref().and_then(|seen| seen.standing.newest());
-        if newest.map(|newest| newest.name) != to {
-            return self.begin(meta, record, far, hands, clock);
-        }
-        match far.cut(record.standing.epoch) {
-            Ok(Some(point)) if Some(point.name) != to => {
-                let was_told = self.answered.replace(point.name) == Some(point.name);
-                self.cutting = None;
-                if !was_told {
-                    self.look_at_once();
-                    return Ok(Turned::Again);
-                }
-            }
-            Ok(None) => {
-                let counted = clock.counted();
-                if counted.saturating_sub(*self.cutting.get_or_insert(counted)) < PROMPT {
-                    return Ok(Turned::Rest(SOON));
-                }
-            }
-            // It is no later one; or what keeps it from being cut keeps the pass from going on as well.
-            Ok(Some(_)) | Err(_) => {}
-        }
-        self.bring(meta, record, far, hands, clock)
     }
 
     fn bring(

@@ -4,6 +4,7 @@ mod closed;
 mod ends;
 mod leaving;
 mod points;
+mod sizes;
 mod steps;
 
 use super::*;

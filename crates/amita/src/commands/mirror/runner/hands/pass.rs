@@ -11,7 +11,7 @@ use crate::commands::volume::data::{BLOCK_BYTES, Data, is_alone, not_alone};
 use amita_control::admin::{self, MAX_VOLUME_BYTES};
 use amita_control::mirror::snapshots_of;
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
-use amita_terminal::size;
+use amita_types::Generation;
 use amita_types::map::{Mirror, MirrorPass, PassPlace, Seen, SnapshotState};
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -36,9 +36,9 @@ impl Gateway {
             return self.arrive();
         }
         (self.noted, self.looks) = (Instant::now(), Instant::now() + LOOK);
-        for (at, bytes) in sizes.iter().enumerate() {
+        for at in 0..pass.places.len() {
             if !pass.places[at].whole {
-                self.bring_volume((record, far), &mut pass, at, *bytes)?;
+                self.bring_volume((record, far), &mut pass, at)?;
             }
         }
         for at in 0..pass.places.len() {
@@ -78,38 +78,29 @@ impl Gateway {
         }
     }
 
-    /// `most`: no point of it has more at the other end.
-    fn bring_volume(
-        &mut self,
-        (record, far): (&Mirror, &dyn Far),
-        pass: &mut MirrorPass,
-        at: usize,
-        most: u64,
-    ) -> Result<()> {
+    fn bring_volume(&mut self, (record, far): (&Mirror, &dyn Far), pass: &mut MirrorPass, at: usize) -> Result<()> {
         let name = record.volumes[at].name.as_str();
-        let after = pass.places[at].done_bytes;
-        let mut from = far.data(pass.to, name, pass.base, after)?;
-        let (size_bytes, whole) = match next(&mut from, name)? {
-            OwnedFrame::Begin { size_bytes, whole } => (size_bytes, whole),
-            _ => {
-                return Err(Failure::new(format!(
-                    "volume {name}: what comes of it does not begin with its size"
-                )));
-            }
-        };
-        can_be(name, size_bytes, most)?;
-        let expected = std::mem::replace(&mut pass.places[at].total_bytes, size_bytes);
-        if let Err(why) = self.fit(record, at, size_bytes) {
-            // Whoever is at it next goes over to a later point by that, when there can be a larger one. The failure that is told is the first one.
-            if expected != size_bytes {
-                let _ = self.note(pass, at, false);
-            }
-            return Err(why);
-        }
+        let (mut from, size_bytes, mut whole) = ask(far, pass, (at, name))?;
+        pass.places[at].total_bytes = size_bytes;
+        self.grow(record, at, size_bytes)?;
         self.open(record, pass, at)?;
         let Some(mut target) = self.target.take() else {
             return Err(Failure::new(format!("volume {name} is not open any more")));
         };
+        if target.size_bytes() > size_bytes {
+            // That may last, and the other end waits for nobody who takes nothing.
+            drop(from);
+            let cut_off = self.cut_off(record, &mut target, pass.places[at].generation, (at, size_bytes));
+            let again = cut_off.and_then(|()| ask(far, pass, (at, name)));
+            (from, whole) = match again {
+                Ok((from, same, whole)) if same == size_bytes => (from, whole),
+                other => {
+                    self.target = Some(target);
+                    let what = format!("volume {name}: the point has another size by now");
+                    return Err(other.err().unwrap_or_else(|| Failure::new(what).kind(Kind::Conflict)));
+                }
+            };
+        }
         // Of what was never written nothing has to be cleared.
         let clears = whole || pass.base.is_some() || pass.clears;
         let brought = self.write(&mut target, &mut from, pass, (at, clears), (record, far));
@@ -123,23 +114,37 @@ impl Gateway {
         brought
     }
 
-    /// The volume is made as large as the point's.
-    fn fit(&self, record: &Mirror, at: usize, size_bytes: u64) -> Result<()> {
+    /// The volume is made as large as the point's, where it is smaller.
+    fn grow(&self, record: &Mirror, at: usize, size_bytes: u64) -> Result<()> {
         let found = admin::mirrored_volume(&self.client, record, record.volumes[at].id).described()?;
-        if found.size_bytes > size_bytes {
-            let what = format!(
-                "volume {} has {} here, and {} at the other end: a pass cannot make it smaller",
-                found.name,
-                size::show(found.size_bytes),
-                size::show(size_bytes)
-            );
-            let advice = "Make it as large at the other end (`amita volume resize`): its next point is brought then. Or mirror it anew.";
-            return Err(Failure::new(what).kind(Kind::Conflict).advice(advice));
-        }
         if found.size_bytes < size_bytes {
             admin::resize_mirrored(&self.client, &found.name, size_bytes, record.id).described()?;
         }
         Ok(())
+    }
+
+    /// Where it is larger it is made as small: what lies behind the point's end is cleared first, as when an operator makes a volume smaller (decision 055),
+    /// so that it is zeros when the volume grows again.
+    fn cut_off(
+        &self,
+        record: &Mirror,
+        target: &mut Data,
+        generation: Generation,
+        (at, size_bytes): (usize, u64),
+    ) -> Result<()> {
+        let found = admin::mirrored_volume(&self.client, record, record.volumes[at].id).described()?;
+        if found.size_bytes <= size_bytes {
+            return Ok(());
+        }
+        if found.generation != generation {
+            return Err(not_alone(&found.name, "of it is cleared"));
+        }
+        // All of it is durable on every copy then.
+        target.clear(size_bytes)?;
+        match admin::shrink_mirrored(&self.client, &found, size_bytes, (record, self.claim)).described()? {
+            Some(_) => Ok(()),
+            None => Err(self.wanted.lose()),
+        }
     }
 
     /// Opens a volume as its one owner, and notes by which generation, before anything is written.
@@ -291,18 +296,31 @@ impl Gateway {
     }
 }
 
+/// Asks for what the pass's point has of a volume, behind what is done: what comes, the volume's size at the point, and whether it is all of it.
+fn ask(far: &dyn Far, pass: &MirrorPass, (at, name): (usize, &str)) -> Result<(Reader<Box<dyn Read>>, u64, bool)> {
+    let mut from = far.data(pass.to, name, pass.base, pass.places[at].done_bytes)?;
+    match next(&mut from, name)? {
+        OwnedFrame::Begin { size_bytes, whole } => {
+            can_be(name, size_bytes)?;
+            Ok((from, size_bytes, whole))
+        }
+        _ => Err(Failure::new(format!(
+            "volume {name}: what comes of it does not begin with its size"
+        ))),
+    }
+}
+
 fn next<R: Read>(from: &mut Reader<R>, name: &str) -> Result<OwnedFrame> {
     let next = from.next().context(|| format!("volume {name}, from the other end"))?;
     next.ok_or_else(|| Failure::new(format!("volume {name}: what comes of it was cut short")).kind(Kind::Unreachable))
 }
 
-/// Can a volume have that size at a point, where its other end has `most` of it?
-fn can_be(name: &str, size_bytes: u64, most: u64) -> Result<()> {
-    let is_size = size_bytes > 0 && size_bytes <= MAX_VOLUME_BYTES && size_bytes.is_multiple_of(BLOCK_BYTES as u64);
-    match is_size && size_bytes <= most {
+/// Can a volume have that size at a point? What it has at the other end now says nothing of that: it may be larger or smaller since.
+fn can_be(name: &str, size_bytes: u64) -> Result<()> {
+    match size_bytes > 0 && size_bytes <= MAX_VOLUME_BYTES && size_bytes.is_multiple_of(BLOCK_BYTES as u64) {
         true => Ok(()),
         false => Err(Failure::new(format!(
-            "volume {name}: the other end says that its point has {size_bytes} bytes of it, and that the volume has {most}"
+            "volume {name}: the other end says that its point has {size_bytes} bytes of it, which is no volume's size"
         ))
         .kind(Kind::Conflict)),
     }
@@ -325,20 +343,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_point_has_more_than_the_volume_has_or_than_one_can_have() {
-        let most = 1 << 30;
-        for good in [4096, most] {
-            assert!(can_be("db", good, most).is_ok(), "{good}");
+    fn a_point_has_what_a_volume_can_have() {
+        for good in [4096, 1 << 30, MAX_VOLUME_BYTES] {
+            assert!(can_be("db", good).is_ok(), "{good}");
         }
-        for bad in [0, 4097, most + 4096, u64::MAX] {
-            assert!(
-                can_be("db", bad, most).is_err_and(|why| why.kind == Kind::Conflict),
-                "{bad}"
-            );
+        for bad in [0, 4097, MAX_VOLUME_BYTES + 4096, u64::MAX] {
+            assert!(can_be("db", bad).is_err_and(|why| why.kind == Kind::Conflict), "{bad}");
         }
-        let beyond = MAX_VOLUME_BYTES + 4096;
-        assert!(can_be("db", beyond, u64::MAX).is_err(), "whatever it says that it has");
-        assert!(can_be("db", MAX_VOLUME_BYTES, u64::MAX).is_ok());
     }
 
     #[test]

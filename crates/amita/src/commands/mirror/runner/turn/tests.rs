@@ -127,8 +127,6 @@ struct There {
     /// It is not waited for.
     is_called_off: Cell<bool>,
     cut: Option<Point>,
-    /// Volumes that it has beside db.
-    more: Vec<String>,
     /// It cuts none: it has as many as can be.
     is_full: bool,
     looks: Cell<u32>,
@@ -159,14 +157,11 @@ impl Far for There {
             mirror: MirrorId(77),
             clock: NOW.as_secs(),
             standing: standing.ok_or_else(|| Failure::new("nobody is there"))?,
-            volumes: std::iter::once("db")
-                .chain(self.more.iter().map(String::as_str))
-                .map(|name| LinkVolume {
-                    name: name.to_owned(),
-                    size_bytes: 1 << 30,
-                    encrypted: false,
-                })
-                .collect(),
+            volumes: vec![LinkVolume {
+                name: "db".to_owned(),
+                size_bytes: 1 << 30,
+                encrypted: false,
+            }],
             interval_s: 60,
         })
     }

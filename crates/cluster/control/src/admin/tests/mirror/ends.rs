@@ -21,7 +21,7 @@ fn revision(meta: &dyn Transact, key: String) -> u64 {
 }
 
 /// A far end at point 0-1, which has begun a pass to the next one.
-fn in_a_pass() -> Mutex<State> {
+pub(super) fn in_a_pass() -> Mutex<State> {
     let (near, far) = (near(), far());
     let first = cut(&near, 0, 0);
     saw(&far, record(&near).standing);

@@ -1,9 +1,7 @@
 //! Mirrors of two volumes: what is closed, sealed, reverted and opened, and in which order.
 
 use super::*;
-use amita_types::map::{
-    Closed, Lineage, PassPlace, Pool, PoolKind, SetState, Snapshot, SnapshotSet, SnapshotState, Volume,
-};
+use amita_types::map::{Closed, Lineage, Pool, PoolKind, SetState, Snapshot, SnapshotSet, SnapshotState, Volume};
 use amita_types::placement::Level;
 use amita_types::{Generation, NodeId, PoolId, SnapshotId};
 
@@ -309,85 +307,5 @@ fn one_that_goes_back_by_an_operators_word_keeps_what_it_is() {
     assert_eq!(
         now_is(&meta).returning.map(|returning| returning.done),
         Some(vec![VolumeId(5), VolumeId(6)])
-    );
-}
-
-/// A pass that was begun to a point of when the volumes were smaller there than here. `there`: what they have at the other end now, 1 GiB; here: that
-/// or more.
-fn to_a_small_point(points: &[Point]) -> (Mutex<State>, u64, There) {
-    let small = PassPlace {
-        total_bytes: 1 << 20,
-        ..PassPlace::default()
-    };
-    let place = PassPlace {
-        total_bytes: 1 << 30,
-        ..PassPlace::default()
-    };
-    let own = Mirror {
-        pass: Some(MirrorPass {
-            to: name(2, 2),
-            cut_at: NOW.as_secs() - 90,
-            base: Some(name(2, 1)),
-            clears: false,
-            places: vec![small, place],
-            set: None,
-        }),
-        begun: Some(name(2, 2)),
-        ..record(Standing {
-            point: Some(name(2, 1)),
-            ..standing(MirrorRole::Secondary, 2, &[point(name(2, 1), 150)])
-        })
-    };
-    let (meta, claim) = with_volumes(own, true);
-    let there = There {
-        more: vec!["log".to_owned()],
-        ..There::is(standing(MirrorRole::Primary, 2, points))
-    };
-    (meta, claim, there)
-}
-
-/// Else it is never brought: no point is cut there before that one was brought.
-#[test]
-fn a_pass_to_a_point_that_is_too_small_goes_over_to_a_later_one_when_the_volume_has_grown() {
-    let small = [point(name(2, 1), 150), point(name(2, 2), 90)];
-    let (meta, claim, mut there) = to_a_small_point(&small);
-    let larger = point(name(2, 3), 0);
-    there.cut = Some(larger.clone());
-    let (mut turn, mut hands, time) = (Turn::new("dr", claim), Did::new(), Time::is(NOW));
-    assert_eq!(turn.turn(&meta, Some(&there), &mut hands, &time), Ok(Turned::Again));
-    assert_eq!((there.cuts.get(), hands.done.borrow().len()), (1, 0));
-    there.standing = Some(standing(MirrorRole::Primary, 2, &[&small[..], &[larger]].concat()));
-    assert_eq!(turn.turn(&meta, Some(&there), &mut hands, &time), Ok(Turned::Again));
-    // With what it is at, whatever was begun since (T3).
-    assert_eq!(hands.done.into_inner(), ["bring 2-3 since 2-1"]);
-    let pass = now_is(&meta).pass.expect("a pass");
-    assert_eq!((pass.to, pass.places[0].total_bytes), (name(2, 3), 1 << 30));
-}
-
-#[test]
-fn a_pass_to_a_point_that_is_too_small_is_tried_on_while_there_can_be_no_larger_one() {
-    let small = [point(name(2, 1), 150), point(name(2, 2), 90)];
-    // Its newest is not older than the interval.
-    let (meta, claim, mut there) = to_a_small_point(&small);
-    there.cut = Some(small[1].clone());
-    let (mut turn, mut hands, time) = (Turn::new("dr", claim), Did::new(), Time::is(NOW));
-    assert_eq!(turn.turn(&meta, Some(&there), &mut hands, &time), Ok(Turned::Again));
-    assert_eq!(hands.done.borrow()[..], ["bring 2-2 since 2-1"]);
-    // The volume is still smaller there than here: nothing is cut for that.
-    let (meta, claim, there) = to_a_small_point(&small);
-    let grown = volume(&meta, "log");
-    put(
-        &meta,
-        map::volume_key("log"),
-        &Volume {
-            size_bytes: 2 << 30,
-            ..grown
-        },
-    );
-    let (mut turn, mut hands) = (Turn::new("dr", claim), Did::new());
-    assert_eq!(turn.turn(&meta, Some(&there), &mut hands, &time), Ok(Turned::Again));
-    assert_eq!(
-        (there.cuts.get(), hands.done.into_inner()),
-        (0, vec!["bring 2-2 since 2-1".to_owned()])
     );
 }

@@ -1,0 +1,106 @@
+//! Volumes of a mirror become larger and smaller as its points are.
+
+use super::ends::in_a_pass;
+use super::*;
+use amita_types::map::{Flatten, Shrink};
+
+const SMALL: u64 = 512 << 20;
+
+fn mark_of(meta: &dyn Transact, volume: &Volume) -> Option<Shrink> {
+    about(meta, volume.id).unwrap().shrink
+}
+
+/// It was being made smaller when it was closed, and whoever did that has gone.
+fn is_marked(meta: &dyn Transact, volume: &Volume) {
+    let mut known = about(meta, volume.id).unwrap();
+    known.shrink = Some(Shrink {
+        size_bytes: SMALL,
+        generation: volume.generation,
+    });
+    put(meta, map::about_key(volume.id), &known);
+}
+
+/// A far end in a pass, which has opened a volume.
+fn opened() -> (Mutex<State>, u64, Volume) {
+    let far = in_a_pass();
+    let claim = claim(&far);
+    open(&far, "db");
+    let opened = volume(&far, "db").unwrap();
+    (far, claim, opened)
+}
+
+#[test]
+fn whoever_has_a_closed_volume_alone_makes_it_as_small_as_the_point_is() {
+    let (far, claim, db) = opened();
+    let mirror = record(&far);
+    is_marked(&far, &db);
+    let flatten = Flatten {
+        volume: db.id,
+        asked_at: 1,
+        chunks: 256,
+        done: 200,
+        ails: None,
+        paused: None,
+    };
+    put(&far, map::flatten_key(db.id), &flatten);
+    let small = shrink_mirrored(&far, &db, SMALL, (&mirror, claim)).unwrap().unwrap();
+    assert_eq!(
+        small,
+        Volume {
+            size_bytes: SMALL,
+            ..db.clone()
+        }
+    );
+    assert_eq!(volume(&far, "db").unwrap(), small);
+    assert_eq!(mark_of(&far, &db), None);
+    let (flatten, _) = get::<Flatten>(&far, &map::flatten_key(db.id)).unwrap().unwrap();
+    let chunks = SMALL.div_ceil(u64::from(pools(&far).unwrap()[0].chunk_bytes));
+    assert_eq!((flatten.chunks, flatten.done), (chunks, chunks.min(200)));
+    // Once: it is another one by now.
+    shrink_mirrored(&far, &db, SMALL, (&mirror, claim)).unwrap_err();
+}
+
+#[test]
+fn who_is_not_alone_with_it_or_has_lost_the_mirror_leaves_it_as_large_as_it_is() {
+    let (far, claim, db) = opened();
+    let mirror = record(&far);
+    let is_refused = |meta: &Mutex<State>, volume: &Volume| {
+        let refused = shrink_mirrored(meta, volume, SMALL, (&mirror, claim)).unwrap_err();
+        assert!(refused.to_string().contains("the pass is tried again"), "{refused}");
+    };
+    // Another one has opened it since, and may have written.
+    open(&far, "db");
+    is_refused(&far, &db);
+    let db = volume(&far, "db").unwrap();
+    // What is being taken of it has the size of before.
+    let lineage = Lineage {
+        taking: true,
+        ..db.lineage.clone()
+    };
+    put(&far, map::volume_key("db"), &Volume { lineage, ..db.clone() });
+    is_refused(&far, &db);
+    put(&far, map::volume_key("db"), &db);
+    // Hosts may have it.
+    put(
+        &far,
+        map::volume_key("db"),
+        &Volume {
+            closed: None,
+            ..db.clone()
+        },
+    );
+    is_refused(&far, &db);
+    put(&far, map::volume_key("db"), &db);
+    put(&far, map::mirror_runner_key("dr"), &"n2");
+    assert_eq!(shrink_mirrored(&far, &db, SMALL, (&mirror, claim)).unwrap(), None);
+    assert_eq!(volume(&far, "db").unwrap().size_bytes, 1 << 30);
+}
+
+/// Else it never grows again: whoever was at it cannot end it, for the volume is closed.
+#[test]
+fn one_that_was_being_made_smaller_when_it_was_closed_grows_by_a_pass() {
+    let (far, _, db) = opened();
+    is_marked(&far, &db);
+    let grown = resize_mirrored(&far, "db", 2 << 30, ID).unwrap();
+    assert_eq!((grown.size_bytes, mark_of(&far, &db)), (2 << 30, None));
+}
