@@ -184,6 +184,10 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         let Some((mut new, sealed)) = reverted(&old, &origin, &target, VolumeId(last + 1)) else {
             continue;
         };
+        if revert.mirror.is_some() {
+            // It is what the point is, its size as well: a snapshot has nothing behind its end.
+            new.size_bytes = target.size_bytes;
+        }
         let mut own = None;
         if let Some(ring) = &origin.keys {
             let refuse = |why: String| bad(&old.name, why);

@@ -104,3 +104,44 @@ fn one_that_was_being_made_smaller_when_it_was_closed_grows_by_a_pass() {
     let grown = resize_mirrored(&far, "db", 2 << 30, ID).unwrap();
     assert_eq!((grown.size_bytes, mark_of(&far, &db)), (2 << 30, None));
 }
+
+/// T2: the point's size is a part of it.
+#[test]
+fn who_goes_back_to_a_point_has_its_size() {
+    let far = in_a_pass();
+    resize_mirrored(&far, "db", 2 << 30, ID).unwrap();
+    force_mirror(&far, "dr").unwrap();
+    let point = record(&far).standing.points[0].clone();
+    open(&far, "db");
+    let owned = volume(&far, "db").unwrap();
+    let before = Snapshot {
+        number: SnapshotId(owned.lineage.number.0 + 1),
+        name: "before".to_owned(),
+        size_bytes: owned.size_bytes,
+        protected: false,
+        labels: BTreeMap::new(),
+        set: None,
+        state: SnapshotState::Sealed(owned.generation),
+        ..snapshot(&far, "db", &point.snapshots).unwrap()
+    };
+    let named = map::SnapshotName::new(owned.host(), owned.id, before.number);
+    put(&far, map::snapshot_key(owned.id, before.number), &before);
+    put(&far, map::snapshot_name_key(owned.host(), "before"), &named);
+    let lineage = Lineage {
+        number: before.number,
+        sealed: before.number,
+        ..owned.lineage.clone()
+    };
+    put(&far, map::volume_key("db"), &Volume { lineage, ..owned });
+    let owned = volume(&far, "db").unwrap();
+    let revert = Revert {
+        volume: &owned,
+        to: &snapshot(&far, "db", &point.snapshots).unwrap(),
+        before: &before,
+        keep: false,
+        now: NOW,
+        keys: None,
+        mirror: Some(ID),
+    };
+    assert_eq!(revert_volume(&far, &revert).unwrap().size_bytes, 1 << 30);
+}
