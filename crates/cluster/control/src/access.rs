@@ -152,6 +152,16 @@ actions! {
     BackupPolicyRun "backup-policy.run" WORK,
     /// Delete a policy of backups.
     BackupPolicyDelete "backup-policy.delete" WORK,
+    /// Back a volume up once, or a snapshot of one.
+    BackupCreate "backup.create" WORK,
+    /// Restore a volume from a backup.
+    BackupRestore "backup.restore" WORK,
+    /// Give up a backup.
+    BackupForget "backup.forget" WORK,
+    /// Take a backup, a restore or a giving up back before its end.
+    BackupCancel "backup.cancel" WORK,
+    /// Remove the record of one that has ended.
+    BackupTaskRemove "backup.remove-task" WORK,
     /// Have another gateway own a volume.
     VolumeMove "volume.move" WORK,
     /// Have all copies of a volume looked at.

@@ -4,6 +4,7 @@
 //! * [`plan`]: what is to be done about a policy now, and what is written of it.
 //! * [`retention`]: which of its points are given up.
 //! * [`standing`]: how policies are, for whoever asks.
+//! * [`task`]: what is to be done about what somebody wants once, and how that is.
 //! * [`verification`]: what is known of the repository that a policy verifies by schedule.
 //!
 //! # What rests on what
@@ -26,6 +27,7 @@ pub mod clocks;
 pub mod plan;
 pub mod retention;
 pub mod standing;
+pub mod task;
 pub mod verification;
 
 pub use standing::{BackupStatus, Verification};

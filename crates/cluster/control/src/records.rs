@@ -65,6 +65,7 @@ pub fn is_kept(key: &str) -> bool {
         "backups/by/",
         "backups/verified/",
         "backups/verifying/",
+        "backups/tasks/",
         "inventory/",
         "alerts/",
         "sick-disks/",

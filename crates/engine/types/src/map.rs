@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 mod about;
 mod api;
 mod backup;
+mod backup_task;
 mod chain;
 mod check;
 mod clone;
@@ -36,6 +37,11 @@ pub use backup::{
     BackupPolicy, BackupRepository, BackupRun, BackupRuns, DEFAULT_BACKUP_LIMIT_S, MAX_BACKUP_POLICIES,
     MAX_BACKUP_REPOSITORIES, backup_policies_prefix, backup_policy_key, backup_repositories_prefix,
     backup_repository_key, backup_runner_key, backup_runs_key, backup_runs_prefix, backups_prefix,
+};
+pub use backup_task::{
+    BackedSnapshot, BackupTask, BackupTaskEnd, BackupTaskId, BackupTaskMade, BackupTaskOutcome, BackupTaskPlace,
+    BackupTaskRun, BackupWork, MAX_BACKUP_TASKS, PointForget, PointRestore, VolumeBackup, backup_task_key,
+    backup_task_names_prefix, backup_task_place_key, backup_task_run_key, backup_task_runner_key, backup_tasks_prefix,
 };
 pub use chain::{MAX_FORMER, check_chain};
 pub use check::MAX_GROUPS;

@@ -1,7 +1,8 @@
-//! Backups that are made by themselves: where they go, and by which policies.
+//! Backups: where they go, by which policies they are made by themselves, and what somebody wants once.
 
 mod policy;
 mod repository;
+mod task;
 mod verification;
 
 pub use policy::{
@@ -11,5 +12,9 @@ pub use policy::{
 pub use repository::{
     RepositoryChange, add_backup_repository, backup_repositories, backup_repository, remove_backup_repository,
     set_backup_repository,
+};
+pub use task::{
+    BackupTaskWish, WishedWork, backup_task, backup_tasks, cancel_backup_task, create_backup_task, note_backup_task,
+    note_backup_task_place, remove_backup_task,
 };
 pub use verification::{VerifyChange, note_backup_verified, verify_backup_policy};

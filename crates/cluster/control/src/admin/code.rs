@@ -153,8 +153,10 @@ codes! {
     StoreOutdated "store-outdated" "Serve the newer one; if it is lost, `amita disk adopt` lets this one in.",
     /// The pool has something in it.
     PoolInUse "pool-in-use" "Delete its volumes, purge its deleted ones, and take it out of snapshot policies.",
-    /// Policies back up into the repository.
-    RepositoryInUse "repository-in-use" "Delete these policies, or have them use another one (`amita backup policy set --to`).",
+    /// Policies back up into the repository, or tasks are for it.
+    RepositoryInUse "repository-in-use" "Delete these policies, or have them use another one (`amita backup policy set --to`); wait for these tasks, or cancel them.",
+    /// The task of backups has ended, or has not, and that cannot be done with it.
+    BackupTaskCannot "backup-task-cannot" "The message says what to do instead; `amita backup task show` says how it is.",
     /// A node is at a run of the policy of backups.
     BackupRuns "backup-runs" "Wait for its end, and ask again where another one is needed.",
     /// The job is of a kind with which that cannot be done, or it has ended.
@@ -231,6 +233,7 @@ impl AdminError {
             AdminError::PoolInUse { .. } => Code::PoolInUse,
             AdminError::RepositoryInUse { .. } => Code::RepositoryInUse,
             AdminError::BackupRuns { .. } => Code::BackupRuns,
+            AdminError::BackupTaskCannot { .. } => Code::BackupTaskCannot,
             AdminError::JobCannot { .. } => Code::JobCannot,
             AdminError::BeingTaken { .. } | AdminError::TakenBeside { .. } => Code::BeingTaken,
             AdminError::Changed => Code::Changed,

@@ -479,15 +479,23 @@ pub enum AdminError {
         by: String,
         path: String,
     },
-    /// A repository that policies back up into.
-    #[error(
-        "backup repository {repository} is not forgotten: backup policies use it ({}); delete or change them (`amita backup policy set`)",
-        shown(policies)
-    )]
+    /// A repository that policies back up into, or that tasks are for.
+    #[error("backup repository {repository} is not forgotten: {}", used_by(policies, tasks))]
     RepositoryInUse {
         repository: String,
         /// The policies.
         policies: Vec<String>,
+        /// The tasks that have not ended.
+        tasks: Vec<String>,
+    },
+    /// A task of backups of which something is wanted that cannot be done with it.
+    #[error("backup task {task} cannot be {what}: {why}")]
+    BackupTaskCannot {
+        task: String,
+        /// What was wanted.
+        what: &'static str,
+        /// Why not, or what to do instead.
+        why: String,
     },
     /// A run of a policy of backups that a node is at.
     #[error(
@@ -590,6 +598,7 @@ fn how_to_make(what: &str) -> String {
         }
         "node" => ": start one with `amita serve`".to_owned(),
         "deleted volume" | "job" => String::new(),
+        "backup task" => ": `amita backup task back-up`, `restore` and `forget` make one".to_owned(),
         "snapshot policy" => ": make one with `amita snapshot-policy create`".to_owned(),
         "backup policy" => ": make one with `amita backup policy create`".to_owned(),
         "backup repository" => ": make one known with `amita backup repository add`".to_owned(),
@@ -616,6 +625,24 @@ fn there_is(what: &str, name: &str, there: &[String]) -> String {
         several if near.is_empty() => format!("there are {}, and none is called alike", several.len()),
         several => format!("near are {} (of {})", near.join(", "), several.len()),
     }
+}
+
+/// What keeps a repository from being forgotten, and how it goes.
+fn used_by(policies: &[String], tasks: &[String]) -> String {
+    let mut why = Vec::new();
+    if !policies.is_empty() {
+        why.push(format!(
+            "backup policies use it ({}); delete or change them (`amita backup policy set`)",
+            shown(policies)
+        ));
+    }
+    if !tasks.is_empty() {
+        why.push(format!(
+            "backup tasks are for it that have not ended ({}); wait for them, or take them back (`amita backup task cancel`)",
+            shown(tasks)
+        ));
+    }
+    why.join(". Besides, ")
 }
 
 /// What keeps a pool from being deleted, and how it goes.

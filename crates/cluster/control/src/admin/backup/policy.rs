@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The time limits that an attempt at a run may have, in seconds: up to thirty days.
-const LIMITS_S: std::ops::RangeInclusive<u64> = 60..=2_592_000;
+pub(super) const LIMITS_S: std::ops::RangeInclusive<u64> = 60..=2_592_000;
 
 /// What an operator wants of a policy of backups; none: as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -258,10 +258,11 @@ pub fn set_backup_repository(meta: &dyn Transact, name: &str, change: &Repositor
     Err(AdminError::TooManyRaces { key })
 }
 
-/// Forgets a repository. What is in it stays. Whoever has a policy back up into it meanwhile writes its record anew: then it stays known.
+/// Forgets a repository. What is in it stays. Whoever has a policy back up into it meanwhile, or makes a task for it, writes its record anew: then it
+/// stays known.
 ///
 /// # Errors
-/// There is none of that name; policies use it, or one that cannot be read may; the metadata is away or refuses.
+/// There is none of that name; policies use it, or one that cannot be read may, or tasks that have not ended; the metadata is away or refuses.
 pub fn remove_backup_repository(meta: &dyn Transact, name: &str) -> Result<BackupRepository> {
     let key = map::backup_repository_key(name);
     for _ in tries(meta) {
@@ -273,10 +274,14 @@ pub fn remove_backup_repository(meta: &dyn Transact, name: &str) -> Result<Backu
                 policies.push(policy.name);
             }
         }
-        if !policies.is_empty() {
+        let tasks = super::task::backup_tasks(meta)?.0.into_iter();
+        let tasks = tasks.filter(|found| found.task.repository == name && !found.has_ended());
+        let tasks: Vec<String> = tasks.map(|found| found.task.name).collect();
+        if !policies.is_empty() || !tasks.is_empty() {
             return Err(AdminError::RepositoryInUse {
                 repository: name.to_owned(),
                 policies,
+                tasks,
             });
         }
         let call = Call {

@@ -5,6 +5,7 @@ use amita_types::VolumeId;
 use amita_types::map::{BackupRun, BackupRuns, MAX_BACKUP_REPOSITORIES, Target};
 use std::time::Duration;
 
+mod task;
 mod verification;
 
 const NOW: Duration = Duration::from_secs(1_704_067_200);

@@ -1,0 +1,295 @@
+//! Tasks: what is asked for again is what there is, what was taken back ends, and who has lost the key says nothing any more.
+
+use super::*;
+use amita_types::SnapshotId;
+use amita_types::map::{
+    BackupTask, BackupTaskEnd, BackupTaskOutcome, BackupTaskPlace, BackupTaskRun, BackupWork, MAX_BACKUP_TASKS,
+    PointForget, PointRestore, Snapshot, SnapshotName, SnapshotState,
+};
+use std::collections::BTreeMap;
+
+fn of(work: WishedWork) -> BackupTaskWish {
+    BackupTaskWish {
+        repository: "off-site".to_owned(),
+        work,
+        limit_s: None,
+    }
+}
+
+fn back_up(of_what: &str) -> BackupTaskWish {
+    of(WishedWork::Backup {
+        of: of_what.to_owned(),
+        full: false,
+    })
+}
+
+fn restore(to: &str) -> PointRestore {
+    PointRestore {
+        point: 9,
+        point_name: None,
+        volume: None,
+        to: to.to_owned(),
+        pool: "main".to_owned(),
+        encrypted: None,
+        tenant: None,
+    }
+}
+
+fn create(meta: &Mutex<State>, name: &str, wish: &BackupTaskWish) -> Result<BackupTask> {
+    create_backup_task(meta, name, wish, NOW)
+}
+
+fn snapshot_of(meta: &Mutex<State>, name: &str, state: SnapshotState) {
+    let volume = volume(meta, "db").unwrap();
+    let snapshot = Snapshot {
+        volume: volume.id,
+        number: SnapshotId(4),
+        name: name.to_owned(),
+        size_bytes: volume.size_bytes,
+        taken_at: 5,
+        labels: BTreeMap::new(),
+        protected: false,
+        clones: 0,
+        set: None,
+        mark: false,
+        hidden: false,
+        state,
+    };
+    let named = SnapshotName {
+        number: snapshot.number,
+        data: None,
+    };
+    for (key, value) in [
+        (
+            map::snapshot_key(volume.id, snapshot.number),
+            serde_json::to_vec(&snapshot).unwrap(),
+        ),
+        (
+            map::snapshot_name_key(volume.host(), name),
+            serde_json::to_vec(&named).unwrap(),
+        ),
+    ] {
+        meta.txn(&Call::put(key, value)).unwrap();
+    }
+}
+
+/// A node takes the task's key: the revision by which it did.
+fn claimed(meta: &Mutex<State>, task: &BackupTask, node: &str) -> u64 {
+    let key = map::backup_task_runner_key(task.id);
+    meta.txn(&Call::put(key, serde_json::to_vec(node).unwrap()))
+        .unwrap()
+        .revision
+}
+
+fn made(meta: &Mutex<State>, name: &str) -> u64 {
+    let reply = meta.txn(&Call::get(map::backup_task_key(name))).unwrap();
+    reply.value(0).unwrap().create_revision
+}
+
+fn write_run(meta: &Mutex<State>, task: &BackupTask, run: &BackupTaskRun) {
+    let key = map::backup_task_run_key(task.id);
+    meta.txn(&Call::put(key, serde_json::to_vec(run).unwrap())).unwrap();
+}
+
+fn ended(how: BackupTaskOutcome, at: u64) -> BackupTaskRun {
+    BackupTaskRun {
+        attempts: 1,
+        end: Some(BackupTaskEnd { how, at }),
+        ..BackupTaskRun::default()
+    }
+}
+
+#[test]
+fn tasks_that_cannot_be_are_refused() {
+    let meta = prepared();
+    refused(create(&meta, "a/b", &back_up("db")), "a/b");
+    refused(create(&meta, &"x".repeat(65), &back_up("db")), "64 are the most");
+    refused(create(&meta, "t", &back_up("dbs")), "db");
+    refused(create(&meta, "t", &back_up("db@none")), "none");
+    let elsewhere = BackupTaskWish {
+        repository: "elsewhere".to_owned(),
+        ..back_up("db")
+    };
+    refused(create(&meta, "t", &elsewhere), "elsewhere");
+    let hasty = BackupTaskWish {
+        limit_s: Some(1),
+        ..back_up("db")
+    };
+    refused(create(&meta, "t", &hasty), "time limit of 1 s");
+    refused(create(&meta, "t", &of(WishedWork::Restore(restore("db")))), "db");
+    let nowhere = PointRestore {
+        pool: "elsewhere".to_owned(),
+        ..restore("new")
+    };
+    refused(create(&meta, "t", &of(WishedWork::Restore(nowhere))), "elsewhere");
+    let none = PointForget {
+        point: 0,
+        point_name: None,
+    };
+    refused(create(&meta, "t", &of(WishedWork::Forget(none))), "from 1 on");
+    snapshot_of(&meta, "soon", SnapshotState::Taking(Generation(1)));
+    refused(create(&meta, "t", &back_up("db@soon")), "there is no snapshot");
+    assert!(backup_tasks(&meta).unwrap().0.is_empty());
+}
+
+#[test]
+fn asked_for_again_it_is_the_one_that_there_is() {
+    let meta = prepared();
+    snapshot_of(&meta, "monday", SnapshotState::Sealed(Generation(1)));
+    let task = create(&meta, "t", &back_up("db@monday")).unwrap();
+    match &task.work {
+        BackupWork::Backup(backup) => {
+            assert_eq!(backup.volume, volume(&meta, "db").unwrap().host());
+            assert_eq!(backup.snapshot.as_ref().unwrap().number, SnapshotId(4));
+        }
+        other => panic!("{other:?}"),
+    }
+    let later = NOW + Duration::from_secs(60);
+    let again = || create_backup_task(&meta, "t", &back_up("db@monday"), later);
+    assert_eq!(again().unwrap(), task);
+    // Also when it has ended, and what it was for is there no more.
+    write_run(&meta, &task, &ended(BackupTaskOutcome::Done, 7));
+    meta.txn(&Call {
+        then: vec![Op::Delete {
+            key: map::volume_key("db"),
+        }],
+        ..Call::default()
+    })
+    .unwrap();
+    assert_eq!(again().unwrap(), task);
+    for other in [
+        back_up("db"),
+        of(WishedWork::Restore(restore("new"))),
+        BackupTaskWish {
+            limit_s: Some(60),
+            ..back_up("db@monday")
+        },
+    ] {
+        assert!(
+            matches!(create(&meta, "t", &other), Err(AdminError::Exists { .. })),
+            "{other:?}"
+        );
+    }
+    assert_eq!(backup_tasks(&meta).unwrap().0.len(), 1);
+}
+
+#[test]
+fn another_of_the_name_of_one_that_was_removed_is_another_task() {
+    let meta = prepared();
+    let first = create(&meta, "t", &back_up("db")).unwrap();
+    refused(remove_backup_task(&meta, "t"), "has not ended");
+    write_run(&meta, &first, &ended(BackupTaskOutcome::Failed, 7));
+    remove_backup_task(&meta, "t").unwrap();
+    assert!(matches!(backup_task(&meta, "t"), Err(AdminError::NoSuch { .. })));
+    let second = create(&meta, "t", &back_up("db")).unwrap();
+    assert_ne!(first.id, second.id);
+    let status = backup_task(&meta, "t").unwrap();
+    assert_eq!(status.run, BackupTaskRun::default(), "it begins anew");
+}
+
+#[test]
+fn what_nobody_has_begun_is_over_when_it_is_taken_back() {
+    let meta = prepared();
+    create(&meta, "t", &back_up("db")).unwrap();
+    cancel_backup_task(&meta, "t", NOW).unwrap();
+    let status = backup_task(&meta, "t").unwrap();
+    assert_eq!(status.run.end.map(|end| end.how), Some(BackupTaskOutcome::Cancelled));
+    // Once more, it is what it is.
+    cancel_backup_task(&meta, "t", NOW).unwrap();
+}
+
+#[test]
+fn what_somebody_is_at_ends_by_whoever_is_at_it() {
+    let meta = prepared();
+    let task = create(&meta, "t", &of(WishedWork::Restore(restore("new")))).unwrap();
+    // Its key is had, and nothing noted yet.
+    let claim = claimed(&meta, &task, "n1");
+    cancel_backup_task(&meta, "t", NOW).unwrap();
+    let status = backup_task(&meta, "t").unwrap();
+    assert!(status.task.cancelled && !status.has_ended(), "{status:?}");
+    let made = made(&meta, "t");
+    let run = ended(BackupTaskOutcome::Cancelled, 8);
+    note_backup_task(&meta, &task, made, claim, 0, &run).unwrap().unwrap();
+    cancel_backup_task(&meta, "t", NOW).unwrap();
+    let done = create(&meta, "u", &back_up("db")).unwrap();
+    write_run(&meta, &done, &ended(BackupTaskOutcome::Done, 8));
+    refused(cancel_backup_task(&meta, "u", NOW), "it has ended");
+}
+
+#[test]
+fn who_has_lost_the_key_says_nothing_any_more() {
+    let meta = prepared();
+    let task = create(&meta, "t", &back_up("db")).unwrap();
+    let made = made(&meta, "t");
+    let run = BackupTaskRun {
+        node: "n1".to_owned(),
+        attempts: 1,
+        ..BackupTaskRun::default()
+    };
+    let first = claimed(&meta, &task, "n1");
+    let note =
+        |claim, revision, run: &BackupTaskRun| note_backup_task(&meta, &task, made, claim, revision, run).unwrap();
+    let noted = note(first, 0, &run).unwrap();
+    let place = BackupTaskPlace {
+        done_bytes: 5,
+        total_bytes: 9,
+        step: "it is read".to_owned(),
+    };
+    assert!(note_backup_task_place(&meta, task.id, first, &place).unwrap());
+    assert_eq!(backup_task(&meta, "t").unwrap().place, Some(place.clone()));
+    let second = claimed(&meta, &task, "n2");
+    assert_eq!(note(first, noted, &run), None);
+    assert!(!note_backup_task_place(&meta, task.id, first, &place).unwrap());
+    assert_eq!(note(second, 0, &run), None, "it is not what was read");
+    // Its end is the end of what says how far it is.
+    note(second, noted, &ended(BackupTaskOutcome::Done, 9)).unwrap();
+    let reply = meta.txn(&Call::get(map::backup_task_place_key(task.id))).unwrap();
+    assert!(reply.value(0).is_none());
+    // What a task of before comes to is nothing of one of the same name.
+    remove_backup_task(&meta, "t").unwrap();
+    create(&meta, "t", &back_up("db")).unwrap();
+    assert_eq!(note(second, 0, &run), None);
+}
+
+#[test]
+fn the_oldest_that_has_ended_makes_room_and_what_goes_on_does_not() {
+    let meta = prepared();
+    let mut first = None;
+    for number in 0..MAX_BACKUP_TASKS {
+        let task = create(&meta, &format!("t{number}"), &back_up("db")).unwrap();
+        first.get_or_insert(task);
+    }
+    refused(create(&meta, "more", &back_up("db")), "no more can be");
+    let second = backup_task(&meta, "t1").unwrap().task;
+    write_run(&meta, &first.unwrap(), &ended(BackupTaskOutcome::Done, 9));
+    write_run(&meta, &second, &ended(BackupTaskOutcome::Failed, 3));
+    create(&meta, "more", &back_up("db")).unwrap();
+    assert!(backup_task(&meta, "t1").is_err());
+    assert!(backup_task(&meta, "t0").is_ok());
+    assert_eq!(backup_tasks(&meta).unwrap().0.len(), MAX_BACKUP_TASKS);
+}
+
+#[test]
+fn a_repository_stays_known_as_long_as_a_task_is_for_it() {
+    let meta = prepared();
+    let task = create(&meta, "t", &back_up("db")).unwrap();
+    refused(remove_backup_repository(&meta, "off-site"), "have not ended (t)");
+    write_run(&meta, &task, &ended(BackupTaskOutcome::Done, 9));
+    remove_backup_repository(&meta, "off-site").unwrap();
+    // What is known of the task is so still.
+    assert!(backup_task(&meta, "t").unwrap().has_ended());
+}
+
+#[test]
+fn what_nobody_can_read_is_told_and_hides_no_other() {
+    let meta = prepared();
+    let task = create(&meta, "t", &back_up("db")).unwrap();
+    meta.txn(&Call::put(map::backup_task_key("u"), b"{".to_vec())).unwrap();
+    meta.txn(&Call::put(map::backup_task_run_key(task.id), b"{".to_vec()))
+        .unwrap();
+    let (all, unreadable) = backup_tasks(&meta).unwrap();
+    assert_eq!((all.len(), unreadable.len()), (1, 1));
+    let fault = all[0].fault.as_ref().unwrap();
+    assert!(fault.contains("backup task remove t"), "{fault}");
+    remove_backup_task(&meta, "t").unwrap();
+}
