@@ -1,4 +1,4 @@
-//! The data of volumes: what is copied out and in, compared, or made what it was.
+//! The data of volumes: what is copied out and in, compared, or made what it was; and what repositories of backups have of it.
 //!
 //! It is read and written by the program that serves the API, with the code of its commands: the API knows no gateway. What is asked of it
 //! blocks, and has a thread of its own.
@@ -7,7 +7,7 @@ use crate::going::Going;
 use crate::mirror::{MirrorBootstrap, MirrorLink, MirrorPeerTold};
 use crate::problem::{Code, Problem};
 use crate::session::Asking;
-use amita_types::map::{Mirror, Standing};
+use amita_types::map::{BackupRepository, Mirror, Standing};
 use axum::extract::Request;
 use http::Method;
 use std::fmt;
@@ -155,6 +155,36 @@ pub struct MirrorRead<'a> {
     pub limit_bytes_per_s: Option<u64>,
 }
 
+/// A point of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupPointFound {
+    /// Its number.
+    pub number: u64,
+    /// What it is called.
+    pub name: String,
+    /// When its snapshots were taken, in seconds since 1970.
+    pub taken_at: u64,
+    /// What it has.
+    pub volumes: Vec<BackupPointVolumeFound>,
+}
+
+/// A volume as a point has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupPointVolumeFound {
+    /// What it was called.
+    pub name: String,
+    /// The UUID of its cluster.
+    pub cluster: String,
+    /// Its own.
+    pub uuid: String,
+    /// Its size then.
+    pub size_bytes: u64,
+    /// It was encrypted at rest.
+    pub encrypted: bool,
+    /// The point that its changes were counted from.
+    pub parent: Option<u64>,
+}
+
 /// The way to the data of volumes, as a gateway. Each call opens the volume for itself, as who may: that they may was looked at.
 pub trait DataPath: fmt::Debug + Send + Sync {
     /// Makes a volume what a snapshot of it is.
@@ -195,6 +225,19 @@ pub trait DataPath: fmt::Debug + Send + Sync {
         going: &Going,
     ) -> Result<(), Problem>;
 
+    /// The points of a repository, the oldest first: those that have a volume which was called so, where one is named.
+    ///
+    /// # Errors
+    /// This node may not work with it, or has not its key file; it is away, or damaged.
+    fn backup_points(
+        &self,
+        repository: &BackupRepository,
+        volume: Option<&str>,
+    ) -> Result<Vec<BackupPointFound>, Problem> {
+        let _ = volume;
+        Err(opens_none(repository))
+    }
+
     /// Asks the other end of a mirror what it is, now. None: it cannot be asked from here.
     ///
     /// # Errors
@@ -220,6 +263,14 @@ pub trait DataPath: fmt::Debug + Send + Sync {
         let _ = told;
         Err(asks_nobody(near))
     }
+}
+
+fn opens_none(repository: &BackupRepository) -> Problem {
+    let why = format!(
+        "this node opens no repositories, and so not {}; ask another one",
+        repository.name
+    );
+    Problem::new(Code::Misdirected, why)
 }
 
 fn asks_nobody(near: &MirrorBootstrap) -> Problem {

@@ -54,7 +54,10 @@ mod who;
 
 pub use certificate::{BadCertificate, Shown};
 pub use commands::{CommandLine, Commands, Files, OnBehalf, Outcome};
-pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, MirrorRead, Revert, Reverted, Sink, Source};
+pub use data::{
+    BackupPointFound, BackupPointVolumeFound, Changed, DataPath, Diff, Differences, Image, Imported, MirrorRead,
+    Revert, Reverted, Sink, Source,
+};
 pub use going::Going;
 pub use observed::{Counters, Observed, OwnSessions, SessionQuestion, Sessions, TraceQuestion, Traces};
 pub use problem::{Code, Problem};

@@ -3,8 +3,10 @@
 mod alerts;
 mod attachments;
 mod audit;
+mod backup_points;
 mod backup_policies;
 mod backup_repositories;
+mod backup_tasks;
 mod certificates;
 mod cluster;
 mod commands;
@@ -71,6 +73,8 @@ pub fn all() -> OpenApiRouter<Api> {
         policies::routes(),
         backup_repositories::routes(),
         backup_policies::routes(),
+        backup_points::routes(),
+        backup_tasks::routes(),
         work::routes(),
         copies::routes(),
         mirrors::routes(),

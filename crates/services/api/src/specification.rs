@@ -26,7 +26,7 @@ const TAGS: &[(&str, &str)] = &[
     ),
     (
         "backups",
-        "Volumes that are backed up by themselves: into which repositories, when, and what is kept.",
+        "Volumes that are backed up, by themselves or once: into which repositories, when, and what is kept; and restored.",
     ),
     (
         "mirrors",
@@ -87,7 +87,7 @@ const RIGHTS: &[(&str, Action)] = &[
 ];
 
 /// Enumerations of answers that will gain values.
-const OPEN: &[&str] = &["JobAction", "JobKind", "JobState", "JobUnit"];
+const OPEN: &[&str] = &["BackupTaskState", "JobAction", "JobKind", "JobState", "JobUnit"];
 
 /// An operation's roles, in the specification.
 pub(crate) const ROLES: &str = "x-amita-roles";

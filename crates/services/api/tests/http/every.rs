@@ -4,8 +4,8 @@ use super::world::{World, volume};
 use amita_api::specification;
 use amita_control::access::Action;
 use amita_control::admin::{
-    self, BackupChange, ExportSpec, HostKeys, KeepChange, LunSpec, Mask, PolicyChange, PolicyTarget, PoolSpec,
-    RepositoryChange, SubsystemSpec, TargetSpec,
+    self, BackupChange, BackupTaskWish, ExportSpec, HostKeys, KeepChange, LunSpec, Mask, PolicyChange, PolicyTarget,
+    PoolSpec, RepositoryChange, SubsystemSpec, TargetSpec, WishedWork,
 };
 use amita_control::audit;
 use amita_identity::OperatorRole::{self, Admin, Viewer};
@@ -21,7 +21,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// Those that have tests of their own: streams, the data of volumes, what makes secrets, commands, and what other ends of mirrors ask.
-const APART: [&str; 19] = [
+const APART: [&str; 20] = [
+    "listBackupPoints",
     "joinMirror",
     "lookAtMirrorLink",
     "tellMirrorPeer",
@@ -153,6 +154,19 @@ fn backups(meta: &Mutex<amita_metadata::model::State>) {
         ..BackupChange::default()
     };
     admin::create_backup_policy(meta, "weekly", &policy, std::time::Duration::ZERO).unwrap();
+    // One that goes on, and one that has ended.
+    let wish = BackupTaskWish {
+        repository: "off-site".to_owned(),
+        work: WishedWork::Backup {
+            of: "db".to_owned(),
+            full: false,
+        },
+        limit_s: None,
+    };
+    for name in ["once", "over"] {
+        admin::create_backup_task(meta, name, &wish, std::time::Duration::ZERO).unwrap();
+    }
+    admin::cancel_backup_task(meta, "over", std::time::Duration::ZERO).unwrap();
 }
 
 /// Two targets of iSCSI, one with a LUN that one of two initiators sees.
@@ -477,6 +491,18 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             case("/backup-policies/weekly/verifications", Value::Null, 202),
         ),
         ("deleteBackupPolicy", gone("/backup-policies/weekly")),
+        ("listBackupTasks", get("/backup-tasks")),
+        (
+            "createBackupTask",
+            case(
+                "/backup-tasks",
+                json!({ "name": "new", "repository": "off-site", "restore": { "point": 3, "to": "back", "pool": "main" } }),
+                202,
+            ),
+        ),
+        ("showBackupTask", get("/backup-tasks/once")),
+        ("cancelBackupTask", case("/backup-tasks/once/cancel", Value::Null, 202)),
+        ("removeBackupTask", gone("/backup-tasks/over")),
         ("listNbdExports", get("/nbd-exports")),
         ("showNbdExport", get("/nbd-exports/other")),
         (

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod attachments;
+mod backup_tasks;
 mod commands;
 mod compatibility;
 mod conditions;
