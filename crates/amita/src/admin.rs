@@ -154,6 +154,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::PoolInUse { .. }
                 | AdminError::RepositoryInUse { .. }
                 | AdminError::JobCannot { .. }
+                | AdminError::BackupTaskCannot { .. }
                 | AdminError::BeingTaken { .. }
                 | AdminError::TakenBeside { .. }
                 | AdminError::Changed

@@ -10,6 +10,7 @@ mod failure;
 mod key;
 mod points;
 mod policy;
+mod pour;
 mod prune;
 mod repository;
 mod restore;
@@ -19,8 +20,10 @@ mod s3;
 mod sessions;
 mod target;
 mod task;
+mod tasks;
 mod verify;
 
+pub(crate) use points::{ANOTHER_NODE, known as points_of};
 pub use runner::Backups;
 
 use crate::cli::Endpoints;
@@ -32,6 +35,9 @@ pub enum Command {
     /// Repositories: make one, and have the cluster know it
     #[command(subcommand)]
     Repository(repository::Command),
+    /// Tasks: have nodes back a volume up, restore one or give a point up, once
+    #[command(subcommand)]
+    Task(tasks::Command),
     /// Policies: what nodes back up by themselves, when, and which of it is kept
     #[command(subcommand)]
     Policy(policy::Command),
@@ -64,6 +70,7 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
     let plain = endpoints.insecure_network();
     match command {
         Command::Repository(command) => repository::run(command, endpoints),
+        Command::Task(command) => tasks::run(command, endpoints),
         Command::Policy(command) => policy::run(command, endpoints),
         Command::Run(arguments) => run::run(arguments, endpoints),
         Command::List(arguments) => points::list(arguments, plain),

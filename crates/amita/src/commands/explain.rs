@@ -282,6 +282,11 @@ fn errors() -> impl Iterator<Item = Explained> {
             "Somebody took this process for dead while it was at work in the backup repository.",
             "Do it again: what was put is not sent once more.",
         ),
+        (
+            "volume-being-backed-up",
+            "Somebody else backs the volume up into this vault.",
+            "Wait for it; where its process is dead for certain, `--fence` takes it for dead.",
+        ),
     ];
     let of_backups = of_backups.map(|(code, meaning, advice)| error(code, meaning, advice));
     own.chain(kinds).chain([asked]).chain(of_backups)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Where each node's API is.
-fn urls(world: &World) -> Vec<String> {
+pub fn urls(world: &World) -> Vec<String> {
     let nodes = world.json(&["node", "list"]);
     let apis = nodes
         .as_array()
@@ -17,7 +17,7 @@ fn urls(world: &World) -> Vec<String> {
 }
 
 /// What curl prints: the status behind the body.
-fn curl(world: &World, arguments: &[&str]) -> (u16, Value) {
+pub fn curl(world: &World, arguments: &[&str]) -> (u16, Value) {
     let usual = [
         "--silent",
         "--show-error",

@@ -5,6 +5,7 @@ mod answers;
 mod api;
 mod audit;
 mod backup_policies;
+mod backup_tasks;
 mod backups;
 mod bad_input;
 mod by_api;

@@ -112,6 +112,14 @@ impl Repository {
         let found = std::fs::read(file).expect("restored");
         assert!(found == self.content, "{} is not what was backed up", file.display());
     }
+
+    pub fn compare_volume(&self, back: &mut Client) {
+        let mut found = vec![0; MIB as usize];
+        for (at, wanted) in (0..).step_by(MIB as usize).zip(self.content.chunks(MIB as usize)) {
+            back.read(at, &mut found).expect("read");
+            assert!(found == wanted, "the MiB at {at}");
+        }
+    }
 }
 
 pub fn number(value: &Value, field: &str) -> u64 {
@@ -260,11 +268,7 @@ fn increments_cost_what_changed_and_come_back_without_their_cluster() {
     assert_eq!(taken.status.code(), Some(5), "{}", taken.text);
     fresh.cluster.offer_by_nbd("back").expect("exported");
     let mut back = Client::open(fresh.cluster.nodes()[0].nbd, "back", PATIENCE).expect("it opens");
-    let mut found = vec![0; MIB as usize];
-    for (at, wanted) in (0..).step_by(MIB as usize).zip(repository.content.chunks(MIB as usize)) {
-        back.read(at, &mut found).expect("read");
-        assert!(found == wanted, "the MiB at {at}");
-    }
+    repository.compare_volume(&mut back);
     drop(back);
     // The restored volume is another one: its first backup is a whole one, of which all is there.
     let adopted = repository.json(&fresh, &["run", "back"]);

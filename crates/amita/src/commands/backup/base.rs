@@ -5,7 +5,7 @@
 //! What a session that is over has left is deleted by the next one.
 
 use super::by::By;
-use super::failure::Described as _;
+use super::failure::{self, Described as _};
 use crate::admin::Described as _;
 use crate::commands::volume::snapshot::{await_set, await_taken, not_noted, taken};
 use amita_backup::{Error, Head, Identity, SessionId, Vault, VolumePoint};
@@ -14,7 +14,7 @@ use amita_control::admin::{self, AdminError, SetTaking};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_types::VolumeId;
-use amita_types::map::{BACKUP_LABEL, Namespace, Snapshot, SnapshotState, Volume};
+use amita_types::map::{BACKUP_LABEL, BackedSnapshot, Namespace, Snapshot, SnapshotState, Volume};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -171,9 +171,12 @@ impl Subject {
                     self.volume.name,
                     super::sessions::shown(session, open)
                 );
-                return Err(Failure::new(what).kind(Kind::Conflict).advice(format!(
-                    "Wait for it; or where that process is dead for certain: --fence {session}."
-                )));
+                return Err(Failure::new(what)
+                    .kind(Kind::Conflict)
+                    .code(failure::BUSY)
+                    .advice(format!(
+                        "Wait for it; or where that process is dead for certain: --fence {session}."
+                    )));
             }
         }
         Ok(())
@@ -190,10 +193,11 @@ impl Subject {
                 continue;
             };
             before.newest.get_or_insert(*number);
+            // Of what another vault's backups have left nothing is counted; what is no backup's may be what a task has backed up.
+            let is_ours =
+                |snapshot: &Snapshot| origin(snapshot, &name).is_some() || !snapshot.labels.contains_key(BACKUP_LABEL);
             let is_base = |snapshot: &&Snapshot| {
-                origin(snapshot, &name).is_some()
-                    && versions(snapshot) == found.snapshot
-                    && snapshot.taken_at as i64 == point.time
+                is_ours(snapshot) && versions(snapshot) == found.snapshot && snapshot.taken_at as i64 == point.time
             };
             if let Some(snapshot) = snapshots.iter().find(is_base) {
                 before.base = Some((*number, snapshot.name.clone()));
@@ -244,9 +248,14 @@ impl Subject {
     /// Which of these snapshots the next backup is not to do without: the one from which changes can be told; where there is none the newest mark,
     /// for it remembers what the vault was.
     pub fn spared(&self, snapshots: &[Snapshot], vault: &Vault) -> Option<String> {
-        let base = self.before(snapshots, vault).base;
         let name = vault.id().to_string();
         let session = |snapshot: &&Snapshot| origin(snapshot, &name).map(|origin| origin.session);
+        // What is no backup's own is deleted by none, and remembers nothing of the vault.
+        let is_own = |base: &str| {
+            let mut own = snapshots.iter().filter(|snapshot| session(snapshot).is_some());
+            own.any(|snapshot| snapshot.name == base)
+        };
+        let base = self.before(snapshots, vault).base.filter(|(_, base)| is_own(base));
         let marks = snapshots.iter().filter(|snapshot| snapshot.mark);
         let newest = || {
             let own = marks.filter(|snapshot| session(snapshot).is_some());
@@ -327,6 +336,30 @@ pub fn take(by: &By<'_>, subjects: &[Subject], name: &str, label: &str, patience
         .advice("See `amita status`; try again, or wait for longer with --timeout.")),
         other => Err(not_noted(set.id, name, &other)),
     }
+}
+
+/// The snapshot that is to be backed up, if it is there still, and the one that was meant.
+///
+/// # Errors
+/// It is not; or the metadata is away.
+pub fn given(by: &By<'_>, subjects: &[Subject], meant: &BackedSnapshot) -> Result<Vec<Snapshot>> {
+    let look = |subject: &Subject| {
+        let found = subject.snapshots(by)?.into_iter();
+        let mut found = found.filter(|found| found.name == meant.name);
+        let is_meant = |found: &Snapshot| {
+            // In another pool it has the same number, and is of other data.
+            let is_same = (found.number, found.taken_at) == (meant.number, meant.taken_at);
+            is_same && subject.volume.has_data(found.volume) && !found.mark
+        };
+        found.find(is_meant).ok_or_else(|| {
+            let object = format!("{}@{}", subject.volume.name, meant.name);
+            Failure::new(format!(
+                "there is no snapshot {object} any more, or another one has its name"
+            ))
+            .kind(Kind::NotFound)
+        })
+    };
+    subjects.iter().map(look).collect()
 }
 
 /// The snapshots of this name, each its volume's own; in the order of the volumes. They were taken by the volumes' names.

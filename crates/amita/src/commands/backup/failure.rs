@@ -12,6 +12,8 @@ const FULL: &str = "repository-full";
 const FAILED: &str = "repository-failed";
 const REPLACED: &str = "repository-replaced";
 const OVER: &str = "session-over";
+/// Somebody else backs the volume up.
+pub const BUSY: &str = "volume-being-backed-up";
 
 /// What has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

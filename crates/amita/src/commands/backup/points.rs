@@ -1,14 +1,19 @@
-//! `amita backup list` and `show`; and how a point is named.
+//! `amita backup list` and `show`, what nodes answer of points, and how a point is named.
 
 use super::failure::Described as _;
 use super::sessions;
 use super::target::Target;
 use crate::logging::timestamp;
+use amita_api::{BackupPointFound, BackupPointVolumeFound};
 use amita_backup::{Point, State, Vault, VolumePoint};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
+use amita_types::map::BackupRepository;
 use serde::Serialize;
+
+/// The code of what another node can answer.
+pub const ANOTHER_NODE: &str = "another-node";
 
 /// `amita backup list`.
 #[derive(Debug, clap::Args)]
@@ -139,6 +144,51 @@ fn listed(number: u64, point: &Point) -> Listed<'_> {
             })
             .collect(),
     }
+}
+
+/// The points of a repository that the cluster knows, as this node finds them: those that have a volume of this name, where one is given.
+///
+/// # Errors
+/// The node may not work with it, or has not its key file; it is away, or damaged.
+pub fn known(
+    repository: &BackupRepository,
+    node: &str,
+    plain: bool,
+    volume: Option<&str>,
+) -> Result<Vec<BackupPointFound>> {
+    let has_key = || std::fs::metadata(&repository.key_file).is_ok();
+    if !repository.is_for(node) || !has_key() {
+        let which = match repository.nodes.is_empty() {
+            true => format!("one that has {}", repository.key_file),
+            false => format!("one of {}, with {}", repository.nodes.join(", "), repository.key_file),
+        };
+        let what = format!("backup repository {} is not opened by node {node}", repository.name);
+        return Err(Failure::new(what)
+            .kind(Kind::Conflict)
+            .code(ANOTHER_NODE)
+            .advice(format!("Ask another node: {which}.")));
+    }
+    let vault = Target::of(repository)?.open(plain)?;
+    let points = vault.state().points().iter();
+    let points = points.filter(|(_, point)| volume.is_none_or(|name| place(point, name).is_some()));
+    let shown = points.map(|(number, point)| {
+        let listed = listed(*number, point);
+        let volumes = listed.volumes.into_iter().map(|found| BackupPointVolumeFound {
+            name: found.volume.to_owned(),
+            cluster: found.cluster,
+            uuid: found.uuid,
+            size_bytes: found.size_bytes,
+            encrypted: found.encrypted,
+            parent: found.parent,
+        });
+        BackupPointFound {
+            number: *number,
+            name: listed.name.to_owned(),
+            taken_at: u64::try_from(listed.taken_at).unwrap_or(0),
+            volumes: volumes.collect(),
+        }
+    });
+    Ok(shown.collect())
 }
 
 pub fn list(arguments: &ListArguments, plain: bool) -> Result<()> {

@@ -1,20 +1,20 @@
 //! `amita backup restore`.
 //!
-//! Into a volume: how far it is stands in the metadata, with the volume, as an import's place does. Into a file: it has its name when it
-//! is whole.
+//! Into a volume, as [`super::pour`] has it; or into a file, which has its name when it is whole.
 
+use super::by::By;
 use super::failure::{Described as _, carried};
 use super::points::{self, Which};
+use super::pour::{self, Held, What, held};
 use super::target::Target;
 use crate::admin::{Admin, Described as _};
 use crate::cli::Endpoints;
-use crate::commands::volume::data::{Access, Data, Way};
+use crate::commands::volume::data::{Access, Way};
 use crate::commands::volume::ended::Ended;
 use crate::commands::volume::now;
-use amita_backup::{Error, Reader, Session, Sink, Vault};
+use amita_backup::Sink;
 use amita_control::access::Action;
 use amita_control::admin;
-use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::table::print;
@@ -25,10 +25,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How often the place is noted: what a restore loses when its machine does.
-const NOTE_EVERY: Duration = Duration::from_secs(30);
+/// What its session is called.
+const SESSION: &str = "a restore";
 
 /// `amita backup restore`.
 #[derive(Debug, clap::Args)]
@@ -107,27 +107,15 @@ struct Summary {
     seconds: f64,
 }
 
-/// What is restored.
-struct What {
-    point: u64,
-    /// Which of its volumes.
-    index: usize,
-    name: String,
-    bytes: u64,
-    /// It was encrypted at rest.
-    encrypted: bool,
-    mark: Import,
-}
-
 pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
     let start = Instant::now();
     let mut vault = arguments.target.open(endpoints.insecure_network())?;
-    let what = find(arguments, &vault)?;
+    let what = What::find(&vault, arguments.point, arguments.volume.as_deref())?;
     let (to, encrypted, written_bytes, resumed_at_bytes) = match (&arguments.to_file, &arguments.to) {
         (Some(file), _) => {
             check_file(file, arguments.force)?;
             interrupt::catch();
-            let written = held(&mut vault, |vault| into_file(vault, &what, file))?;
+            let written = held(&mut vault, SESSION, |vault| into_file(vault, &what, file))?;
             (file.display().to_string(), false, written, 0)
         }
         (None, to) => {
@@ -141,7 +129,7 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
             let (volume, import) = prepare(arguments, name, &what, (endpoints, &admin))?;
             interrupt::catch();
             let from = import.done_bytes;
-            let written = held(&mut vault, |vault| {
+            let written = held(&mut vault, SESSION, |vault| {
                 into_volume(vault, &what, (&volume, import), &way, &admin)
             })?;
             (name.to_owned(), volume.keys.is_some(), written, from)
@@ -175,81 +163,6 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
             summary.seconds
         )
     })
-}
-
-/// The point and the volume that are meant.
-fn find(arguments: &Arguments, vault: &Vault) -> Result<What> {
-    let name = arguments.volume.as_deref();
-    let (point, found) = arguments.point.find(vault.state(), name)?;
-    let names = || {
-        let names = found.volumes.iter().map(|volume| volume.identity.name.as_str());
-        names.collect::<Vec<_>>().join(", ")
-    };
-    let index = match name {
-        Some(name) => points::place(found, name).ok_or_else(|| {
-            Failure::new(format!("point {point} has no volume {name}: it has {}", names())).kind(Kind::NotFound)
-        })?,
-        None if found.volumes.len() == 1 => 0,
-        None => {
-            return Err(Failure::new(format!("point {point} has several volumes: {}", names()))
-                .kind(Kind::Usage)
-                .advice("Say which: --volume NAME."));
-        }
-    };
-    let volume = &found.volumes[index];
-    Ok(What {
-        point,
-        index,
-        name: volume.identity.name.clone(),
-        bytes: volume.bytes,
-        encrypted: volume.encrypted,
-        mark: Import {
-            format: format!("backup {} point {point} volume {index}", vault.id()),
-            image_bytes: volume.bytes,
-            modified_ns: u64::try_from(found.time)
-                .unwrap_or(0)
-                .saturating_mul(1_000_000_000)
-                .max(1),
-            done_bytes: 0,
-            ails: None,
-        },
-    })
-}
-
-/// What is read, and what keeps it from being pruned meanwhile, where that can be.
-enum Held<'a> {
-    Session(Box<Session<'a>>),
-    Alone(&'a Vault),
-}
-
-impl Held<'_> {
-    fn reader(&self, what: &What) -> Result<Reader<'_>> {
-        match self {
-            Held::Session(session) => session.reader(what.point, what.index),
-            Held::Alone(vault) => vault.reader(what.point, what.index),
-        }
-        .described()
-    }
-}
-
-/// Does it under a session. A repository that cannot be written is read all the same.
-fn held<T>(vault: &mut Vault, work: impl FnOnce(&Held<'_>) -> Result<T>) -> Result<T> {
-    let why = match vault.begin("a restore") {
-        Ok(session) => {
-            let held = Held::Session(Box::new(session));
-            let done = work(&held);
-            if let Held::Session(session) = held
-                && let Err(why) = session.end()
-            {
-                log::warn!("the repository: {why}; the session of this restore stays open");
-            }
-            return done;
-        }
-        Err(why @ Error::Store { .. }) => why,
-        Err(why) => return Err(why).described(),
-    };
-    log::warn!("{why}; so what is restored is not kept from being pruned meanwhile");
-    work(&Held::Alone(vault))
 }
 
 fn check_file(file: &Path, force: bool) -> Result<()> {
@@ -406,50 +319,6 @@ fn prepare(
     }
 }
 
-/// A volume that is filled.
-struct Pouring<'a> {
-    data: Data,
-    volume: &'a Volume,
-    import: Import,
-    meta: &'a dyn Transact,
-    noted: Instant,
-    bar: ProgressBar,
-    written_bytes: u64,
-}
-
-impl Pouring<'_> {
-    fn note(&mut self, done: u64) -> Result<()> {
-        self.noted = Instant::now();
-        self.import.done_bytes = done.max(self.import.done_bytes);
-        admin::note_import(self.meta, self.volume, Some(&self.import))
-            .described()
-            .map(drop)
-    }
-
-    /// `done`: all before has been given to the volume.
-    fn passed(&mut self, done: u64) -> Result<()> {
-        interrupt::check()?;
-        self.bar.set_position(done);
-        match self.noted.elapsed() > NOTE_EVERY {
-            true => self.note(self.data.place().unwrap_or(done)),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Sink for Pouring<'_> {
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.data.write(offset, bytes).map_err(carried)?;
-        self.written_bytes += bytes.len() as u64;
-        self.passed(offset + bytes.len() as u64).map_err(carried)
-    }
-
-    fn zeros(&mut self, offset: u64, length: u64) -> io::Result<()> {
-        // What was never written, or was cleared, has nothing but zeros.
-        self.passed(offset + length).map_err(carried)
-    }
-}
-
 fn into_volume(
     held: &Held<'_>,
     what: &What,
@@ -458,41 +327,7 @@ fn into_volume(
     admin: &Admin,
 ) -> Result<u64> {
     let bar = progress::bar("restoring", what.bytes);
-    // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
-    let poured = admin.act(Action::VolumeImport, &volume.name, |meta| {
-        let mut data = way.open(&volume.name).map_err(Ended::Copy)?;
-        let from = import.done_bytes;
-        if from > 0 {
-            data.clear(from).map_err(Ended::Copy)?;
-        }
-        let mut pouring = Pouring {
-            data,
-            volume,
-            import,
-            meta,
-            noted: Instant::now(),
-            bar: bar.clone(),
-            written_bytes: 0,
-        };
-        let restore = |pouring: &mut Pouring<'_>| {
-            held.reader(what)?
-                .restore(from, what.bytes - from, pouring)
-                .described()?;
-            pouring.data.finish()
-        };
-        let restored = restore(&mut pouring);
-        if restored.is_err()
-            && let Some(place) = pouring.data.place()
-        {
-            // The failure that is told is the first one.
-            let _ = pouring.note(place);
-        }
-        let written = pouring.written_bytes;
-        pouring.data.close();
-        restored.map_err(Ended::Copy)?;
-        admin::note_import(meta, volume, None)?;
-        Ok::<u64, Ended>(written)
-    });
+    let poured = pour::into_volume(held, what, (volume, import), way, &By::Operator(admin), &bar);
     bar.finish_and_clear();
     match poured {
         Ok(written) => Ok(written),

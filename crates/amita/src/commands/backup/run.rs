@@ -4,7 +4,7 @@ use super::base::Subject;
 use super::by::By;
 use super::sessions;
 use super::target::{self, Target};
-use super::task::{self, How, Task, VolumeSummary};
+use super::task::{self, How, Shows, Task, VolumeSummary};
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use crate::commands::volume::data::Access;
@@ -95,7 +95,8 @@ pub fn run(arguments: &Arguments, endpoints: &Endpoints) -> Result<()> {
         patience: Duration::from_secs(arguments.timeout),
         session: "a backup",
         point: None,
-        shows: true,
+        snapshot: None,
+        shows: Shows::Terminal,
     };
     let made = task.back_up(&mut vault)?;
     for note in &made.notes {

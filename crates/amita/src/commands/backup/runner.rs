@@ -1,7 +1,8 @@
-//! What a node does about policies of backups: it looks which of them are due and that nobody is at, and makes some of their runs.
+//! What a node does about policies of backups: it looks which of them are due and that nobody is at, and makes some of their runs. Tasks, which are done
+//! once, are [`tasks`]'.
 //!
 //! Each attempt has a thread of its own, and is made by the code of `amita backup run` and `prune`: nothing of it is on the path of an I/O, and a
-//! repository that does not answer holds up its own policy alone. Where there are no policies it costs two watches of the metadata.
+//! repository that does not answer holds up its own policy alone. Where there are no policies it costs three watches of the metadata.
 //!
 //! Verifications are looked for by a thread of their own, in the same way ([`Kind`]): one that reads for days keeps no backup from its turn.
 
@@ -9,6 +10,7 @@ mod attempt;
 mod check;
 mod ends;
 mod kind;
+mod tasks;
 
 use crate::commands::claim::Claim;
 use crate::commands::volume::Gateways;
@@ -48,7 +50,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// How often it is looked without a word of a change, and while something is made here.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// A node's part in policies of backups. It ends when it is dropped: others go on then.
+/// A node's part in policies and tasks of backups. It ends when it is dropped: others go on then.
 #[derive(Debug)]
 pub struct Backups {
     _workers: Vec<Worker>,
@@ -78,8 +80,9 @@ impl Backups {
                 node.run();
             })
         };
-        let workers: std::io::Result<Vec<Worker>> = Kind::ALL.into_iter().map(start).collect();
-        workers.map(|workers| Some(Backups { _workers: workers }))
+        let mut workers: Vec<Worker> = Kind::ALL.into_iter().map(start).collect::<std::io::Result<_>>()?;
+        workers.push(tasks::start(client.clone(), config.clone(), node.name.clone())?);
+        Ok(Some(Backups { _workers: workers }))
     }
 }
 

@@ -7,7 +7,7 @@ use super::failure::Described as _;
 use amita_backup::{OpenSession, SessionId, Vault};
 use amita_terminal::error::Result;
 use amita_types::ClusterId;
-use amita_types::map::PolicyId;
+use amita_types::map::{BackupTaskId, PolicyId};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
@@ -133,7 +133,7 @@ pub fn fence_named(vault: &mut Vault, name: &str) -> Result<()> {
     };
     let sessions = vault.state().sessions().iter();
     let named: Vec<SessionId> = sessions.filter(|(_, open)| is_named(open)).map(|(id, _)| *id).collect();
-    fence_all(vault, named, "another node is at its policy")
+    fence_all(vault, named, "another node is at what it was begun for")
 }
 
 /// A session of a policy.
@@ -173,6 +173,23 @@ pub fn of_policies(vault: &Vault, cluster: ClusterId) -> Vec<OfPolicy> {
         })
     };
     sessions.filter_map(of).collect()
+}
+
+/// Of which task of this cluster a session is by its label.
+fn task_of(label: &str, cluster: ClusterId) -> Option<BackupTaskId> {
+    let (mark, rest) = label.strip_prefix("backup task ")?.split_once(" of cluster ")?;
+    let own = rest.split_once(" at ").map_or(rest, |(own, _)| own);
+    let (_, id) = mark.rsplit_once('/')?;
+    let id = BackupTaskId(id.parse().ok()?);
+    (own == cluster.to_string()).then_some(id)
+}
+
+/// The sessions of tasks of this cluster that are open as far as the journal was read.
+pub fn of_tasks(vault: &Vault, cluster: ClusterId) -> Vec<(SessionId, BackupTaskId)> {
+    let sessions = vault.state().sessions().iter();
+    sessions
+        .filter_map(|(session, open)| Some((*session, task_of(&open.label, cluster)?)))
+        .collect()
 }
 
 /// Takes these sessions for dead, and says why.
@@ -247,6 +264,18 @@ mod tests {
         for other in ["a backup at h w 1 2", "a pruning", "backup policy a of cluster 9", ""] {
             assert_eq!(policy_of(other, cluster), None, "{other}");
         }
+    }
+
+    #[test]
+    fn of_which_task_a_session_is_stands_in_its_label() {
+        let (cluster, of) = (ClusterId(9), Some(BackupTaskId(7)));
+        let own = format!("backup task before-upgrade/7 of cluster {cluster}");
+        assert_eq!(task_of(&own, cluster), of);
+        assert_eq!(task_of(&format!("{own} at h w 1 2"), cluster), of);
+        assert_eq!(task_of(&own, ClusterId(10)), None);
+        assert_eq!(policy_of(&own, cluster), None);
+        let policy = format!("backup policy before-upgrade/7 of cluster {cluster}");
+        assert_eq!(task_of(&policy, cluster), None);
     }
 
     #[test]

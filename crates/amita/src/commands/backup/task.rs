@@ -1,6 +1,7 @@
-//! A backup of some volumes, whoever has asked for it: an operator by `amita backup run`, or a policy.
+//! A backup of some volumes, whoever has asked for it: an operator by `amita backup run`, a policy, or a task.
 //!
-//! Each takes snapshots of its own. What an earlier one has put that did not come to its end is found by the names of its pieces, so
+//! Each takes snapshots of its own, but for a task that is for a snapshot which there is: that one is read, and stays as it is, and the next backup goes
+//! on from what there was before, or from that snapshot as long as it is there. What an earlier one has put that did not come to its end is found by the names of its pieces, so
 //! nothing has to be remembered of that one.
 
 use super::base::{self, Before, Subject};
@@ -15,7 +16,7 @@ use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_terminal::progress::{self, ProgressBar};
-use amita_types::map::Snapshot;
+use amita_types::map::{BackedSnapshot, Snapshot};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -33,8 +34,21 @@ pub struct Task<'a> {
     pub session: &'a str,
     /// What the point is called, which is made once for a volume; none: as its snapshots, which nobody else's are called as.
     pub point: Option<&'a str>,
-    /// How far it is, is shown to who has given the command.
-    pub shows: bool,
+    /// The one volume's snapshot that is backed up, which is somebody else's, and stays; none: one is taken.
+    pub snapshot: Option<&'a BackedSnapshot>,
+    /// How far it is.
+    pub shows: Shows<'a>,
+}
+
+/// To whom it is shown how far a backup is.
+#[derive(Clone, Copy)]
+pub enum Shows<'a> {
+    /// To nobody.
+    Nobody,
+    /// To who has given the command.
+    Terminal,
+    /// To who looks at this bar.
+    Bar(&'a ProgressBar),
 }
 
 /// What was made.
@@ -128,7 +142,10 @@ impl Task<'_> {
         let mut session = vault.begin(self.session).described()?;
         let work = Work {
             task: self,
-            name: base::name_of(session.vault(), session.id()),
+            name: match self.snapshot {
+                Some(given) => given.name.clone(),
+                None => base::name_of(session.vault(), session.id()),
+            },
             label: base::label(session.vault(), session.id()),
         };
         let done = work.run(&mut session);
@@ -209,9 +226,13 @@ impl Work<'_> {
             subjects,
             is_full,
             patience,
+            snapshot,
             ..
         } = self.task;
-        let snapshots = base::take(by, subjects, &self.name, &self.label, *patience)?;
+        let snapshots = match snapshot {
+            None => base::take(by, subjects, &self.name, &self.label, *patience)?,
+            Some(given) => base::given(by, subjects, given)?,
+        };
         // Now each of two that began at one time sees the other's snapshots.
         let listed = self.task.listed()?;
         session.refresh().described()?;
@@ -306,8 +327,12 @@ impl Work<'_> {
     fn open(&self, subject: &Subject, snapshot: &Snapshot, before: &Before) -> Result<(How, Changes)> {
         let volume = &subject.volume.name;
         let bar = || match self.task.shows {
-            true => progress::bar(&format!("backing up {volume}"), snapshot.size_bytes),
-            false => ProgressBar::hidden(),
+            Shows::Terminal => progress::bar(&format!("backing up {volume}"), snapshot.size_bytes),
+            Shows::Nobody => ProgressBar::hidden(),
+            Shows::Bar(bar) => {
+                bar.set_length(snapshot.size_bytes);
+                bar.clone()
+            }
         };
         let whole = || {
             let data = self.task.way.open(&format!("{volume}@{}", self.name))?;
@@ -339,7 +364,8 @@ impl Work<'_> {
     fn settle(&self, session: &mut Session<'_>, listed: &[Vec<Snapshot>]) -> Vec<String> {
         let task = self.task;
         let mark = |subject: &Subject| base::keep_mark(&task.by, &subject.volume.name, &self.name);
-        let mut left: Vec<String> = task.subjects.iter().filter_map(mark).collect();
+        let marks = task.subjects.iter().filter(|_| task.snapshot.is_none());
+        let mut left: Vec<String> = marks.filter_map(mark).collect();
         // What others have begun since these were listed is not among them.
         if let Err(why) = session.refresh().described() {
             left.push(format!(
@@ -349,14 +375,21 @@ impl Work<'_> {
             return left;
         }
         for (subject, snapshots) in task.subjects.iter().zip(listed) {
-            let but = Some(self.name.as_str());
-            left.extend(subject.clean(&task.by, snapshots, session.vault(), but, task.is_full));
+            // Behind a snapshot that is not its own, what the next one goes on from is what this one went on from.
+            let but = match task.snapshot {
+                None => Some(self.name.clone()),
+                Some(_) => subject.spared(snapshots, session.vault()),
+            };
+            left.extend(subject.clean(&task.by, snapshots, session.vault(), but.as_deref(), task.is_full));
         }
         left
     }
 
     /// No point is made: its snapshots are of no use.
     fn undo(&self) {
+        if self.task.snapshot.is_some() {
+            return;
+        }
         for subject in self.task.subjects {
             let volume = &subject.volume.name;
             if let Err(why) = base::delete(&self.task.by, volume, &self.name) {

@@ -8,11 +8,11 @@ use super::data::{OWNER_PATIENCE, Way, is_alone, not_alone};
 use super::image::{Format, Source};
 use super::import::Copy;
 use super::{diff, export, revert};
-use crate::commands::mirror;
+use crate::commands::{backup, mirror};
 use amita_api::mirror::{MirrorBootstrap, MirrorLink, MirrorPeerTold};
 use amita_api::{
-    Asking, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, MirrorRead, Problem, Revert, Reverted,
-    Sink,
+    Asking, BackupPointFound, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, MirrorRead, Problem,
+    Revert, Reverted, Sink,
 };
 use amita_client::Config;
 use amita_control::access::Action;
@@ -21,7 +21,7 @@ use amita_keys::SealKey;
 use amita_node::serve::{Level, Log, ServeConfig};
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind};
-use amita_types::map::{Import, Mirror, MirrorPeer, Standing};
+use amita_types::map::{BackupRepository, Import, Mirror, MirrorPeer, Standing};
 use std::cell::RefCell;
 use std::fmt;
 use std::io::Read;
@@ -42,6 +42,8 @@ const STALL: Duration = Duration::from_secs(120);
 /// A node's way to the data of volumes.
 pub struct Gateways {
     config: Config,
+    /// What the node is called.
+    node: String,
     /// The file of the cluster's sealing key: by that the other ends of mirrors are asked.
     seal_key: Option<PathBuf>,
 }
@@ -55,8 +57,13 @@ impl fmt::Debug for Gateways {
 impl Gateways {
     /// Of a node with these settings, and with the identity of that folder. None: it reaches the metadata by a password, which is its own.
     pub fn of(node: &ServeConfig, identity: Option<&Path>) -> Option<Arc<dyn DataPath>> {
-        let seal_key = node.seal_key.clone();
-        Gateways::config(node, identity).map(|config| Arc::new(Gateways { config, seal_key }) as Arc<dyn DataPath>)
+        let (seal_key, name) = (node.seal_key.clone(), node.name.clone());
+        let of = |config| Gateways {
+            config,
+            node: name,
+            seal_key,
+        };
+        Gateways::config(node, identity).map(|config| Arc::new(of(config)) as Arc<dyn DataPath>)
     }
 
     /// The settings of such a gateway; none: as [`Gateways::of`].
@@ -109,6 +116,7 @@ fn log() -> Log {
 pub(crate) fn problem(failure: Failure) -> Problem {
     let code = match failure.code {
         "denied" => Code::Denied,
+        backup::ANOTHER_NODE => Code::Misdirected,
         "metadata-unavailable" | "outcome-unknown" => Code::MetadataAway,
         "bad-setting" | "bad-name" => Code::BadSetting,
         "limit-reached" | "over-quota" => Code::NoRoom,
@@ -149,6 +157,14 @@ impl DataPath for Gateways {
             levels: done.levels,
             flattening: done.flattening,
         })
+    }
+
+    fn backup_points(
+        &self,
+        repository: &BackupRepository,
+        volume: Option<&str>,
+    ) -> Result<Vec<BackupPointFound>, Problem> {
+        backup::points_of(repository, &self.node, self.config.insecure_network, volume).map_err(problem)
     }
 
     fn diff(&self, session: &Asking, wanted: &Diff<'_>) -> Result<Differences, Problem> {

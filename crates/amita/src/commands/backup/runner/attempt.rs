@@ -6,6 +6,8 @@
 mod found;
 mod work;
 
+pub use found::Had;
+
 use super::ends::{Ends, Why};
 use amita_client::Config;
 use amita_control::admin;

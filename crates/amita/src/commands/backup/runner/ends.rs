@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 pub enum Why {
     /// The node ends.
     Node,
-    /// The policy's key is lost, or must be taken for lost.
+    /// The key is lost, or must be taken for lost.
     Lost,
-    /// The policy or its repository is another one, or gone.
+    /// The policy, or the task, or its repository is another one, or gone.
     Changed,
     /// Its time is over.
     Limit,
@@ -20,7 +20,7 @@ pub enum Why {
 
 /// What is looked at by the attempt, again and again, and set by whoever looks after it.
 #[derive(Debug)]
-pub struct Ends {
+pub struct Ends<P = BackupPolicy> {
     node: Arc<AtomicBool>,
     /// Of the policy's key, once it is had.
     key: OnceLock<Arc<AtomicBool>>,
@@ -28,14 +28,14 @@ pub struct Ends {
     changed: AtomicBool,
     begun: Instant,
     limit: Duration,
-    by: Mutex<Option<(BackupPolicy, Option<BackupRepository>)>>,
+    by: Mutex<Option<(P, Option<BackupRepository>)>>,
     /// What the attempt does now.
     step: Mutex<String>,
 }
 
-impl Ends {
+impl<P: Clone + PartialEq> Ends<P> {
     /// Of an attempt that begins now. `node`: the node ends.
-    pub fn new(node: Arc<AtomicBool>, limit: Duration) -> Ends {
+    pub fn new(node: Arc<AtomicBool>, limit: Duration) -> Ends<P> {
         Ends {
             node,
             key: OnceLock::new(),
@@ -43,7 +43,7 @@ impl Ends {
             changed: AtomicBool::new(false),
             begun: Instant::now(),
             limit,
-            by: Mutex::default(),
+            by: Mutex::new(None),
             step: Mutex::default(),
         }
     }
@@ -54,13 +54,13 @@ impl Ends {
     }
 
     /// What the attempt goes by.
-    pub fn goes_by(&self, policy: &BackupPolicy, repository: Option<&BackupRepository>) {
+    pub fn goes_by(&self, policy: &P, repository: Option<&BackupRepository>) {
         let by = Some((policy.clone(), repository.cloned()));
         *self.by.lock().unwrap_or_else(PoisonError::into_inner) = by;
     }
 
     /// So it is now: if the attempt goes by something else, it ends.
-    pub fn compare(&self, policy: Option<&BackupPolicy>, repository: Option<&BackupRepository>) {
+    pub fn compare(&self, policy: Option<&P>, repository: Option<&BackupRepository>) {
         let by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
         if by
             .as_ref()

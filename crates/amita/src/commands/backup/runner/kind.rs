@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Is a record of runs of the other kind alone?
+    /// Is it a record of runs of the other kind alone, or of tasks?
     pub fn is_of_other(self, key: &str) -> bool {
         let own = |kind: Kind| match kind {
             Kind::Backup => ["runs/", "by/"],
@@ -66,7 +66,7 @@ impl Kind {
             Kind::Verification => Kind::Backup,
         };
         let path = key.strip_prefix(&map::backups_prefix()).unwrap_or_default();
-        own(other).iter().any(|prefix| path.starts_with(prefix))
+        path.starts_with("tasks/") || own(other).iter().any(|prefix| path.starts_with(prefix))
     }
 
     /// The name of the thread that looks for them.

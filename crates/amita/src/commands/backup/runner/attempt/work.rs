@@ -4,8 +4,9 @@ use super::super::super::base::Subject;
 use super::super::super::by::By;
 use super::super::super::failure::{Described as _, Trouble, carried, trouble};
 use super::super::super::target::{self, Target};
-use super::super::super::task::{self, Task};
+use super::super::super::task::{self, Shows, Task};
 use super::super::super::{prune, sessions};
+use super::super::tasks;
 use super::found::{Had, given_up, is_left};
 use super::{Attempt, Outcome, Records, said};
 use crate::admin::Described as _;
@@ -181,6 +182,7 @@ impl Attempt<'_> {
             let left: Vec<SessionId> = left.map(|begun| begun.session).collect();
             sessions::fence_all(vault, left, "its policy is deleted or paused, or of another repository")?;
         }
+        tasks::fence_left(self.client, vault, cluster)?;
         sessions::fence(vault, &[])
     }
 
@@ -213,7 +215,8 @@ impl Attempt<'_> {
             patience: PATIENCE,
             session: &work.session,
             point: Some(&work.point),
-            shows: false,
+            snapshot: None,
+            shows: Shows::Nobody,
         };
         match task.back_up(vault) {
             Ok(now) => {

@@ -1,0 +1,215 @@
+//! A volume of a point is poured into a volume of a cluster, whoever has asked for it: an operator by `amita backup restore`, or a task.
+//!
+//! How far it is stands in the metadata, with the volume, as an import's place does.
+
+use super::by::By;
+use super::failure::{Described as _, carried};
+use super::points::{self, Which};
+use crate::admin::Described as _;
+use crate::commands::volume::data::{Data, Way};
+use crate::commands::volume::ended::Ended;
+use amita_backup::{Error, Reader, Session, Sink, Vault};
+use amita_control::access::Action;
+use amita_control::admin;
+use amita_metadata::Transact;
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_terminal::progress::ProgressBar;
+use amita_types::map::{Import, Volume};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How often the place is noted: what a restore loses when its machine does.
+const NOTE_EVERY: Duration = Duration::from_secs(30);
+
+/// What is restored.
+pub struct What {
+    pub point: u64,
+    /// What the point is called, and when it was taken, in seconds since 1970.
+    pub point_name: String,
+    pub taken_at: u64,
+    /// Which of its volumes.
+    pub index: usize,
+    /// What that was called.
+    pub name: String,
+    pub bytes: u64,
+    /// It was encrypted at rest.
+    pub encrypted: bool,
+    /// By which a restore of it that was interrupted is known.
+    pub mark: Import,
+}
+
+impl What {
+    /// The point and the volume that are meant: the one of that name, or the only one.
+    ///
+    /// # Errors
+    /// There is none; or the point has several, and none is named.
+    pub fn find(vault: &Vault, which: Which, name: Option<&str>) -> Result<What> {
+        let (point, found) = which.find(vault.state(), name)?;
+        let names = || {
+            let names = found.volumes.iter().map(|volume| volume.identity.name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let index = match name {
+            Some(name) => points::place(found, name).ok_or_else(|| {
+                Failure::new(format!("point {point} has no volume {name}: it has {}", names())).kind(Kind::NotFound)
+            })?,
+            None if found.volumes.len() == 1 => 0,
+            None => {
+                return Err(Failure::new(format!("point {point} has several volumes: {}", names()))
+                    .kind(Kind::Usage)
+                    .advice("Say which: --volume NAME."));
+            }
+        };
+        let volume = &found.volumes[index];
+        let taken_at = u64::try_from(found.time).unwrap_or(0);
+        Ok(What {
+            point,
+            point_name: found.name.clone(),
+            taken_at,
+            index,
+            name: volume.identity.name.clone(),
+            bytes: volume.bytes,
+            encrypted: volume.encrypted,
+            mark: Import {
+                format: format!("backup {} point {point} volume {index}", vault.id()),
+                image_bytes: volume.bytes,
+                modified_ns: taken_at.saturating_mul(1_000_000_000).max(1),
+                done_bytes: 0,
+                ails: None,
+            },
+        })
+    }
+}
+
+/// What is read, and what keeps it from being pruned meanwhile, where that can be.
+pub enum Held<'a> {
+    Session(Box<Session<'a>>),
+    Alone(&'a Vault),
+}
+
+impl Held<'_> {
+    pub fn reader(&self, what: &What) -> Result<Reader<'_>> {
+        match self {
+            Held::Session(session) => session.reader(what.point, what.index),
+            Held::Alone(vault) => vault.reader(what.point, what.index),
+        }
+        .described()
+    }
+}
+
+/// Does it under a session of this name. A repository that cannot be written is read all the same.
+///
+/// # Errors
+/// What `work` says; or the vault is damaged.
+pub fn held<T>(vault: &mut Vault, name: &str, work: impl FnOnce(&Held<'_>) -> Result<T>) -> Result<T> {
+    let why = match vault.begin(name) {
+        Ok(session) => {
+            let held = Held::Session(Box::new(session));
+            let done = work(&held);
+            if let Held::Session(session) = held
+                && let Err(why) = session.end()
+            {
+                log::warn!("the repository: {why}; the session of this restore stays open");
+            }
+            return done;
+        }
+        Err(why @ Error::Store { .. }) => why,
+        Err(why) => return Err(why).described(),
+    };
+    log::warn!("{why}; so what is restored is not kept from being pruned meanwhile");
+    work(&Held::Alone(vault))
+}
+
+/// A volume that is filled.
+struct Pouring<'a> {
+    data: Data,
+    volume: &'a Volume,
+    import: Import,
+    meta: &'a dyn Transact,
+    noted: Instant,
+    bar: ProgressBar,
+    written_bytes: u64,
+}
+
+impl Pouring<'_> {
+    fn note(&mut self, done: u64) -> Result<()> {
+        self.noted = Instant::now();
+        self.import.done_bytes = done.max(self.import.done_bytes);
+        admin::note_import(self.meta, self.volume, Some(&self.import))
+            .described()
+            .map(drop)
+    }
+
+    /// `done`: all before has been given to the volume.
+    fn passed(&mut self, done: u64) -> Result<()> {
+        interrupt::check()?;
+        self.bar.set_position(done);
+        match self.noted.elapsed() > NOTE_EVERY {
+            true => self.note(self.data.place().unwrap_or(done)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Sink for Pouring<'_> {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.data.write(offset, bytes).map_err(carried)?;
+        self.written_bytes += bytes.len() as u64;
+        self.passed(offset + bytes.len() as u64).map_err(carried)
+    }
+
+    fn zeros(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        // What was never written, or was cleared, has nothing but zeros.
+        self.passed(offset + length).map_err(carried)
+    }
+}
+
+/// Fills the volume from where its import is: how much was written.
+///
+/// # Errors
+/// It cannot be read or written, or is to end: how far it has come is noted.
+pub fn into_volume(
+    held: &Held<'_>,
+    what: &What,
+    (volume, import): (&Volume, Import),
+    way: &Way,
+    by: &By<'_>,
+    bar: &ProgressBar,
+) -> std::result::Result<u64, Ended> {
+    // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
+    by.act(Action::VolumeImport, &volume.name, |meta| {
+        let mut data = way.open(&volume.name).map_err(Ended::Copy)?;
+        let from = import.done_bytes;
+        if from > 0 {
+            data.clear(from).map_err(Ended::Copy)?;
+        }
+        let mut pouring = Pouring {
+            data,
+            volume,
+            import,
+            meta,
+            noted: Instant::now(),
+            bar: bar.clone(),
+            written_bytes: 0,
+        };
+        let restore = |pouring: &mut Pouring<'_>| {
+            held.reader(what)?
+                .restore(from, what.bytes - from, pouring)
+                .described()?;
+            pouring.data.finish()
+        };
+        let restored = restore(&mut pouring);
+        if restored.is_err()
+            && let Some(place) = pouring.data.place()
+        {
+            // The failure that is told is the first one.
+            let _ = pouring.note(place);
+        }
+        let written = pouring.written_bytes;
+        pouring.data.close();
+        restored.map_err(Ended::Copy)?;
+        admin::note_import(meta, volume, None)?;
+        Ok::<u64, Ended>(written)
+    })
+}

@@ -1,0 +1,394 @@
+//! What a node does about tasks of backups: it looks which of them nobody is at, and carries some of them out.
+//!
+//! It is as with runs of policies: an attempt has a thread of its own, and its node the task's key. What an attempt has come to is noted, and so is, every
+//! few seconds, how far it is.
+
+mod attempt;
+
+use super::super::sessions;
+use super::attempt::now;
+use super::ends::Ends;
+use super::{AGAIN, GRACE, KEYLESS, LONGEST_REST, MOST_STUCK, RETRY, SETTLE};
+use crate::admin::Described as _;
+use crate::commands::claim::Claim;
+use crate::commands::worker::{self, LOOK, Worker, spread};
+use amita_api::panics::Unwinding;
+use amita_backup::{SessionId, Vault};
+use amita_client::Config;
+use amita_control::admin;
+use amita_control::backups::task::{self, TaskStep};
+use amita_metadata::{Batch, Call, Client, KeyValue, Transact, Waited};
+use amita_terminal::error::Result;
+use amita_terminal::interrupt;
+use amita_terminal::progress::ProgressBar;
+use amita_types::ClusterId;
+use amita_types::map::{self, BackupRepository, BackupTask, BackupTaskId, BackupTaskPlace, BackupTaskRun};
+use attempt::Attempt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Tasks that a node is at, at one time: each takes the memory of its vault's index, and of a gateway.
+const MOST: usize = 2;
+/// How often it is noted how far a task is.
+const TELL_EVERY: Duration = Duration::from_secs(3);
+
+/// Begins to look.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn start(client: Client, config: Config, name: String) -> std::io::Result<Worker> {
+    Worker::start("amita-tasks", "carries tasks of backups out", move |stop| {
+        let node = Node {
+            client,
+            config,
+            name,
+            stop,
+        };
+        node.run();
+    })
+}
+
+#[derive(Clone)]
+struct Node {
+    client: Client,
+    config: Config,
+    name: String,
+    stop: Arc<AtomicBool>,
+}
+
+/// Takes for dead whoever was at a task that is over: its node has died, and nobody goes on with it who would end what it had begun. Else that holds up for
+/// ever that anything is removed, and that the volume is backed up.
+///
+/// # Errors
+/// The metadata is away, or the journal cannot be written.
+pub fn fence_left(client: &dyn Transact, vault: &mut Vault, cluster: ClusterId) -> Result<()> {
+    // In this order: whoever has begun before these records were read, and has no key by then, has lost it.
+    let begun = sessions::of_tasks(vault, cluster);
+    if begun.is_empty() {
+        return Ok(());
+    }
+    let reply = client.txn(&Call::prefix(map::backup_tasks_prefix()));
+    let reply = reply.map_err(admin::AdminError::Metadata).described()?;
+    let over = begun.iter().filter(|(_, task)| is_over(reply.values(0), *task));
+    let over: Vec<SessionId> = over.map(|(session, _)| *session).collect();
+    sessions::fence_all(vault, over, "its task is over")
+}
+
+/// Is nobody at that task, and will nobody be? By all records of tasks.
+fn is_over(records: &[KeyValue], task: BackupTaskId) -> bool {
+    let record = |key: String| records.iter().find(|found| found.key == key);
+    if record(map::backup_task_runner_key(task)).is_some() {
+        return false;
+    }
+    match record(map::backup_task_run_key(task)) {
+        // One that cannot be read says nothing.
+        Some(found) => found.json::<BackupTaskRun>().is_ok_and(|run| run.end.is_some()),
+        None => {
+            let names = map::backup_task_names_prefix();
+            let mut all = records.iter().filter(|found| found.key.starts_with(&names));
+            all.all(|found| found.json::<BackupTask>().is_ok_and(|known| known.id != task))
+        }
+    }
+}
+
+/// What there is, at a revision.
+struct Found {
+    /// Those that have not ended, and can be read.
+    tasks: BTreeMap<BackupTaskId, (BackupTask, BackupTaskRun)>,
+    repositories: BTreeMap<String, BackupRepository>,
+    /// Those that somebody is at.
+    held: BTreeSet<BackupTaskId>,
+    revision: u64,
+}
+
+impl Found {
+    fn of(records: &[KeyValue], revision: u64) -> Found {
+        let keys: BTreeMap<&str, &KeyValue> = records.iter().map(|found| (found.key.as_str(), found)).collect();
+        let under = |prefix: String| records.iter().filter(move |found| found.key.starts_with(&prefix));
+        let mut tasks = BTreeMap::new();
+        for found in under(map::backup_task_names_prefix()) {
+            let Ok(task) = found.json::<BackupTask>() else { continue };
+            let run = match keys.get(map::backup_task_run_key(task.id).as_str()) {
+                None => BackupTaskRun::default(),
+                // One that cannot be read is left alone: it may have ended.
+                Some(found) => match found.json::<BackupTaskRun>() {
+                    Ok(run) if run.end.is_none() => run,
+                    Ok(_) | Err(_) => continue,
+                },
+            };
+            if map::backup_task_key(&task.name) == found.key {
+                tasks.insert(task.id, (task, run));
+            }
+        }
+        let held = tasks.keys().copied();
+        let held = held.filter(|id| keys.contains_key(map::backup_task_runner_key(*id).as_str()));
+        let repositories = under(map::backup_repositories_prefix()).filter_map(|found| found.json().ok());
+        let named = |repository: BackupRepository| (repository.name.clone(), repository);
+        Found {
+            held: held.collect(),
+            repositories: repositories.map(named).collect(),
+            tasks,
+            revision,
+        }
+    }
+
+    fn repository(&self, task: &BackupTask) -> Option<&BackupRepository> {
+        self.repositories.get(&task.repository)
+    }
+
+    /// What is free and to be done now at this node, who waits longest first; and how soon something is.
+    fn due(&self, node: &str, now: Duration) -> (Vec<&BackupTask>, Duration) {
+        let (mut due, mut waits) = (Vec::new(), LONGEST_REST);
+        for (task, run) in self.tasks.values().filter(|(task, _)| !self.held.contains(&task.id)) {
+            let repository = self.repository(task);
+            // What was taken back needs no repository.
+            if !task.cancelled && repository.is_some_and(|repository| !repository.is_for(node)) {
+                continue;
+            }
+            match task::step(task, run, now.as_secs()) {
+                TaskStep::Rest(None) => {}
+                TaskStep::Rest(Some(at)) => waits = waits.min(Duration::from_secs(at).saturating_sub(now)),
+                TaskStep::Work(_) | TaskStep::Undo | TaskStep::Note(_) => {
+                    due.push((run.again_at.unwrap_or(task.asked_at.max(run.attempt_began)), task));
+                }
+            }
+        }
+        due.sort_by_key(|(since, task)| (*since, task.id));
+        (due.into_iter().map(|(_, task)| task).collect(), waits)
+    }
+
+    /// Is something of it to be looked at? What is noted by whoever is at a task is nobody else's, and how far it is decides nothing.
+    fn is_changed_by(&self, batch: &Batch) -> bool {
+        let held: BTreeSet<String> = self.held.iter().map(|id| map::backup_task_run_key(*id)).collect();
+        let places = map::backup_task_place_key(BackupTaskId(0));
+        let places = places.trim_end_matches('0');
+        let is_news = |key: &str| {
+            let is_of_tasks = key.starts_with(&map::backup_tasks_prefix());
+            let is_known = key.starts_with(places) || held.contains(key);
+            (is_of_tasks && !is_known) || key.starts_with(&map::backup_repositories_prefix())
+        };
+        batch.events.iter().any(|event| is_news(event.key()))
+    }
+}
+
+/// An attempt that is made here.
+struct At {
+    thread: JoinHandle<()>,
+    ends: Arc<Ends<BackupTask>>,
+    /// By which the task's key was made.
+    claim: Arc<OnceLock<u64>>,
+    name: String,
+}
+
+impl Node {
+    fn stops(&self) -> bool {
+        interrupt::caught() || self.stop.load(Ordering::Relaxed)
+    }
+
+    fn run(&self) {
+        let mut at: BTreeMap<BackupTaskId, At> = BTreeMap::new();
+        let mut stuck: Vec<At> = Vec::new();
+        // Since when what is due is seen to be nobody's, and when this node began with it last.
+        let mut free: BTreeMap<BackupTaskId, Instant> = BTreeMap::new();
+        let mut tried: BTreeMap<BackupTaskId, Instant> = BTreeMap::new();
+        while !self.stops() {
+            stuck.retain(|attempt| !attempt.thread.is_finished());
+            let found = match self.client.txn(&Call::prefix(map::backups_prefix())) {
+                Ok(reply) => Found::of(reply.values(0), reply.revision),
+                // Others say that the metadata is away.
+                Err(_) => {
+                    worker::rest(AGAIN, &|| self.stops());
+                    continue;
+                }
+            };
+            self.look_after(&found, &mut at, &mut stuck);
+            let (due, mut waits) = found.due(&self.name, now());
+            free.retain(|id, _| due.iter().any(|task| task.id == *id));
+            tried.retain(|id, _| found.tasks.contains_key(id));
+            for task in due {
+                let since = free.entry(task.id).or_insert_with(Instant::now).elapsed();
+                let rests = tried
+                    .get(&task.id)
+                    .map_or(Duration::ZERO, |last| RETRY.saturating_sub(last.elapsed()));
+                // The end of what is made here is waited for in any case.
+                if at.contains_key(&task.id) || at.len() >= MOST || stuck.len() >= MOST_STUCK {
+                    continue;
+                }
+                if !rests.is_zero() {
+                    waits = waits.min(rests);
+                    continue;
+                }
+                tried.insert(task.id, Instant::now());
+                waits = waits.min(RETRY);
+                if let Some(begun) = self.begin(task, found.repository(task), since >= KEYLESS) {
+                    at.insert(task.id, begun);
+                }
+            }
+            self.wait(&found, waits, &at);
+        }
+        for (_, attempt) in at {
+            if attempt.thread.join().is_err() {
+                log::error!("a task of backups has panicked");
+            }
+        }
+    }
+
+    /// Ends attempts by what is not so any more, and gives up those that do not end.
+    fn look_after(&self, found: &Found, at: &mut BTreeMap<BackupTaskId, At>, stuck: &mut Vec<At>) {
+        at.retain(|_, attempt| !attempt.thread.is_finished());
+        let mut given_up = Vec::new();
+        for (id, attempt) in at.iter() {
+            let task = found.tasks.get(id).map(|(task, _)| task);
+            let repository = task.and_then(|task| found.repository(task));
+            attempt.ends.compare(task, repository);
+            if attempt.ends.overdue() >= GRACE {
+                given_up.push(*id);
+            }
+        }
+        for attempt in given_up.into_iter().filter_map(|id| at.remove(&id)) {
+            log::warn!(
+                "backup task {}: its time is over, and it does not end: the repository does not answer this node",
+                attempt.name
+            );
+            if let Some(claim) = attempt.claim.get()
+                && let Err(why) = self
+                    .attempt(&attempt.name, *claim, &attempt.ends, &ProgressBar::hidden())
+                    .stuck()
+            {
+                log::debug!("that backup task {} does not end is not noted: {why}", attempt.name);
+            }
+            attempt.ends.lose();
+            stuck.push(attempt);
+        }
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        task: &'a str,
+        claim: u64,
+        ends: &'a Ends<BackupTask>,
+        bar: &'a ProgressBar,
+    ) -> Attempt<'a> {
+        Attempt {
+            client: &self.client,
+            config: &self.config,
+            node: &self.name,
+            claim,
+            ends,
+            task,
+            bar,
+        }
+    }
+
+    /// Begins an attempt, if nobody else is at the task, and this node has the key file, or is to tell that it lacks.
+    fn begin(&self, task: &BackupTask, repository: Option<&BackupRepository>, waited: bool) -> Option<At> {
+        let ends = Arc::new(Ends::new(Arc::clone(&self.stop), Duration::from_secs(task.limit_s)));
+        let claimed: Arc<OnceLock<u64>> = Arc::default();
+        // Without a repository, or taken back, it needs no file.
+        let key_file = repository
+            .filter(|_| !task.cancelled)
+            .map(|repository| repository.key_file.clone());
+        let is_named = repository.is_some_and(|repository| !repository.nodes.is_empty());
+        let (node, name, id) = (self.clone(), task.name.clone(), task.id);
+        let (own, told) = (Arc::clone(&ends), Arc::clone(&claimed));
+        let thread = std::thread::Builder::new().name("amita-task".to_owned());
+        let thread = thread.spawn(move || {
+            // A file may be of a folder that does not answer.
+            let has_key = key_file.is_none_or(|file| std::fs::metadata(file).is_ok());
+            if has_key || (is_named && waited) {
+                node.make(&name, id, &own, &told);
+            }
+        });
+        let thread = thread
+            .inspect_err(|why| log::warn!("backup task {}: no thread for it: {why}", task.name))
+            .ok()?;
+        Some(At {
+            thread,
+            ends,
+            claim: claimed,
+            name: task.name.clone(),
+        })
+    }
+
+    fn make(&self, name: &str, id: BackupTaskId, ends: &Arc<Ends<BackupTask>>, claimed: &OnceLock<u64>) {
+        worker::rest(spread(), &|| self.stops());
+        let what = format!("backup task {name}");
+        // Others say that the metadata is away.
+        let Ok(Some(claim)) = Claim::take(&self.client, map::backup_task_runner_key(id), &what, &self.name) else {
+            return;
+        };
+        ends.holds(&claim.lost);
+        let _ = claimed.set(claim.revision);
+        let bar = ProgressBar::hidden();
+        let _telling = self.tell(id, claim.revision, ends, &bar);
+        let looked = Arc::clone(ends);
+        let _ending = interrupt::ending(move || looked.why().is_some());
+        // It has no part in the way of I/O: what it comes over ends no node, and is told as all else that ails it.
+        let _unwinding = Unwinding::begin();
+        let attempt = || self.attempt(name, claim.revision, ends, &bar);
+        match std::panic::catch_unwind(AssertUnwindSafe(|| attempt().run())) {
+            Ok(Ok(become_of)) => log::info!("{what}: {become_of}"),
+            Ok(Err(why)) => log::info!("{what} does not go on here: {why}"),
+            Err(_) => {
+                log::error!("{what} has panicked here");
+                if let Err(why) = attempt().panicked() {
+                    log::debug!("why {what} does not go on is not noted: {why}");
+                }
+            }
+        }
+    }
+
+    /// Notes how far it is, as long as what this answers is there.
+    fn tell(&self, id: BackupTaskId, claim: u64, ends: &Arc<Ends<BackupTask>>, bar: &ProgressBar) -> Option<Worker> {
+        let (client, ends, bar) = (self.client.clone(), Arc::clone(ends), bar.clone());
+        let told = Worker::start("amita-task-told", "tells how far a task is", move |stop| {
+            let mut last = BackupTaskPlace::default();
+            while !stop.load(Ordering::Relaxed) {
+                worker::rest(TELL_EVERY, &|| stop.load(Ordering::Relaxed));
+                let place = BackupTaskPlace {
+                    done_bytes: bar.position(),
+                    total_bytes: bar.length().unwrap_or(0),
+                    step: ends.step(),
+                };
+                if place == last || stop.load(Ordering::Relaxed) {
+                    continue;
+                }
+                match admin::note_backup_task_place(&client, id, claim, &place) {
+                    Ok(true) => last = place,
+                    // The key is another one's.
+                    Ok(false) => return,
+                    // It is of use only while it is so.
+                    Err(_) => {}
+                }
+            }
+        });
+        told.ok()
+    }
+
+    /// Waits for a change, for the end of an attempt that is made here, or for so long.
+    fn wait(&self, found: &Found, longest: Duration, at: &BTreeMap<BackupTaskId, At>) {
+        let mut watch = self.client.watch(&map::backups_prefix(), found.revision + 1);
+        let began = Instant::now();
+        let has_ended = || at.values().any(|attempt| attempt.thread.is_finished());
+        while !self.stops() && !has_ended() && began.elapsed() < longest {
+            let left = longest.saturating_sub(began.elapsed());
+            match watch.wait(LOOK.min(left)) {
+                Waited::Nothing => {}
+                Waited::Item(Ok(batch)) if !found.is_changed_by(&batch) => {}
+                Waited::Item(Ok(_)) => {
+                    drop(watch);
+                    // What somebody has asked for is waited for: all nodes look, but for a moment not at once.
+                    return worker::rest(SETTLE / 4 + spread(), &|| self.stops());
+                }
+                Waited::Item(Err(_)) | Waited::Ended => return worker::rest(AGAIN, &|| self.stops()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

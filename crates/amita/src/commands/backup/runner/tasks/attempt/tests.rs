@@ -1,0 +1,372 @@
+//! Attempts that need no gateway: what is found made, what cannot be, what is given up, and what is undone.
+
+use super::super::super::super::key::Key;
+use super::*;
+use amita_backup::store::Folder;
+use amita_backup::{Change, Options, VaultId};
+use amita_control::backups::task::{BackupTaskStatus, TaskState};
+use amita_metadata::model;
+use amita_types::map::{BackupTaskId, BackupTaskOutcome};
+use amita_types::{ClusterId, Generation};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+const CLUSTER: ClusterId = ClusterId(9);
+/// Monday, 1 January 2024.
+const MONDAY: u64 = 1_704_067_200;
+
+/// A cluster with a volume, and a repository in a folder with a point of it that somebody has made by hand.
+struct World {
+    meta: Mutex<model::State>,
+    folder: tempfile::TempDir,
+    id: VaultId,
+    config: Config,
+    ends: Ends<BackupTask>,
+    point: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store");
+        std::fs::create_dir(&store).unwrap();
+        let key = Key::make(&folder.path().join("key")).unwrap();
+        let store = Arc::new(Folder::open(&store).unwrap());
+        let vault = Vault::create(store, key.bytes(), key.cost(), Options::default()).unwrap();
+        let mut world = World {
+            meta: Mutex::new(model::State::new()),
+            id: vault.id(),
+            config: Config::new(Vec::new()),
+            ends: Ends::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(3600)),
+            point: 0,
+            folder,
+        };
+        admin::init_cluster(&world.meta, CLUSTER).unwrap();
+        world.volume("db", 1, None);
+        let repository: BackupRepository = serde_json::from_value(serde_json::json!({
+            "name": "r", "address": world.path("store"), "key_file": world.path("key")
+        }))
+        .unwrap();
+        world.put(map::backup_repository_key("r"), &repository);
+        world.point = world.make_point("by hand");
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The revision by which it is put.
+    fn put(&self, key: String, record: &impl serde::Serialize) -> u64 {
+        let call = Call::put(key, serde_json::to_vec(record).unwrap());
+        self.meta.txn(&call).unwrap().revision
+    }
+
+    fn volume(&self, name: &str, id: u64, import: Option<&str>) {
+        let volume: Volume = serde_json::from_value(serde_json::json!({
+            "id": id, "name": name, "pool": "p", "size_bytes": 1 << 20, "generation": Generation(0)
+        }))
+        .unwrap();
+        let import = import.map(|format| Import {
+            format: format.to_owned(),
+            image_bytes: 1 << 20,
+            modified_ns: MONDAY * 1_000_000_000,
+            done_bytes: 4096,
+            ails: None,
+        });
+        let about = About {
+            import,
+            ..About::of(volume.id)
+        };
+        self.put(map::about_key(volume.id), &about);
+        self.put(map::volume_key(name), &volume);
+    }
+
+    fn vault(&self) -> Vault {
+        let store = Arc::new(Folder::open(&self.path("store")).unwrap());
+        let key = Key::load(&self.path("key")).unwrap();
+        Vault::open(store, self.id, key.bytes(), Options::default()).unwrap()
+    }
+
+    fn make_point(&self, name: &str) -> u64 {
+        let by = By::Node(&self.meta);
+        let volume = amita_backup::Volume {
+            identity: Subject::find(&by, "db").unwrap().identity,
+            bytes: 1 << 20,
+            encrypted: false,
+            snapshot: (5, 1),
+            parent: None,
+            compares: false,
+        };
+        let mut vault = self.vault();
+        let mut session = vault.begin("a backup").unwrap();
+        let bytes = vec![7; 4096];
+        let mut source = std::iter::once(Ok::<_, std::io::Error>(Change::Bytes { offset: 0, bytes }));
+        let made = session.backup(&volume, &mut source).unwrap();
+        let point = session.publish(name, MONDAY as i64, vec![made]).unwrap();
+        session.end().unwrap();
+        point
+    }
+
+    fn task(&self, work: BackupWork) -> BackupTask {
+        let task = BackupTask {
+            id: BackupTaskId(7),
+            name: "t".to_owned(),
+            repository: "r".to_owned(),
+            work,
+            asked_at: MONDAY,
+            limit_s: 3600,
+            cancelled: false,
+        };
+        self.put(map::backup_task_key("t"), &task);
+        task
+    }
+
+    fn attempt(&self) -> Attempt<'_> {
+        self.attempt_by(self.put(map::backup_task_runner_key(BackupTaskId(7)), &"n1"))
+    }
+
+    fn attempt_by(&self, claim: u64) -> Attempt<'_> {
+        static BAR: std::sync::OnceLock<ProgressBar> = std::sync::OnceLock::new();
+        Attempt {
+            client: &self.meta,
+            config: &self.config,
+            node: "n1",
+            claim,
+            ends: &self.ends,
+            task: "t",
+            bar: BAR.get_or_init(ProgressBar::hidden),
+        }
+    }
+
+    fn status(&self) -> BackupTaskStatus {
+        admin::backup_task(&self.meta, "t").unwrap()
+    }
+
+    fn points(&self) -> Vec<u64> {
+        self.vault().state().points().keys().copied().collect()
+    }
+}
+
+fn backup() -> BackupWork {
+    BackupWork::Backup(VolumeBackup {
+        volume: VolumeId(1),
+        name: "db".to_owned(),
+        snapshot: None,
+        full: false,
+    })
+}
+
+fn restore(world: &World, to: &str) -> PointRestore {
+    PointRestore {
+        point: world.point,
+        point_name: None,
+        volume: None,
+        to: to.to_owned(),
+        pool: "p".to_owned(),
+        encrypted: None,
+        tenant: None,
+    }
+}
+
+fn forget(point: u64, name: Option<&str>) -> BackupWork {
+    BackupWork::Forget(PointForget {
+        point,
+        point_name: name.map(str::to_owned),
+    })
+}
+
+/// It has failed for good at the first attempt, and says so.
+fn fails(world: &World, says: &str) {
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!(status.state(), TaskState::Failed, "{status:?}");
+    assert_eq!((status.run.attempts, status.run.failures), (1, 1));
+    assert!(status.run.why[0].contains(says), "{:?}", status.run.why);
+}
+
+#[test]
+fn a_point_that_an_attempt_before_has_made_is_made() {
+    let world = World::new();
+    let task = world.task(backup());
+    let point = world.make_point(&task::point_name(&task));
+    // Its session is open still: its node is dead.
+    let open = world.vault().begin(&task::session_name(CLUSTER, &task)).unwrap().id();
+    // So is that of one which was cancelled, and removed.
+    let other = BackupTask {
+        id: BackupTaskId(3),
+        ..task.clone()
+    };
+    let left = world.vault().begin(&task::session_name(CLUSTER, &other)).unwrap().id();
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!(status.state(), TaskState::Done, "{status:?}");
+    let sessions = world.vault().state().sessions().len();
+    assert_eq!(sessions, 0, "{left} is over");
+    let made = status.run.made.unwrap();
+    assert_eq!((made.point, made.taken_at, made.size_bytes), (point, MONDAY, 1 << 20));
+    assert_eq!(status.run.node, "n1");
+    assert!(!world.vault().state().sessions().contains_key(&open));
+    // The point that is not its own is none of it.
+    assert_eq!(world.points(), [world.point, point]);
+}
+
+#[test]
+fn a_volume_that_is_gone_is_backed_up_by_no_attempt() {
+    let world = World::new();
+    world.task(BackupWork::Backup(VolumeBackup {
+        volume: VolumeId(99),
+        name: "gone".to_owned(),
+        snapshot: None,
+        full: false,
+    }));
+    fails(&world, "called gone");
+}
+
+#[test]
+fn a_repository_that_is_away_is_tried_again() {
+    let world = World::new();
+    world.task(backup());
+    std::fs::rename(world.path("store"), world.path("elsewhere")).unwrap();
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!((status.run.failures, status.has_ended()), (1, false), "{status:?}");
+    assert!(status.run.again_at.is_some());
+    assert!(status.run.why[0].contains("the repository"), "{:?}", status.run.why);
+    // Before that time nothing is done.
+    world.attempt().run().unwrap();
+    assert_eq!(world.status().run.attempts, 1);
+}
+
+#[test]
+fn a_repository_that_is_not_known_any_more_ends_it() {
+    let world = World::new();
+    world.task(backup());
+    let key = map::backup_repository_key("r");
+    world
+        .meta
+        .txn(&Call {
+            then: vec![Op::Delete { key }],
+            ..Call::default()
+        })
+        .unwrap();
+    fails(&world, "there is no backup repository r");
+}
+
+#[test]
+fn a_point_is_given_up_once() {
+    let world = World::new();
+    world.task(forget(world.point, Some("by hand")));
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!(status.state(), TaskState::Done, "{status:?}");
+    assert_eq!(status.run.made.unwrap().point_name, "by hand");
+    assert!(world.points().is_empty());
+    // An attempt that does not know of that comes to the same.
+    world.put(map::backup_task_run_key(BackupTaskId(7)), &BackupTaskRun::default());
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!(status.state(), TaskState::Done);
+    assert!(status.run.notes[0].contains("any more"), "{:?}", status.run.notes);
+}
+
+#[test]
+fn a_point_of_another_name_and_one_that_never_was_are_not_given_up() {
+    let world = World::new();
+    world.task(forget(world.point, Some("another")));
+    fails(&world, "and not \"another\"");
+    let world = World::new();
+    world.task(forget(9999, None));
+    fails(&world, "there is no point 9999");
+    assert_eq!(world.points(), [world.point]);
+}
+
+#[test]
+fn who_has_lost_the_key_gives_nothing_up() {
+    let world = World::new();
+    world.task(forget(world.point, None));
+    let before = world.put(map::backup_task_runner_key(BackupTaskId(7)), &"n1");
+    world.put(map::backup_task_runner_key(BackupTaskId(7)), &"n2");
+    world.attempt_by(before).run().unwrap();
+    assert_eq!(world.points(), [world.point]);
+    assert_eq!(world.status().run, BackupTaskRun::default());
+    // It had it when it began: what the journal says is asked at the very moment.
+    world.ends.lose();
+    world.attempt().run().unwrap();
+    assert_eq!(world.points(), [world.point]);
+    assert!(!world.status().has_ended());
+}
+
+#[test]
+fn what_cannot_be_restored_is_not_tried_again() {
+    let world = World::new();
+    let none = PointRestore {
+        point: 9999,
+        ..restore(&world, "new")
+    };
+    world.task(BackupWork::Restore(none));
+    fails(&world, "there is no point 9999");
+    let world = World::new();
+    let renamed = PointRestore {
+        point_name: Some("another".to_owned()),
+        ..restore(&world, "new")
+    };
+    world.task(BackupWork::Restore(renamed));
+    fails(&world, "nothing is done with it");
+    let world = World::new();
+    world.task(BackupWork::Restore(restore(&world, "db")));
+    fails(&world, "there is a volume db already");
+    // Also one that a command is restoring the same point into.
+    let world = World::new();
+    let format = format!("backup {} point {} volume 0", world.id, world.point);
+    world.volume("new", 2, Some(&format));
+    world.task(BackupWork::Restore(restore(&world, "new")));
+    fails(&world, "there is a volume new already");
+    let world = World::new();
+    world.task(BackupWork::Restore(restore(&world, "new")));
+    fails(&world, "p");
+}
+
+#[test]
+fn a_restore_that_has_come_to_its_end_is_done_also_where_nobody_noted_it() {
+    let world = World::new();
+    world.task(BackupWork::Restore(restore(&world, "new")));
+    world.volume("new", 2, None);
+    let run = BackupTaskRun {
+        attempts: 1,
+        restores_into: Some(VolumeId(2)),
+        ..BackupTaskRun::default()
+    };
+    world.put(map::backup_task_run_key(BackupTaskId(7)), &run);
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!(status.state(), TaskState::Done, "{status:?}");
+    assert_eq!(status.run.made.unwrap().point, world.point);
+}
+
+#[test]
+fn what_a_restore_had_begun_to_fill_goes_and_what_is_another_ones_stays() {
+    for (format, goes) in [
+        (Some("backup v point 1 volume 0, task t/7"), true),
+        (Some("backup v point 1 volume 0, task t/8"), false),
+        (Some("raw"), false),
+        (None, false),
+    ] {
+        let world = World::new();
+        let task = BackupTask {
+            cancelled: true,
+            ..world.task(BackupWork::Restore(restore(&world, "new")))
+        };
+        world.volume("new", 2, format);
+        world.put(map::backup_task_key("t"), &task);
+        world.attempt().run().unwrap();
+        let status = world.status();
+        assert_eq!(
+            status.run.end.map(|end| end.how),
+            Some(BackupTaskOutcome::Cancelled),
+            "{status:?}"
+        );
+        assert_eq!(admin::volume(&world.meta, "new").is_err(), goes, "{format:?}");
+    }
+}
