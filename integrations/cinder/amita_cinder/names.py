@@ -65,3 +65,23 @@ def service(volume, snapshot=None):
     """
     name = f'cinder-{volume["id"]}'
     return name if snapshot is None else f'{name}-{snapshot["number"]}'
+
+
+def backup_task(backup_id):
+    """The task by which a backup is made."""
+    return f'cinder-backup-{backup_id}'
+
+
+def forget_task(backup_id):
+    """The task by which a backup is given up."""
+    return f'cinder-forget-{backup_id}'
+
+
+def restore_task(volume_id):
+    """The task by which a backup is restored for a volume."""
+    return f'cinder-restore-{volume_id}'
+
+
+def restored(volume_id):
+    """The volume that a backup is restored into, before it is copied."""
+    return f'cinder-restored-{volume_id}'

@@ -221,5 +221,7 @@ def check(configuration):
 
 
 def list_options():
-    """For oslo-config-generator: a section of a backend has these."""
-    return [('backend_defaults', OPTIONS)]
+    """For oslo-config-generator: a section of a backend has these, and the
+    service of backups those."""
+    from amita_cinder import backup
+    return [('backend_defaults', OPTIONS), ('DEFAULT', backup.OPTIONS)]

@@ -1,0 +1,353 @@
+"""The backup driver: Cinder's backup service, by tasks of Amita's nodes.
+
+Nodes back volumes up into a repository that the cluster knows, read what has
+changed since the last backup, and send it compressed and sealed: nothing of a
+volume goes through the host of cinder-backup but what is restored. Cinder
+attaches the volume there in any case, and the driver leaves that alone.
+
+Each call is a task under a name that follows from Cinder's own ids. A call
+that was cut off finds the task of before, and a node that dies is followed by
+another one.
+"""
+
+import json
+import logging
+import os
+import time
+
+from oslo_config import cfg
+from oslo_utils import units
+
+from cinder.backup import driver
+from cinder import exception
+from cinder import objects
+from cinder.objects import fields
+from cinder.volume import configuration
+
+from amita_cinder import errors
+from amita_cinder import names
+from amita_cinder import options
+from amita_cinder import replication
+from amita_cinder.client import quoted
+from amita_cinder.names import volume_path
+
+LOG = logging.getLogger(__name__)
+
+OPTIONS = [
+    cfg.StrOpt('amita_backup_backend',
+               help='The section of a backend with the driver for Amita: how '
+                    'nodes are reached and who asks is said there, and the '
+                    'volumes that are backed up are that cluster\'s. The '
+                    'only one of enabled_backends where it is not set.'),
+    cfg.StrOpt('amita_backup_repository',
+               help='The repository that backups go to, as the cluster knows '
+                    'it (amita backup repository add). A backup for which '
+                    'Cinder is told a container goes to the repository of '
+                    'that name.'),
+    cfg.IntOpt('amita_backup_timeout',
+               default=86400, min=60, max=2592000,
+               help='Seconds after which a backup, or a restore, is taken '
+                    'back.'),
+]
+cfg.CONF.register_opts(OPTIONS)
+
+# What the token has to allow; the role operator does.
+NEEDED = ('backup.create', 'backup.restore', 'backup.forget', 'backup.cancel',
+          'backup.remove-task', 'volume.export-data', 'volume.delete')
+# Looks at a task follow each other after this, at first and in the end.
+FIRST_SECONDS = 0.2
+LAST_SECONDS = 5.0
+CHUNK_BYTES = units.Mi
+# It is in no state that anything changes by itself.
+ENDED = ('done', 'failed', 'cancelled')
+
+
+def task_path(name, *more):
+    return '/'.join(['/backup-tasks', quoted(name), *map(quoted, more)])
+
+
+def failed(reason):
+    return exception.BackupDriverException(reason=reason)
+
+
+def told(method):
+    """What the API refuses becomes an exception of Cinder's for backups."""
+    def wrapper(self, backup, *args, **kwargs):
+        try:
+            return method(self, backup, *args, **kwargs)
+        except errors.ApiError as error:
+            what = f'{method.__name__} of {backup.id}'
+            raise failed(errors.sentence(what, error)) from error
+    return wrapper
+
+
+class Cancelled(Exception):
+    """Cinder wants it no longer."""
+
+
+class AmitaBackupDriver(driver.BackupDriver):
+    """Backups of volumes of an Amita cluster, in a repository of its own.
+
+    `backup_driver = amita_cinder.backup.AmitaBackupDriver`
+    """
+
+    def __init__(self, context, site=None):
+        super().__init__(context)
+        self.support_force_delete = True
+        self.site = site or self._site()
+        self.client = self.site.client
+
+    @staticmethod
+    def get_driver_options():
+        return OPTIONS
+
+    @staticmethod
+    def _site():
+        section = cfg.CONF.amita_backup_backend
+        if not section:
+            sections = cfg.CONF.enabled_backends or []
+            if len(sections) != 1:
+                raise options.wrong('amita_backup_backend', section)
+            section = sections[0]
+        settings = configuration.Configuration(options.OPTIONS,
+                                               config_group=section)
+        options.endpoints(settings.safe_get('amita_api_endpoints'))
+        return replication.near(settings)
+
+    def check_for_setup_error(self):
+        name = cfg.CONF.amita_backup_repository
+        if not name:
+            raise options.wrong('amita_backup_repository', name)
+        try:
+            myself = self.client.get('/self').body
+            lacking = [one for one in NEEDED if one not in myself['may']]
+            if lacking:
+                raise failed(f'{myself["name"]} ({myself["role"]}) may not '
+                             f'{", ".join(lacking)}')
+            self.client.get(f'/backup-repositories/{quoted(name)}')
+        except errors.ApiError as error:
+            raise failed(errors.sentence(
+                f'repository {name} cannot be used', error)) from error
+
+    # Tasks
+
+    def _carry_out(self, name, body, is_wanted=lambda: True):
+        """Has nodes do it, and waits for that: what it has come to."""
+        until = time.monotonic() + cfg.CONF.amita_backup_timeout
+        pause = FIRST_SECONDS
+        task = self.client.post('/backup-tasks', {'name': name, **body}).body
+        why = None
+        while task['state'] not in ENDED:
+            if task['why'] != why:
+                why = task['why']
+                if why:
+                    LOG.warning('backup task %s does not go on: %s', name,
+                                '; '.join(why))
+            if not is_wanted():
+                self._take_back(name)
+                raise Cancelled()
+            if time.monotonic() + pause > until:
+                self._take_back(name)
+                raise failed(f'backup task {name} was not over in time, and '
+                             f'is taken back: {"; ".join(task["why"])}')
+            time.sleep(pause)
+            pause = min(pause * 1.5, LAST_SECONDS)
+            task = self.client.get(task_path(name)).body
+        for note in task['notes']:
+            LOG.info('backup task %s: %s', name, note)
+        if task['state'] != 'done':
+            # The next call of that name is to begin anew.
+            self._remove(name)
+            reason = '; '.join(task['why']) or 'it was taken back'
+            raise failed(f'backup task {name} has failed: {reason}')
+        return task['result']
+
+    def _take_back(self, name):
+        """Ends a task, and removes what is known of it: what that was at its
+        end, for it may have been done before. None: there is no such task."""
+        try:
+            self.client.post(task_path(name, 'cancel'))
+        except errors.Refused as error:
+            if errors.is_missing(error):
+                return None
+            # It has ended.
+            if error.code != 'wrong-state':
+                raise
+        until = time.monotonic() + self.client.patience
+        while time.monotonic() < until:
+            found = self.client.find(task_path(name))
+            if found is None:
+                return None
+            if found.body['state'] in ENDED:
+                self._remove(name)
+                return found.body
+            time.sleep(FIRST_SECONDS)
+        raise errors.NoAnswer(f'backup task {name} does not end')
+
+    def _remove(self, name):
+        try:
+            self.client.delete(task_path(name))
+        except errors.ApiError as error:
+            LOG.debug('backup task %s stays for now: %s', name, error)
+
+    # Backups
+
+    def _known(self, backup):
+        """The point of a backup, and what that is called."""
+        try:
+            known = json.loads(backup.service_metadata or '')
+            return known['point'], known['name']
+        except (ValueError, KeyError, TypeError) as error:
+            raise exception.InvalidBackup(
+                reason=f'{backup.id} does not say which point it is: '
+                       f'{backup.service_metadata!r}') from error
+
+    def _repository(self, backup):
+        name = backup.container or cfg.CONF.amita_backup_repository
+        if not name:
+            raise options.wrong('amita_backup_repository', name)
+        return name
+
+    @told
+    def backup(self, backup, volume_file, backup_metadata=True):
+        """Backs the volume up, or the snapshot: what Cinder has attached is
+        not read."""
+        volume = objects.Volume.get_by_id(self.context, backup.volume_id)
+        if volume.encryption_key_id:
+            raise failed(f'volume {volume.id} is encrypted with a key of '
+                         f'Cinder\'s, and a repository of Amita\'s has no '
+                         f'place for what leads to that')
+        found = self.site.volumes.find(volume)
+        if found is None:
+            raise failed(f'volume {volume.id} is none of the cluster that '
+                         f'amita_backup_backend names')
+        wanted = {'volume': found.thing['name']}
+        if backup.snapshot_id:
+            snapshot = objects.Snapshot.get_by_id(self.context,
+                                                  backup.snapshot_id)
+            taken = self.site.volumes.find_snapshot(found.thing, snapshot)
+            if taken is None:
+                raise failed(f'there is no snapshot {snapshot.id}')
+            wanted['snapshot'] = taken.thing['name']
+        repository = self._repository(backup)
+        task = names.backup_task(backup.id)
+        made = self._carry_out(task, {
+            'repository': repository, 'backup': wanted,
+            'limit_seconds': cfg.CONF.amita_backup_timeout})
+        # Before the task goes: what is not known here is not found again.
+        backup.container = repository
+        backup.service_metadata = json.dumps(
+            {'point': made['point'], 'name': made['point_name']},
+            separators=(',', ':'))
+        backup.save()
+        self._remove(task)
+        return {'container': repository,
+                'service_metadata': backup.service_metadata}
+
+    @told
+    def restore(self, backup, volume_id, volume_file, volume_is_new):
+        """Restores into a volume of its own, and copies that over what
+        Cinder has attached: the target is in use, and no other program may
+        write it."""
+        point, called = self._known(backup)
+        volume = objects.Volume.get_by_id(self.context, volume_id)
+        task = names.restore_task(volume_id)
+        between = names.restored(volume_id)
+        # One that a call of before was cut off at may be of another backup.
+        self._drop(task, between)
+        try:
+            self._carry_out(task, {
+                'repository': self._repository(backup),
+                'restore': {'point': point, 'point_name': called,
+                            'to': between, 'pool': self._pool(volume)},
+                'limit_seconds': cfg.CONF.amita_backup_timeout,
+            }, lambda: self._is_restoring(backup))
+            self._copy(backup, between, volume_file, volume_is_new)
+        except Cancelled:
+            raise exception.BackupRestoreCancel(back_id=backup.id,
+                                                vol_id=volume_id) from None
+        finally:
+            self._drop(task, between)
+
+    def _pool(self, volume):
+        """The pool of the target; of one that is another backend's the first
+        of the section, or of the cluster."""
+        found = self.site.volumes.find(volume)
+        if found is not None:
+            return found.thing['pool']
+        offered = self.site.configuration.amita_pools
+        if offered:
+            return offered[0]
+        for pool in self.client.list('/pools'):
+            return pool['name']
+        raise failed('the cluster has no pool')
+
+    @staticmethod
+    def _is_restoring(backup):
+        with backup.as_read_deleted():
+            backup.refresh()
+        return backup.status == fields.BackupStatus.RESTORING
+
+    def _copy(self, backup, name, volume_file, is_new):
+        copied = 0
+        chunks = self.client.download(volume_path(name, 'export'),
+                                      CHUNK_BYTES)
+        for number, chunk in enumerate(chunks):
+            if number % 256 == 0 and not self._is_restoring(backup):
+                raise Cancelled()
+            volume_file.seek(copied)
+            if not is_new or chunk.count(0) != len(chunk):
+                volume_file.write(chunk)
+            copied += len(chunk)
+        volume_file.flush()
+        try:
+            os.fsync(volume_file.fileno())
+        except (OSError, AttributeError):
+            # Not all that Cinder hands over is a file.
+            LOG.debug('what is restored is not synchronised by the driver')
+
+    def _drop(self, task, name):
+        """Ends a restore, and the volume between goes for good."""
+        try:
+            if self.client.find(task_path(task)) is not None:
+                self._take_back(task)
+            found = self.client.find(volume_path(name))
+            if found is not None:
+                self.client.delete(volume_path(name), if_match=found.tag,
+                                   now=True)
+        except errors.ApiError as error:
+            # The next restore into that volume begins with it.
+            LOG.warning('volume %s, by which a backup was restored, is there '
+                        'still: %s', name, error)
+
+    @told
+    def delete_backup(self, backup):
+        if backup.service_metadata:
+            point, called = self._known(backup)
+        else:
+            # It did not come to its end, or nobody heard of that. Cut off
+            # from here on, the point stays, and is found in the repository.
+            task = self._take_back(names.backup_task(backup.id))
+            if task is None or task['result'] is None:
+                return
+            point = task['result']['point']
+            called = task['result']['point_name']
+        forget = names.forget_task(backup.id)
+        try:
+            self._carry_out(forget, {
+                'repository': self._repository(backup),
+                'forget': {'point': point, 'point_name': called},
+                'limit_seconds': cfg.CONF.amita_backup_timeout})
+        finally:
+            self._take_back(forget)
+
+    # Records of backups
+
+    def export_record(self, backup):
+        """Which point it is stands in service_metadata and container, which
+        Cinder exports itself."""
+        return {}
+
+    def import_record(self, backup, driver_info):
+        """Is it one that this cluster can restore?"""
+        self._known(backup)
