@@ -76,3 +76,37 @@ capabilities: {drop: [ALL]}
   volumeMounts:
     - {name: socket, mountPath: /csi}
 {{- end -}}
+
+{{/* The sidecar that serves changed blocks: every pod of the controller has one and none leads, for it keeps nothing. Its HTTP server is started when the driver has answered, so it is asked whether it serves, and not whether it lives: without its driver it ends by itself. */}}
+{{- define "amita-csi.snapshot-metadata" -}}
+{{- $own := .Values.sidecars.snapshotMetadata -}}
+- name: snapshot-metadata
+  image: {{ include "amita-csi.image" (dict "root" . "image" $own.image) }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  args:
+    - --csi-address=/csi/csi.sock
+    - --port=50051
+    - --tls-cert=/etc/snapshot-metadata/tls.crt
+    - --tls-key=/etc/snapshot-metadata/tls.key
+    - --http-endpoint=:9815
+    - --kube-api-qps=50
+    - --kube-api-burst=100
+    {{- range $own.extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+  ports:
+    - {name: changed-blocks, containerPort: 50051, protocol: TCP}
+    - {name: snapshot-meta, containerPort: 9815, protocol: TCP}
+  readinessProbe:
+    httpGet: {path: /health, port: snapshot-meta}
+    initialDelaySeconds: 5
+    periodSeconds: 10
+    timeoutSeconds: 5
+  securityContext:
+    {{- include "amita-csi.restricted" . | nindent 4 }}
+  resources:
+    {{- toYaml .Values.sidecars.resources | nindent 4 }}
+  volumeMounts:
+    - {name: socket, mountPath: /csi}
+    - {name: snapshot-metadata-tls, mountPath: /etc/snapshot-metadata, readOnly: true}
+{{- end -}}

@@ -10,7 +10,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Kinds that are others' (their descriptions are not in the validator), or newer than it: their fields are looked at here.
-const NOT_KNOWN: [&str; 3] = ["ServiceMonitor", "VolumeSnapshotClass", "VolumeAttributesClass"];
+const NOT_KNOWN: [&str; 4] = [
+    "ServiceMonitor",
+    "VolumeSnapshotClass",
+    "VolumeAttributesClass",
+    "SnapshotMetadataService",
+];
 /// The newest release whose descriptions the validator has with it.
 const KUBERNETES: &str = "1.30";
 
@@ -80,6 +85,11 @@ fn kind<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a Value> {
     documents.iter().filter(|document| document["kind"] == kind).collect()
 }
 
+fn is_named(document: &Value, end: &str) -> bool {
+    let name = document["metadata"]["name"].as_str().expect("a name");
+    name.ends_with(end)
+}
+
 fn containers(workload: &Value) -> &Vec<Value> {
     workload["spec"]["template"]["spec"]["containers"]
         .as_array()
@@ -133,6 +143,7 @@ fn each_set_of_values_is_taken_and_is_what_kubernetes_knows() {
         }
         who_may_what(&documents);
         images_and_words(&documents);
+        changed_blocks(&documents);
     }
 }
 
@@ -211,7 +222,10 @@ fn who_may_what(documents: &[Value]) {
     }
     let monitors = kind(documents, "ServiceMonitor");
     for monitor in &monitors {
-        let service = kind(documents, "Service")[0];
+        let service = kind(documents, "Service")
+            .into_iter()
+            .find(|own| is_named(own, "-metrics"))
+            .expect("it");
         let ports = |of: &Value, key: &str| -> Vec<String> {
             let all = of.as_array().expect("ports").iter();
             all.map(|port| port[key].as_str().expect("a name").to_owned()).collect()
@@ -288,6 +302,80 @@ fn images_and_words(documents: &[Value]) {
     );
 }
 
+/// Who looks for the driver's changed blocks finds the sidecar by what the custom resource says, which may ask who that is, and no more.
+fn changed_blocks(documents: &[Value]) {
+    let services = kind(documents, "SnapshotMetadataService");
+    let controller = kind(documents, "Deployment")[0];
+    let sidecar = containers(controller)
+        .iter()
+        .find(|own| own["name"] == "snapshot-metadata");
+    let role = kind(documents, "ClusterRole")[0];
+    let rules: Vec<&Value> = role["rules"].as_array().expect("rules").iter().collect();
+    let rights = |group: &str| -> Vec<&Value> {
+        let own = rules
+            .iter()
+            .filter(|rule| rule["apiGroups"] == serde_json::json!([group]));
+        own.copied().collect()
+    };
+    let asked = ["authentication.k8s.io", "authorization.k8s.io", "cbt.storage.k8s.io"];
+    let Some(found) = services.first() else {
+        assert!(
+            sidecar.is_none() && asked.iter().all(|group| rights(group).is_empty()),
+            "{role}"
+        );
+        return;
+    };
+    let driver = &kind(documents, "CSIDriver")[0]["metadata"]["name"];
+    let spec = &found["spec"];
+    assert_eq!((&found["metadata"]["name"], &spec["audience"]), (driver, driver));
+    // "-----BEGIN CERTIFICATE-----": what clients check the sidecar by, and never a key.
+    let certificate = spec["caCert"].as_str().expect("an authority");
+    assert!(
+        certificate.starts_with("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"),
+        "{certificate}"
+    );
+    let service = kind(documents, "Service")
+        .into_iter()
+        .find(|own| is_named(own, "-snapshot-metadata"))
+        .expect("it");
+    let own = &service["metadata"];
+    let port = &service["spec"]["ports"][0];
+    let address = format!("{}.{}.svc:{}", own["name"], own["namespace"], port["port"]).replace('"', "");
+    assert_eq!(spec["address"], address);
+    let labels = &controller["spec"]["template"]["metadata"]["labels"];
+    for (label, value) in service["spec"]["selector"].as_object().expect("a selector") {
+        assert_eq!(&labels[label], value, "{label}");
+    }
+    let sidecar = sidecar.expect("a sidecar");
+    let named = sidecar["ports"]
+        .as_array()
+        .expect("ports")
+        .iter()
+        .find(|own| own["name"] == port["targetPort"]);
+    let listens = format!("--port={}", named.expect("the service's port")["containerPort"]);
+    assert!(sidecar["args"].to_string().contains(&listens), "{sidecar}");
+    // The key of its certificate is seen by it alone.
+    let volumes = controller["spec"]["template"]["spec"]["volumes"]
+        .as_array()
+        .expect("volumes");
+    let tls = volumes
+        .iter()
+        .find(|volume| volume["secret"]["items"].to_string().contains("tls.key"));
+    let tls = tls.expect("the certificate's secret")["name"].to_string();
+    for container in containers(controller) {
+        let sees = container["volumeMounts"].to_string().contains(&tls);
+        assert_eq!(sees, container["name"] == "snapshot-metadata", "{container}");
+    }
+    for (group, verb) in asked.iter().zip(["create", "create", "get"]) {
+        let rules = rights(group);
+        assert!(
+            rules.len() == 1 && rules[0]["verbs"] == serde_json::json!([verb]),
+            "{group}: {rules:?}"
+        );
+    }
+    assert_eq!(rights(asked[2])[0]["resourceNames"], serde_json::json!([driver]));
+}
+
 /// What is misspelt, or cannot be, is told before anything is made.
 #[test]
 #[ignore = "Helm and a validator are built for minutes: scripts/soak runs it"]
@@ -306,6 +394,23 @@ fn values_that_cannot_be_are_refused() {
         ("driver.name=Amita", "name"),
         ("node.kubeletDir=kubelet", "kubeletDir"),
         ("sidecars.snapshoter.enabled=true", "snapshoter"),
+        (
+            "sidecars.snapshotMetadata.enabled=true,sidecars.snapshotMetadata.authority=-----BEGIN CERTIFICATE----------END CERTIFICATE-----",
+            "csi-snapshot-metadata has no digest",
+        ),
+        (
+            "requireDigests=false,sidecars.snapshotMetadata.enabled=true",
+            "authority has no certificate",
+        ),
+        (
+            "requireDigests=false,sidecars.snapshotMetadata.enabled=true,sidecars.snapshotter.enabled=false",
+            "needs sidecars.snapshotter",
+        ),
+        (
+            "sidecars.snapshotMetadata.authority=-----BEGIN PRIVATE KEY-----",
+            "authority",
+        ),
+        ("sidecars.snapshotMetadata.tlsSecret.name=", "tlsSecret"),
         ("volumeAttributesClasses[0].name=a", "parameters"),
         ("inlineVolumes.maxSize=much", "maxSize"),
         ("inlineVolumes.parameters.pol=fast", "pol"),
