@@ -17,6 +17,8 @@ amita_reactor::fault_switches! {
     NoteUnadopted,
     /// T5: the last point is cut while owners of before may acknowledge.
     HandOverOpen,
+    /// A pass makes a volume smaller, and clears nothing of what it cuts off.
+    CutOffUncleared,
 }
 
 /// The steps of mirrors are taken by whoever calls them, on a thread of their own: what is switched off of them is switched off for a thread.

@@ -14,6 +14,7 @@ mod faults;
 mod host;
 mod judge;
 mod link;
+mod resize;
 mod runner;
 mod server;
 pub(super) mod wire;
@@ -36,6 +37,7 @@ use amita_types::{BLOCK_BYTES, MirrorId, PoolId};
 use host::Habits;
 use judge::Judge;
 use link::{Link, Message, Which};
+use resize::{MORE_BLOCKS, Resizes, Sizes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -45,6 +47,7 @@ use wire::Did;
 const MS: u64 = 1_000_000;
 /// Blocks of a chunk: no I/O crosses its end.
 const CHUNK_BLOCKS: u64 = 4;
+const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The mirror, at both ends.
 const NAME: &str = "m";
 const ID: MirrorId = MirrorId(0x0a11_ce00_0000_0000_0000_0000_0000_0001);
@@ -98,7 +101,7 @@ pub struct Mirroring {
     pub seed: u64,
     /// Volumes of the set.
     pub volumes: usize,
-    /// Blocks of each.
+    /// Blocks of each, at first.
     pub blocks: u64,
     /// For so long hosts work, and things go wrong.
     pub work: Duration,
@@ -110,6 +113,8 @@ pub struct Mirroring {
     pub commands_ms: Option<u64>,
     /// Between two settings of a clock.
     pub clocks_ms: Option<u64>,
+    /// Between two resizes of a volume.
+    pub resizes_ms: Option<u64>,
     /// Where the runner writes, something goes wrong with it so often of a thousand.
     pub trouble_per_mille: u64,
     /// The pause of hosts.
@@ -132,6 +137,7 @@ impl Mirroring {
             link_ms: None,
             commands_ms: None,
             clocks_ms: None,
+            resizes_ms: None,
             trouble_per_mille: 0,
             pause_ms: *random.pick(&[10, 30, 60]),
             plants: Plants::default(),
@@ -149,6 +155,7 @@ impl Mirroring {
             commands_ms: *random.pick(&[None, Some(3000), Some(5000), Some(8000)]),
             clocks_ms: *random.pick(&[None, None, Some(5000)]),
             trouble_per_mille: *random.pick(&[0, 0, 3, 10]),
+            resizes_ms: *Random::new(seed).fork(73).pick(&[None, None, Some(1200), Some(3500)]),
             ..Mirroring::quiet(seed)
         }
     }
@@ -182,6 +189,10 @@ enum Role {
     /// It answers this.
     Server(Which),
     Operator,
+    /// A volume becomes larger, or smaller.
+    Resizer {
+        shrinks: bool,
+    },
     Looker,
 }
 
@@ -198,6 +209,7 @@ struct End {
     lapses: Option<(u64, Time)>,
     faults_at: Option<Time>,
     hosts: u64,
+    sizes: Sizes,
 }
 
 struct Pair {
@@ -206,6 +218,7 @@ struct Pair {
     link: Link,
     judge: Judge,
     random: Random,
+    resizes: Resizes,
     link_at: Option<Time>,
     commands_at: Option<Time>,
     clocks_at: Option<Time>,
@@ -248,12 +261,18 @@ impl Pair {
             lapses: None,
             faults_at: None,
             hosts: 0,
+            sizes: Sizes::new(setup.volumes, setup.blocks),
         };
         let random = Random::new(setup.seed).fork(72);
         let mut pair = Pair {
             ends: [end(0), end(1)],
             link: Link::new(random.fork(1)),
-            judge: Judge::new(setup.volumes, setup.blocks),
+            judge: Judge::new(
+                setup.volumes,
+                setup.blocks,
+                setup.blocks + setup.resizes_ms.map_or(0, |_| MORE_BLOCKS),
+            ),
+            resizes: Resizes::new(setup.seed, setup.resizes_ms),
             link_at: setup.link_ms.map(|most| Time(most * MS)),
             commands_at: setup.commands_ms.map(|most| Time(most * MS)),
             clocks_at: setup.clocks_ms.map(|most| Time(most * MS)),
@@ -366,7 +385,8 @@ impl Pair {
         let now = own.cluster.world.now();
         let mine = [own.faults_at, self.link_at, self.commands_at, self.clocks_at];
         let lapses = own.lapses.map(|(_, at)| at);
-        let all = mine.into_iter().flatten().chain(own.begins).chain(lapses);
+        let mine = mine.into_iter().chain([self.resizes.next()]);
+        let all = mine.flatten().chain(own.begins).chain(lapses);
         all.filter(|at| *at > now).min()
     }
 
@@ -399,11 +419,13 @@ impl Pair {
         self.look_for_looker(now, end);
         if !self.healed {
             self.let_go_wrong(now, end);
+            self.play_resizes(now, end);
         }
         Ok(())
     }
 
     fn look_at_record(&mut self, now: Time, end: usize) {
+        self.look_at_sizes(now, end);
         let own = &mut self.ends[end];
         let found = own.cluster.metadata.state().get(&map::mirror_key(NAME));
         let Some(found) = found else { return };
@@ -415,6 +437,7 @@ impl Pair {
         let old = own.record.replace((revision, new.clone()));
         let old = old.map(|(_, old)| old);
         self.judge.record(now, end, old.as_ref(), &new);
+        self.judge_sizes(end, old.as_ref(), &new);
         let has_arrived = new.standing.role == MirrorRole::Secondary
             && !new.standing.handed
             && old.as_ref().is_some_and(|old| old.standing.point != new.standing.point);
@@ -454,6 +477,42 @@ impl Pair {
             true => Ok(()),
             false => Err(format!("the snapshots of {} are of several sets", point.name)),
         }
+    }
+
+    /// What its points have of volumes, and whoever is promoted.
+    fn judge_sizes(&mut self, end: usize, old: Option<&Mirror>, new: &Mirror) {
+        for point in &new.standing.points {
+            let is_same = |known: &map::Point| known.snapshots == point.snapshots;
+            let known = old.and_then(|old| old.standing.find(point.name));
+            if known.is_some_and(is_same) {
+                continue;
+            }
+            // One that is not there is found by others.
+            if let Some(sizes) = self.sizes_of(end, &point.snapshots) {
+                self.judge.sized_point(end, new, (point.name, &point.snapshots), sizes);
+            }
+        }
+        let was = old.map(|old| old.standing.role);
+        let is_promoted = was == Some(MirrorRole::Promoting) && new.standing.role == MirrorRole::Primary;
+        // Who makes a volume larger may have come before this look.
+        if is_promoted && !self.has(end, |role| matches!(role, Role::Resizer { .. })) {
+            self.judge.serves(end, &self.ends[end].sizes.now());
+        }
+    }
+
+    /// Of how many blocks the snapshots of this name are, by volume.
+    fn sizes_of(&self, end: usize, snapshots: &str) -> Option<Vec<u64>> {
+        let state = self.ends[end].cluster.metadata.state();
+        let volumes = self.volumes().into_iter();
+        let sizes = volumes.map(|name| {
+            let volume: map::Volume = state.get(&map::volume_key(&name))?.json().ok()?;
+            let named = state.get(&map::snapshot_name_key(volume.host(), snapshots))?;
+            let named: map::SnapshotName = named.json().ok()?;
+            let key = map::snapshot_key(volume.data_of(&named), named.number);
+            let taken: map::Snapshot = state.get(&key)?.json().ok()?;
+            Some(taken.size_bytes / BLOCK)
+        });
+        sizes.collect()
     }
 
     fn record(&self, end: usize) -> Option<&Mirror> {
@@ -577,7 +636,8 @@ impl Pair {
     }
 
     fn look_for_host(&mut self, now: Time, end: usize) {
-        if now < own_begins(&self.ends[end], 0) || self.has(end, |role| matches!(role, Role::Host)) {
+        if now < own_begins(&self.ends[end], 0) || self.has(end, |role| matches!(role, Role::Host)) || self.lets_go(end)
+        {
             return;
         }
         self.ends[end].begins[0] = Time(now.0 + self.random.within(30 * MS, 400 * MS));
@@ -588,7 +648,7 @@ impl Pair {
         own.hosts += 1;
         let habits = Habits {
             volumes: (1..=self.setup.volumes).map(|number| format!("db-{number}")).collect(),
-            blocks: self.setup.blocks,
+            told: own.sizes.told.clone(),
             pause: Duration::from_millis(self.setup.pause_ms),
             values: (end as u64 + 1) << 48 | own.hosts << 20,
             reads_once: self.reads_once,
@@ -613,9 +673,9 @@ impl Pair {
         let Some(member) = self.any_node(now, end, false) else {
             return;
         };
-        let (volumes, blocks) = (self.volumes(), self.setup.blocks);
+        let volumes = self.volumes();
         self.begin(end, member, Role::Looker, move |line| {
-            server::look_into(line, &volumes, name, &snapshots, blocks);
+            server::look_into(line, &volumes, name, &snapshots);
         });
     }
 
@@ -644,7 +704,11 @@ impl Pair {
         }
         let record = self.ends[end].record.as_ref().map(|(_, record)| record);
         match did {
-            Did::Opened => self.coverage.hit("mirror.host_opened"),
+            Did::Opened(blocks) => {
+                self.coverage.hit("mirror.host_opened");
+                let is_short = blocks.iter().any(|blocks| *blocks < self.setup.blocks);
+                self.coverage.add("mirror.host_opened_short", u64::from(is_short));
+            }
             Did::Refused { is_closed: true } => {
                 let is_secondary = record.is_some_and(|record| record.standing.role == MirrorRole::Secondary);
                 self.coverage.add("mirror.judged_refused", u64::from(is_secondary));
@@ -671,6 +735,20 @@ impl Pair {
                 snapshots,
                 content,
             } => self.judge.point(end, name, &snapshots, content)?,
+            Did::Shrinks => self.shrinks(now, end, serial),
+            Did::Clears {
+                volume,
+                first,
+                count,
+                value,
+                acknowledged: false,
+            } => self.judge.clears(now, end, volume, first..first + count, value),
+            Did::Clears { count, value, .. } => {
+                for value in value + 1 - count..=value {
+                    self.judge.acknowledged(now, value, record)?;
+                }
+            }
+            Did::ClearedAll => self.cleared_all(),
             Did::Served(answer) => {
                 if let Some(Role::Server(which)) = self.ends[end].processes.get(&serial) {
                     self.link.answer(now, *which, answer);

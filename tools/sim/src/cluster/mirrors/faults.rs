@@ -137,6 +137,7 @@ impl Pair {
     /// Every fault ends.
     pub(super) fn heal(&mut self) {
         self.healed = true;
+        self.resizes.end();
         self.link.heal();
         for end in 0..2 {
             self.tell(end, || "everything heals".to_owned());
@@ -162,7 +163,7 @@ impl Pair {
             let goes_on =
                 |end: usize| self.record(end).is_some_and(has_arrived) && self.record(1 - end).is_some_and(is_primary);
             let has_arrived = goes_on(0) || goes_on(1);
-            if has_arrived && !self.is_commanded() {
+            if has_arrived && !self.is_commanded() && !self.is_resizing() {
                 self.coverage.hit("mirror.judged_goes_on");
                 return Ok(());
             }

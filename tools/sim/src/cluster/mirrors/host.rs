@@ -1,14 +1,14 @@
 //! A host of an end: it opens all volumes of the mirror as soon as it is let, reads all that they have, and then writes and reads, one thing after
 //! another. What it writes is a number of its own in each block, so that what is read later tells which write it was.
 
-use super::value_of;
 use super::wire::Did;
+use super::{BLOCK, value_of};
 use crate::cluster::moves::line::{Ask, Brought, End, Line, Piece};
 use crate::random::Random;
-use amita_types::BLOCK_BYTES;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
 /// What has come of a write that failed is settled within this, and the block may be written again.
 const SETTLES: Duration = Duration::from_secs(8);
 /// The most that one is used before it is opened anew, elsewhere perhaps.
@@ -18,7 +18,8 @@ const LONGEST: u64 = 120;
 #[derive(Clone, Debug)]
 pub(super) struct Habits {
     pub volumes: Vec<String>,
-    pub blocks: u64,
+    /// What the operator has told it of the volumes' sizes, in blocks, also while it has them open.
+    pub told: Vec<Arc<AtomicU64>>,
     /// The pause between two operations, at most.
     pub pause: Duration,
     /// Its numbers begin behind this.
@@ -43,17 +44,20 @@ fn is_closed(why: &str) -> bool {
 }
 
 fn work(line: &Line, habits: &Habits, random: &mut Random) -> Result<(), String> {
+    let mut opened = Vec::new();
     for (volume, name) in habits.volumes.iter().enumerate() {
-        let opened = line.open(End::Nth(volume), name, None);
-        opened.inspect_err(|why| {
+        let open = line.open(End::Nth(volume), name, None);
+        let open = open.inspect_err(|why| {
             let is_closed = is_closed(why);
             did(line, Did::Refused { is_closed });
         })?;
+        // Who makes a volume smaller has a gateway of its own in the product, which ends. That of the simulation goes on, and says what it knew before.
+        opened.push((open.size_bytes / BLOCK).min(habits.told[volume].load(Ordering::Relaxed)));
     }
-    did(line, Did::Opened);
-    for volume in 0..habits.volumes.len() {
-        for first in (0..habits.blocks).step_by(super::CHUNK_BLOCKS as usize) {
-            read(line, volume, first, super::CHUNK_BLOCKS.min(habits.blocks - first))?;
+    did(line, Did::Opened(opened.clone()));
+    for (volume, blocks) in opened.iter().enumerate() {
+        for first in (0..*blocks).step_by(super::CHUNK_BLOCKS as usize) {
+            read(line, volume, first, super::CHUNK_BLOCKS.min(blocks - first))?;
         }
     }
     if habits.reads_once {
@@ -64,8 +68,13 @@ fn work(line: &Line, habits: &Habits, random: &mut Random) -> Result<(), String>
         let pause = random.within(1, habits.pause.as_nanos() as u64);
         line.rest(Duration::from_nanos(pause));
         let volume = random.below(habits.volumes.len() as u64) as usize;
+        let blocks = opened[volume].max(habits.told[volume].load(Ordering::Relaxed));
         let hot = random.percent(50);
-        let block = random.below(if hot { 4.min(habits.blocks) } else { habits.blocks });
+        let block = match blocks > opened[volume] && random.percent(50) {
+            // What has just come is used at once.
+            true => random.within(opened[volume], blocks - 1),
+            false => random.below(if hot { 4.min(blocks) } else { blocks }),
+        };
         if random.percent(25) {
             read(line, volume, block, 1)?;
             continue;
@@ -80,7 +89,8 @@ fn work(line: &Line, habits: &Habits, random: &mut Random) -> Result<(), String>
             Err(why) => {
                 let is_closed = is_closed(&why);
                 did(line, Did::Failed { is_closed });
-                if !is_closed {
+                // Its gateway has not heard of the larger size, and nothing was written; else it is not known.
+                if !is_closed && !why.contains("outside the volume") {
                     line.rest(SETTLES);
                 }
                 return Err(why);

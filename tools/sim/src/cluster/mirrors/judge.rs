@@ -4,15 +4,19 @@
 //! * whoever is promoted has what its point says, and what was written there since;
 //! * of an end that was demoted in order nothing that was acknowledged is missing in its last point;
 //! * no two ends acknowledge writes, but behind a promotion by force;
-//! * an end that is a secondary acknowledges nothing.
+//! * an end that is a secondary acknowledges nothing;
+//! * a point has each volume as large as it was when it was cut, at both ends, and so has who is promoted at it ([`sizes`]).
 //!
 //! The hosts of an end ask for one thing after another, so the writes of one *life*, from a promotion to the next, have an order. What a point holds
 //! must be what all writes up to one of them had left, but for those of which nobody knows what came of them.
+
+mod sizes;
 
 use super::wire::Content;
 use crate::coverage::Coverage;
 use amita_reactor::Time;
 use amita_types::map::{Mirror, MirrorRole, PointName};
+use sizes::{Sizes, held};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a volume held when a life of an end began.
@@ -26,7 +30,10 @@ enum Base {
 struct Write {
     volume: usize,
     block: u64,
+    /// What tells it from all others: what the block holds then, but for a clear.
     value: u64,
+    /// It leaves zeros.
+    is_clear: bool,
     began: Time,
     acknowledged: Option<Time>,
     /// It was read.
@@ -50,6 +57,12 @@ struct Life {
     kept: Vec<Time>,
 }
 
+impl Write {
+    fn leaves(&self) -> u64 {
+        if self.is_clear { 0 } else { self.value }
+    }
+}
+
 impl Life {
     fn of(&self, volume: usize, block: u64) -> impl DoubleEndedIterator<Item = (usize, &Write)> {
         let all = self.writes.iter().enumerate();
@@ -60,7 +73,9 @@ impl Life {
 /// What is known of all that happened.
 pub(super) struct Judge {
     volumes: usize,
+    /// The most that a volume has.
     blocks: u64,
+    sizes: Sizes,
     lives: Vec<Life>,
     /// The life in which an epoch was.
     epochs: BTreeMap<u64, usize>,
@@ -79,8 +94,8 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// The first end has the volumes, with nothing in them.
-    pub fn new(volumes: usize, blocks: u64) -> Judge {
+    /// The first end has the volumes, with nothing in them; `most`: blocks that they have at some time.
+    pub fn new(volumes: usize, blocks: u64, most: u64) -> Judge {
         let life = |end| Life {
             end,
             base: Base::Zeros,
@@ -92,7 +107,8 @@ impl Judge {
         };
         Judge {
             volumes,
-            blocks,
+            blocks: most,
+            sizes: Sizes::new(volumes, blocks),
             lives: vec![life(0), life(1)],
             epochs: BTreeMap::from([(0, 0)]),
             forced: BTreeSet::new(),
@@ -189,6 +205,7 @@ impl Judge {
             volume,
             block,
             value,
+            is_clear: false,
             began: now,
             acknowledged: None,
             seen: false,
@@ -247,14 +264,14 @@ impl Judge {
     fn possible(&self, life: usize, volume: usize, block: u64) -> Option<Vec<u64>> {
         let mut values = Vec::new();
         for (_, write) in self.lives[life].of(volume, block).rev() {
-            values.push(write.value);
+            values.push(write.leaves());
             if write.acknowledged.is_some() || write.seen {
                 return Some(values);
             }
         }
         values.push(match self.lives[life].base {
             Base::Zeros => 0,
-            Base::Point(point) => self.contents.get(&point)?[volume][block as usize],
+            Base::Point(point) => held(self.contents.get(&point)?, volume, block),
         });
         Some(values)
     }
@@ -284,6 +301,9 @@ impl Judge {
             }
             let is_point = matches!(self.lives[life].base, Base::Point(_));
             self.coverage.hit("mirror.judged_read");
+            let last = self.lives[life].of(volume, block).next_back();
+            let is_cleared = last.is_some_and(|(_, write)| write.is_clear && write.acknowledged.is_some());
+            self.coverage.add("mirror.judged_read_regrown", u64::from(is_cleared));
             self.coverage.add("mirror.judged_read_promoted", u64::from(is_point));
             if let Some(&(of, index)) = self.by_value.get(value)
                 && of == life
@@ -307,9 +327,15 @@ impl Judge {
         if !self.checked.insert((end, name, snapshots.to_owned())) {
             return Ok(());
         }
-        if content.len() != self.volumes || content.iter().any(|held| held.len() as u64 != self.blocks) {
-            return Err(format!("point {name} has not all blocks of all volumes, at end {end}"));
+        let lengths: Vec<u64> = content.iter().map(|held| held.len() as u64).collect();
+        let known = self.sizes.of_points.get(&name);
+        if lengths.len() != self.volumes || known.is_some_and(|known| *known != lengths) {
+            return Err(format!(
+                "point {name} has {lengths:?} blocks at end {end}, where it has {known:?}"
+            ));
         }
+        let is_short = lengths.iter().any(|blocks| *blocks < self.blocks);
+        self.coverage.add("mirror.judged_short", u64::from(is_short));
         if let Some(known) = self.contents.get(&name) {
             self.coverage.hit("mirror.judged_equal");
             let all = known.iter().flatten().zip(content.iter().flatten());
@@ -323,7 +349,7 @@ impl Judge {
                 false => Err(format!(
                     "point {name} ({snapshots}) is another at end {end} than where it was read before: {} blocks of {}: place, then, now: {:?}",
                     differing.len(),
-                    self.blocks * self.volumes as u64,
+                    lengths.iter().sum::<u64>(),
                     differing.iter().take(6).collect::<Vec<_>>()
                 )),
             };
@@ -339,12 +365,17 @@ impl Judge {
             return Err(format!("point {name} is of an epoch that nobody was primary in"));
         };
         let own = &self.lives[life];
-        let is_last = self.last.contains(&name);
-        let mut at: Vec<Vec<usize>> = vec![vec![0; self.blocks as usize]; self.volumes];
+        // How many writes each block has at least; none: zeros, and behind the end of a volume as well.
+        let mut at: Vec<Vec<Option<usize>>> = vec![vec![None; self.blocks as usize]; self.volumes];
         let mut newest = 0;
-        for (volume, held) in content.iter().enumerate() {
-            for (block, value) in (0..).zip(held) {
-                // How many writes it has at least.
+        for (volume, content) in content.iter().enumerate() {
+            for (block, value) in (0..).zip(content) {
+                if *value == 0 {
+                    let may_be = self.zeros_by(life, (volume, block), own.writes.len());
+                    if may_be.is_some() {
+                        continue;
+                    }
+                }
                 let place = match self.by_value.get(value) {
                     Some((of, index)) if *of == life => {
                         let write = &own.writes[*index];
@@ -358,7 +389,7 @@ impl Judge {
                     _ => {
                         let base = match own.base {
                             Base::Zeros => Some(0),
-                            Base::Point(point) => self.contents.get(&point).map(|base| base[volume][block as usize]),
+                            Base::Point(point) => self.contents.get(&point).map(|base| held(base, volume, block)),
                         };
                         if base.is_some_and(|base| base != *value) {
                             return Err(format!(
@@ -369,29 +400,77 @@ impl Judge {
                         0
                     }
                 };
-                at[volume][block as usize] = place;
+                at[volume][block as usize] = Some(place);
                 newest = newest.max(place);
             }
+        }
+        // Behind which of those that leave zeros it is, nothing tells: one moment is enough.
+        let later = self.clears_behind(life, newest);
+        let mut judged = self.judge_cut(life, name, &at, newest);
+        for done in later {
+            if judged.is_ok() {
+                break;
+            }
+            judged = self.judge_cut(life, name, &at, done);
+        }
+        let at = judged?;
+        let is_last = self.last.contains(&name);
+        let own = &self.lives[life];
+        let listed = self.listed.get(&name).copied().unwrap_or(Time(u64::MAX));
+        let cleared = at.iter().flatten().filter(|place| {
+            let last = place.checked_sub(1).and_then(|index| own.writes.get(index));
+            last.is_some_and(|write| write.is_clear)
+        });
+        self.coverage.add("mirror.judged_cleared", cleared.count() as u64);
+        self.coverage.hit("mirror.judged_moment");
+        self.coverage.add("mirror.judged_last", u64::from(is_last));
+        if is_last && own.kept.iter().all(|kept| *kept < listed) {
+            self.lives[life].last = Some(at);
+        }
+        Ok(())
+    }
+
+    /// Is that what it had when so many writes had been done? How many each block has, then.
+    fn judge_cut(
+        &self,
+        life: usize,
+        name: PointName,
+        at: &[Vec<Option<usize>>],
+        newest: usize,
+    ) -> Result<Vec<Vec<usize>>, String> {
+        let own = &self.lives[life];
+        let is_last = self.last.contains(&name);
+        let mut all: Vec<Vec<usize>> = Vec::new();
+        for (volume, blocks) in at.iter().enumerate() {
+            let mut places = Vec::new();
+            for (block, place) in (0..).zip(blocks) {
+                let place = place.or_else(|| self.zeros_by(life, (volume, block), newest));
+                places.push(place.ok_or_else(|| {
+                    format!("point {name} has zeros in block {block} of volume {volume}, which it had not yet")
+                })?);
+            }
+            all.push(places);
         }
         let began = self.cut_began.get(&name).copied().unwrap_or_default();
         let listed = self.listed.get(&name).copied().unwrap_or(Time(u64::MAX));
         // Until when it was the life's end; none: it is.
         let went_on = own.kept.iter().find(|kept| **kept >= listed).copied();
         for (index, write) in own.writes.iter().enumerate() {
-            let has = at[write.volume][write.block as usize] > index;
+            let has = all[write.volume][write.block as usize] > index;
             let Some(acknowledged) = write.acknowledged else {
                 continue;
             };
+            if has {
+                continue;
+            }
             let what = format!(
-                "{} in block {} of volume {}, acknowledged at {} us",
+                "{}{} in block {} of volume {}, acknowledged at {} us",
+                if write.is_clear { "zeros by " } else { "" },
                 write.value,
                 write.block,
                 write.volume,
                 acknowledged.0 / 1000
             );
-            if has {
-                continue;
-            }
             if is_last && went_on.is_none_or(|went_on| acknowledged < went_on) {
                 return Err(format!("the last point, {name}, has not {what}"));
             }
@@ -411,12 +490,7 @@ impl Judge {
         if newest > 0 && own.writes[newest - 1].began > listed {
             return Err(format!("point {name} has what was written when it was there already"));
         }
-        self.coverage.hit("mirror.judged_moment");
-        self.coverage.add("mirror.judged_last", u64::from(is_last));
-        if is_last && went_on.is_none() {
-            self.lives[life].last = Some(at);
-        }
-        Ok(())
+        Ok(all)
     }
 
     /// Was it cut behind that time?

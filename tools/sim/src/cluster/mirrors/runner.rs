@@ -5,6 +5,8 @@
 
 mod pass;
 
+pub(super) use pass::is_alone;
+
 use super::Wall;
 use super::wire::{Did, FarAnswer, FarAsk, FarWhy, Link};
 use crate::cluster::moves::line::{Ask, End, Line};
@@ -507,7 +509,6 @@ impl Turn<'_> {
                 Ok(_) => Ok(Turned::Rest(SOON)),
             },
             Wish::Begin => self.begin(record, now),
-            Wish::GoOn if self.is_outgrown(record)? => self.go_over(record, now),
             Wish::GoOn => self.bring(record, now),
         }
     }
@@ -518,40 +519,6 @@ impl Turn<'_> {
             Some((record, _)) => self.bring(&record, now),
             None => Err(self.lose()),
         }
-    }
-
-    fn is_outgrown(&self, record: &Mirror) -> Result<bool> {
-        let places = record.pass.iter().flat_map(|pass| &pass.places);
-        let sizes = self.sizes(record)?;
-        let mut is_small = false;
-        for ((volume, place), there) in record.volumes.iter().zip(places).zip(sizes) {
-            let here = admin::mirrored_volume(self.line, record, volume.id)?.size_bytes;
-            if there < here {
-                return Ok(false);
-            }
-            is_small |= place.total_bytes < here;
-        }
-        Ok(is_small)
-    }
-
-    fn go_over(&mut self, record: &Mirror, now: Duration) -> Result<Turned> {
-        let to = record.pass.as_ref().map(|pass| pass.to);
-        let newest = record.seen.as_ref().and_then(|seen| seen.standing.newest());
-        if newest.map(|newest| newest.name) != to {
-            return self.begin(record, now);
-        }
-        match self.line.far(FarAsk::Cut(record.standing.epoch)) {
-            Ok(FarAnswer::Cut(Some(point))) => {
-                let is_later = Some(point.name) != to;
-                if is_later && self.answered.replace(point.name) != Some(point.name) {
-                    self.looked = None;
-                    return Ok(Turned::Again);
-                }
-            }
-            Ok(FarAnswer::Cut(None)) => return Ok(Turned::Rest(SOON)),
-            _ => {}
-        }
-        self.bring(record, now)
     }
 
     fn bring(&mut self, record: &Mirror, now: Duration) -> Result<Turned> {

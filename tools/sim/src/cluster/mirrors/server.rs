@@ -2,16 +2,13 @@
 //! point has is read by a gateway of the simulation, in pieces, each of which is asked for by itself.
 
 use super::wire::{Content, Did, FarAnswer, FarAsk, FarWhy, Link, Taken};
-use super::{Wall, value_of};
+use super::{BLOCK, Wall, value_of};
 use crate::cluster::moves::line::{Ask, Brought, End, Line, Opened, Piece};
 use amita_control::admin::{self, AdminError, Cutting};
-use amita_types::BLOCK_BYTES;
 use amita_types::map::{Mirror, MirrorRole, PointName, Snapshot, Standing};
 
 /// Chunks of one piece.
 const CHUNKS: u64 = 2;
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
 
 impl From<AdminError> for FarWhy {
     fn from(why: AdminError) -> FarWhy {
@@ -173,13 +170,13 @@ fn pieces(line: &Line, open: Opened, to: &Snapshot, after: u64, whole: bool) -> 
 }
 
 /// What the snapshots of a point hold, for who judges that.
-pub(super) fn look_into(line: &Line, volumes: &[String], name: PointName, snapshots: &str, blocks: u64) {
+pub(super) fn look_into(line: &Line, volumes: &[String], name: PointName, snapshots: &str) {
     let read = || -> Result<Content, String> {
         let mut content = Content::new();
         for volume in volumes {
             let open = line.open(End::Source, &format!("{volume}@{snapshots}"), None)?;
-            let mut held = Vec::new();
-            for first in (0..blocks.min(open.size_bytes / BLOCK)).step_by(super::CHUNK_BLOCKS as usize) {
+            let (mut held, blocks) = (Vec::new(), open.size_bytes / BLOCK);
+            for first in (0..blocks).step_by(super::CHUNK_BLOCKS as usize) {
                 let count = super::CHUNK_BLOCKS.min(blocks - first);
                 let piece = Piece::Read {
                     offset: first * BLOCK,

@@ -78,8 +78,8 @@ pub(in crate::cluster) type Content = Vec<Vec<u64>>;
 /// What was done.
 #[derive(Debug)]
 pub(in crate::cluster) enum Did {
-    /// A host has all volumes open.
-    Opened,
+    /// A host has all volumes open, of so many blocks.
+    Opened(Vec<u64>),
     /// It is refused: the volumes are closed; or for another reason.
     Refused {
         is_closed: bool,
@@ -96,6 +96,18 @@ pub(in crate::cluster) enum Did {
     Failed {
         is_closed: bool,
     },
+    /// Whoever makes a volume smaller has marked it, and begins to clear.
+    Shrinks,
+    /// So many blocks from the first on are cleared, or are to be: the operations of which the last one has this number.
+    Clears {
+        volume: usize,
+        first: u64,
+        count: u64,
+        value: u64,
+        acknowledged: bool,
+    },
+    /// All behind the new end is.
+    ClearedAll,
     /// It was asked for then.
     Read {
         asked: Duration,

@@ -8,7 +8,7 @@ use amita_control::admin::{self, AdminError, TakingState};
 use amita_control::mirror::snapshots_of;
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Mirror, MirrorPass, PassPlace, Point, Snapshot, SnapshotState, Volume};
-use amita_types::{PoolId, VolumeId};
+use amita_types::{Generation, PoolId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const HEARD: Duration = Duration::from_millis(45);
 /// Writes under way.
 const DEPTH: usize = 8;
 
-fn is_alone(open: &Opened, before: &Volume, now: &Volume) -> bool {
+pub(in crate::cluster::mirrors) fn is_alone(open: &Opened, before: &Volume, now: &Volume) -> bool {
     now.id == before.id && Some(now.generation) == before.generation.next() && open.size_bytes == now.size_bytes
 }
 
@@ -85,9 +85,9 @@ impl Turn<'_> {
             return self.arrive();
         }
         self.did(Did::Writes);
-        for (at, bytes) in sizes.iter().enumerate() {
+        for at in 0..pass.places.len() {
             if !pass.places[at].whole {
-                self.bring_volume(record, &mut pass, at, *bytes)?;
+                self.bring_volume(record, &mut pass, at)?;
                 if self.plants.has(amita_control::Fault::ArriveInParts) {
                     return self.arrive();
                 }
@@ -129,7 +129,7 @@ impl Turn<'_> {
         }
     }
 
-    fn bring_volume(&mut self, record: &Mirror, pass: &mut MirrorPass, at: usize, most: u64) -> Result<()> {
+    fn bring_volume(&mut self, record: &Mirror, pass: &mut MirrorPass, at: usize) -> Result<()> {
         let name = record.volumes[at].name.clone();
         let mut open = None;
         let mut noted = self.line.now();
@@ -144,20 +144,14 @@ impl Turn<'_> {
             let FarAnswer::Taken(taken) = self.line.far(ask)? else {
                 return Err(said("it answers something else"));
             };
-            if taken.size_bytes > most {
-                return Err(said(format!("volume {name}: the point has more than the volume")));
-            }
             let target = match open {
                 Some(open) => open,
                 None => {
-                    let expected = std::mem::replace(&mut pass.places[at].total_bytes, taken.size_bytes);
-                    if let Err(why) = self.fit(record, at, taken.size_bytes) {
-                        if expected != taken.size_bytes {
-                            let _ = self.note(pass, at);
-                        }
-                        return Err(why);
-                    }
-                    self.open(record, pass, at)?
+                    pass.places[at].total_bytes = taken.size_bytes;
+                    self.grow(record, at, taken.size_bytes)?;
+                    let open = self.open(record, pass, at)?;
+                    self.cut_off(record, open, pass.places[at].generation, (at, taken.size_bytes))?;
+                    open
                 }
             };
             open = Some(target);
@@ -186,15 +180,41 @@ impl Turn<'_> {
         }
     }
 
-    fn fit(&self, record: &Mirror, at: usize, size_bytes: u64) -> Result<()> {
+    fn grow(&self, record: &Mirror, at: usize, size_bytes: u64) -> Result<()> {
         let found = admin::mirrored_volume(self.line, record, record.volumes[at].id)?;
-        if found.size_bytes > size_bytes {
-            return Err(said("a pass cannot make a volume smaller"));
-        }
         if found.size_bytes < size_bytes {
             admin::resize_mirrored(self.line, &found.name, size_bytes, record.id)?;
         }
         Ok(())
+    }
+
+    fn cut_off(
+        &self,
+        record: &Mirror,
+        target: Opened,
+        generation: Generation,
+        (at, size_bytes): (usize, u64),
+    ) -> Result<()> {
+        if target.size_bytes <= size_bytes {
+            return Ok(());
+        }
+        let found = admin::mirrored_volume(self.line, record, record.volumes[at].id)?;
+        if found.generation != generation {
+            return Err(said("others have the volume, and nothing of it is cleared"));
+        }
+        let mut offset = size_bytes;
+        while offset < found.size_bytes && !self.plants.has(amita_control::Fault::CutOffUncleared) {
+            self.check()?;
+            let end = (offset - offset % target.chunk_bytes + target.chunk_bytes).min(found.size_bytes);
+            let length = end - offset;
+            let clear = vec![Piece::Clear { offset, length }];
+            self.line.io(End::Nth(at), clear).map_err(Failure::Said)?;
+            offset = end;
+        }
+        match admin::shrink_mirrored(self.line, &found, size_bytes, (record, self.claim))? {
+            Some(_) => Ok(()),
+            None => Err(self.lose()),
+        }
     }
 
     /// Opens a volume as its one owner, and notes by which generation, before anything is written.
