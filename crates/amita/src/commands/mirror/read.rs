@@ -62,7 +62,7 @@ struct How {
 }
 
 /// Behind a revert versions say nothing of what was before (decision 056): the base is of other data than the point, and all of the point is sent.
-/// So it is where the volume became smaller in between: whoever asks is told the point's size then, and says that it cannot be brought.
+/// So it is where the volume became smaller in between: what a smaller one has is not compared with a larger one.
 /// That is asked before they are compared, for who is refused that would ask the same again for ever.
 fn base_of<'a>(meta: &dyn Transact, read: &MirrorRead<'a>) -> Result<Option<&'a str>> {
     let Some(base) = read.base else { return Ok(None) };
