@@ -25,6 +25,8 @@ pub const ACCESSIBLE_FROM: &str = "csi.amita.io/accessible-from";
 pub const INLINE: &str = "csi.amita.io/inline";
 /// The tenant whose it was made, which the API does not show of a volume.
 pub const TENANT: &str = "csi.amita.io/tenant";
+/// Its text is encrypted at its node, by a passphrase of a Secret: what lies on it is not what its pods see.
+pub const BY_SECRET: &str = "csi.amita.io/encrypted-by-secret";
 /// It is being deleted; or was, and has snapshots still.
 pub const DELETED: &str = "csi.amita.io/deleted";
 /// What a volume is published as that is only read.
@@ -68,6 +70,12 @@ pub fn snapshot_id(driver: &str, volume: &VolumeId, snapshot: &Snapshot) -> Opti
 #[must_use]
 pub fn is_deleted(volume: &Volume) -> bool {
     volume.labels.contains_key(DELETED)
+}
+
+/// Is it encrypted at its node?
+#[must_use]
+pub fn is_by_secret(volume: &Volume) -> bool {
+    volume.labels.contains_key(BY_SECRET)
 }
 
 /// Is it only read?

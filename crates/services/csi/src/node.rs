@@ -6,6 +6,7 @@
 
 mod attach;
 mod claims;
+mod crypt;
 mod discovery;
 pub(crate) mod filesystem;
 mod gateways;

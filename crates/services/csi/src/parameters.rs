@@ -10,6 +10,10 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+/// A class whose volumes are encrypted at their node, by a passphrase of a Secret (decision 099).
+pub const BY_SECRET: &str = "encryptedBySecret";
+/// Bytes before the text of such a volume: the head of LUKS2, where its keys are.
+pub const LUKS_BYTES: u64 = 16 << 20;
 /// Before those that the sidecars add.
 const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
 /// The labels that they become.
@@ -141,6 +145,11 @@ impl Class {
             "mkfsOptions" => {
                 format_options(value)?;
                 self.context.insert(key.to_owned(), value.to_owned());
+            }
+            BY_SECRET => {
+                if flag(key, value)? {
+                    self.context.insert(key.to_owned(), "true".to_owned());
+                }
             }
             "gateways" | "blockSize" | "tlsRequired" | "reservations" | "protocol" => {
                 self.context.insert(key.to_owned(), value.to_owned());

@@ -3,6 +3,8 @@
 use super::{BLOCK_BYTES, Controller, missing, signed};
 use crate::grpc::{Answers, streamed};
 use crate::id::SnapshotId;
+use crate::labels;
+use crate::parameters::LUKS_BYTES;
 use crate::wire::snapshot_metadata::{
     BlockMetadata, BlockMetadataType, GetMetadataAllocatedRequest, GetMetadataAllocatedResponse,
     GetMetadataDeltaRequest, GetMetadataDeltaResponse,
@@ -16,6 +18,12 @@ use tonic::body::Body;
 const USUAL: usize = 1000;
 /// and at most, as the API has it.
 const MOST: usize = 10_000;
+/// What pods see of a volume: bytes before it, and its own.
+struct Seen {
+    before: u64,
+    bytes: u64,
+}
+
 const KIND: i32 = BlockMetadataType::VariableLength as i32;
 
 /// How many extents an answer is to have.
@@ -55,8 +63,8 @@ impl Controller {
         })
     }
 
-    /// The snapshot of an id: its volume's name, its own, its size.
-    async fn read_snapshot(&self, id: &str) -> Result<(SnapshotId, String, u64), Status> {
+    /// The snapshot of an id: its volume's name, its own, and where on it what pods see of it lies.
+    async fn read_snapshot(&self, id: &str) -> Result<(SnapshotId, String, Seen), Status> {
         if id.is_empty() {
             return Err(missing("snapshot id"));
         }
@@ -67,7 +75,13 @@ impl Controller {
             .snapshot(of.name(), &snapshot.name)
             .await?
             .ok_or_else(|| none(id))?;
-        Ok((snapshot, of.name().to_owned(), found.thing.size_bytes))
+        let before = if labels::is_by_secret(of.volume()) {
+            LUKS_BYTES
+        } else {
+            0
+        };
+        let bytes = found.thing.size_bytes.saturating_sub(before);
+        Ok((snapshot, of.name().to_owned(), Seen { before, bytes }))
     }
 
     pub(super) async fn delta(
@@ -77,11 +91,12 @@ impl Controller {
     ) -> Result<(), Status> {
         let limit = results(request.max_results)?;
         let (base, ..) = self.read_snapshot(&request.base_snapshot_id).await?;
-        let (target, volume, size_bytes) = self.read_snapshot(&request.target_snapshot_id).await?;
+        let (target, volume, seen) = self.read_snapshot(&request.target_snapshot_id).await?;
         if base.volume.number != target.volume.number {
             return Err(Status::invalid_argument("the snapshots are of two volumes"));
         }
-        let start = start(request.starting_offset, size_bytes)?;
+        // Keys lie before what is encrypted by them; pods do not see these.
+        let start = start(request.starting_offset, seen.bytes)? + seen.before;
         // The API counts in blocks.
         let block = start / BLOCK_BYTES * BLOCK_BYTES;
         let mut after = (block > 0).then(|| block.to_string());
@@ -92,13 +107,13 @@ impl Controller {
                 let end = extent.offset + extent.length;
                 let offset = extent.offset.max(start);
                 (offset < end).then(|| BlockMetadata {
-                    byte_offset: signed(offset),
+                    byte_offset: signed(offset - seen.before),
                     size_bytes: signed(end - offset),
                 })
             });
             let answer = GetMetadataDeltaResponse {
                 block_metadata_type: KIND,
-                volume_capacity_bytes: signed(size_bytes),
+                volume_capacity_bytes: signed(seen.bytes),
                 block_metadata: blocks.collect(),
             };
             let is_last = piece.next.is_none();
@@ -121,14 +136,14 @@ impl Controller {
         answers: Answers<GetMetadataAllocatedResponse>,
     ) -> Result<(), Status> {
         results(request.max_results)?;
-        let (_, _, size_bytes) = self.read_snapshot(&request.snapshot_id).await?;
-        let start = start(request.starting_offset, size_bytes)?;
+        let (_, _, seen) = self.read_snapshot(&request.snapshot_id).await?;
+        let start = start(request.starting_offset, seen.bytes)?;
         let answer = GetMetadataAllocatedResponse {
             block_metadata_type: KIND,
-            volume_capacity_bytes: signed(size_bytes),
+            volume_capacity_bytes: signed(seen.bytes),
             block_metadata: vec![BlockMetadata {
                 byte_offset: signed(start),
-                size_bytes: signed(size_bytes - start),
+                size_bytes: signed(seen.bytes - start),
             }],
         };
         // Who has gone needs nothing more.

@@ -7,7 +7,7 @@ use crate::api::{NewVolume, OnDelete, Snapshot, Tagged, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
-use crate::parameters::{Class, Mutable, on_delete_text};
+use crate::parameters::{BY_SECRET, Class, Mutable, on_delete_text};
 use crate::topology::{Reach, Requirement};
 use crate::wire::common::{self, TopologyRequirement, VolumeContentSource, VolumeContentSourceTypeOneOf};
 use crate::wire::controller::{CreateVolumeRequest, CreateVolumeResponse};
@@ -89,6 +89,11 @@ impl Wish {
         self.class.tenant.as_deref().unwrap_or_default()
     }
 
+    /// Is it to be encrypted at its node?
+    fn is_by_secret(&self) -> bool {
+        self.class.context.contains_key(BY_SECRET)
+    }
+
     /// The snapshot that is taken of a volume that is to be cloned.
     fn clone_snapshot(&self) -> String {
         format!("csi-clone-{}", id::sum(&self.csi_name, 16))
@@ -113,6 +118,9 @@ impl Wish {
         if self.read_only {
             put(labels::READ_ONLY, "1".to_owned());
         }
+        if self.is_by_secret() {
+            put(labels::BY_SECRET, "1".to_owned());
+        }
         labels
     }
 
@@ -128,6 +136,10 @@ impl Wish {
             (
                 "encryption",
                 self.source.is_some() || volume.encrypted == self.class.encrypted,
+            ),
+            (
+                "encryption by a Secret",
+                labels::is_by_secret(volume) == self.is_by_secret(),
             ),
             ("access mode", labels::is_read_only(volume) == self.read_only),
             ("reach (accessibleFrom)", labels::reach(volume) == self.class.reach),
@@ -408,6 +420,17 @@ impl Controller {
             return Err(Status::invalid_argument(
                 "its source is not encrypted, and so is nothing that is made of it",
             ));
+        }
+        if labels::is_by_secret(volume) != wish.is_by_secret() {
+            return Err(Status::invalid_argument(format!(
+                "its source is {} by a Secret at its node, and so is what is made of it: take a class {} {BY_SECRET}",
+                if wish.is_by_secret() {
+                    "not encrypted"
+                } else {
+                    "encrypted"
+                },
+                if wish.is_by_secret() { "without" } else { "with" },
+            )));
         }
         let left = self.api.pool(&volume.pool).await?.and_then(|pool| left(&pool));
         match left.filter(|left| *left < bytes) {

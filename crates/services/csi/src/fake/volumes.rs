@@ -401,7 +401,12 @@ impl Cluster {
             .unwrap_or_default();
         let after: u64 = parts.parameter("after").parse().unwrap_or(0);
         let limit: usize = parts.parameter("limit").parse().expect("a limit");
-        let left: Vec<(u64, u64)> = all.into_iter().filter(|(offset, _)| *offset >= after).collect();
+        // An extent that lies across that position is told from there on.
+        let rest = |(offset, length): (u64, u64)| {
+            let (from, end) = (offset.max(after), offset + length);
+            (from < end).then(|| (from, end - from))
+        };
+        let left: Vec<(u64, u64)> = all.into_iter().filter_map(rest).collect();
         let next = left.get(limit).map(|(offset, _)| offset.to_string());
         let items = left
             .iter()

@@ -60,6 +60,13 @@ impl Node {
         all.flat_map(|path| list(&path)).map(named).collect()
     }
 
+    /// What a disk is called where its file is bound. Of the device mapper's `mount` binds the file that has its name, which is a link to the other one where udev has made it.
+    pub(super) fn files(&self, disk: &Disk) -> Vec<String> {
+        let name = self.machine().read(&format!("/sys/block/{}/dm/name", disk.name));
+        let mapped = name.map(|name| format!("/mapper/{}", name.trim()));
+        std::iter::once(format!("/{}", disk.name)).chain(mapped).collect()
+    }
+
     /// Does nobody use a disk here, in whatever name space of mounts?
     pub(super) fn is_free(&self, disk: &Disk) -> Result<bool, Status> {
         if self.not_used(disk).is_err() {
@@ -76,14 +83,16 @@ impl Node {
     pub(super) fn not_used(&self, disk: &Disk) -> Result<(), Status> {
         let all =
             mounts::all(self.machine()).map_err(|why| Status::internal(format!("the mounts of this node: {why}")))?;
-        let file = format!("/{}", disk.name);
+        let files = self.files(disk);
         // Maps have names of their own, by which they are mounted.
         let number = match disk.name.starts_with("dm-") {
             true => nvme::number(self.machine(), disk).ok(),
             false => None,
         };
         let used = all.iter().find(|mount| {
-            mount.source == disk.device() || mount.root == file || number.as_ref().is_some_and(|it| *it == mount.device)
+            mount.source == disk.device()
+                || files.contains(&mount.root)
+                || number.as_ref().is_some_and(|it| *it == mount.device)
         });
         match used {
             None => Ok(()),

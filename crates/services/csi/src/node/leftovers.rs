@@ -49,10 +49,13 @@ impl Node {
             }
         }
         for nqn in self.leftovers.due(machine.now(), useless) {
-            let Some(_hold) = self.number(&nqn).and_then(|number| self.hold(number).ok()) else {
+            let Some((number, _hold)) = self
+                .number(&nqn)
+                .and_then(|number| Some((number, self.hold(number).ok()?)))
+            else {
                 continue;
             };
-            match self.leave(|name| name == nqn) {
+            match self.close_all(number).and_then(|()| self.leave(|name| name == nqn)) {
                 Ok(()) => log::info!("{nqn} was left from before, and is ended"),
                 Err(why) => log::warn!("{nqn} was left from before, and stays: {}", why.message()),
             }

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -143,6 +143,11 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// It cannot be started.
     fn run(&self, tool: &str, words: &[&str]) -> io::Result<Ran>;
+    /// The same with this on its standard input: what no other process of the machine is to read.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn run_with(&self, tool: &str, words: &[&str], input: &str) -> io::Result<Ran>;
     /// Is nothing but zeros where file systems, tables of partitions and the like have their marks: in the first and in the last MiB of a disk?
     ///
     /// # Errors
@@ -261,13 +266,31 @@ impl Machine for Linux {
     }
 
     fn run(&self, tool: &str, words: &[&str]) -> io::Result<Ran> {
-        let ran = Command::new(tool).args(words).env("LC_ALL", "C").output()?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        Ok(Ran {
-            code: ran.status.code().unwrap_or(-1),
-            out: text(&ran.stdout),
-            err: text(&ran.stderr),
-        })
+        Command::new(tool)
+            .args(words)
+            .env("LC_ALL", "C")
+            .output()
+            .map(|ran| told(&ran))
+    }
+
+    fn run_with(&self, tool: &str, words: &[&str], input: &str) -> io::Result<Ran> {
+        let mut command = Command::new(tool);
+        command.args(words).env("LC_ALL", "C");
+        let piped = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = piped.spawn()?;
+        let mut stdin = child.stdin.take();
+        // One that ends before it has read says why by its code. What is written is shorter than a pipe is: nobody waits.
+        if let Some(stdin) = stdin.as_mut() {
+            match stdin.write_all(input.as_bytes()) {
+                Err(why) if why.kind() != io::ErrorKind::BrokenPipe => log::debug!("{tool} was not told all: {why}"),
+                _ => {}
+            }
+        }
+        drop(stdin);
+        child.wait_with_output().map(|ran| told(&ran))
     }
 
     fn is_blank(&self, device: &str) -> io::Result<bool> {
@@ -351,6 +374,15 @@ impl Machine for Linux {
     }
 }
 
+fn told(ran: &Output) -> Ran {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    Ran {
+        code: ran.status.code().unwrap_or(-1),
+        out: text(&ran.stdout),
+        err: text(&ran.stderr),
+    }
+}
+
 /// ICReq, the first PDU of a host, which wants no digests (NVMe/TCP Transport 1.0c, 3.6.2.2).
 fn initialize_request() -> [u8; 128] {
     let mut bytes = [0; 128];
@@ -405,6 +437,18 @@ mod tests {
             .claim(&format!("{path}/none"))
             .map(|_| ())
             .expect_err("nothing is there");
+    }
+
+    #[test]
+    fn a_tool_is_told_by_its_standard_input() {
+        let ran = Linux.run_with("cat", &[], "open sesame").expect("it is started");
+        assert_eq!((ran.code, ran.out.as_str()), (0, "open sesame"));
+        // One that reads nothing ends as it does.
+        let ran = Linux
+            .run_with("sh", &["-c", "exit 2"], "open sesame")
+            .expect("it is started");
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+        Linux.run_with("no-such-tool", &[], "").expect_err("it is not there");
     }
 
     #[test]

@@ -71,15 +71,15 @@ pub(super) fn at(machine: &dyn Machine, path: &str) -> io::Result<Option<Mount>>
     Ok(all(machine)?.into_iter().rfind(|mount| mount.at == path))
 }
 
-/// Is the disk gone that it is of, or that is bound there? What is of no disk is never lost.
-pub(super) fn is_lost(machine: &dyn Machine, mount: &Mount) -> io::Result<bool> {
+/// Is the disk gone that it is of, or that is bound there? What is of no disk is never lost. `beneath` tells which disk one lies on.
+pub(super) fn is_lost(machine: &dyn Machine, mount: &Mount, beneath: impl FnOnce(&str) -> String) -> io::Result<bool> {
     if mount.root.ends_with(DELETED) {
         return Ok(true);
     }
     if mount.device.starts_with("0:") {
         return Ok(false);
     }
-    let disk = machine.kind(&format!("/sys/dev/block/{}", mount.device))?;
+    let disk = machine.kind(&format!("/sys/dev/block/{}", beneath(&mount.device)))?;
     Ok(disk.is_none())
 }
 

@@ -4,8 +4,9 @@ use super::attach::Target;
 use super::filesystem::run;
 use super::mounts::{self, Mount};
 use super::nvme;
-use super::{Node, path, present, volume};
+use super::{Node, crypt, path, present, volume};
 use crate::capability::{self, Access, Use};
+use crate::id::VolumeId;
 use crate::wire::node::{
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
 };
@@ -27,7 +28,7 @@ impl Node {
         let _hold = self.hold(id.number)?;
         match wanted.access {
             Access::Mount { .. } => self.publish_folder(staging, at, &wanted, request.readonly)?,
-            Access::Block => self.publish_disk(request, &wanted, at)?,
+            Access::Block => self.publish_disk(request, &id, &wanted, at)?,
         }
         Ok(NodePublishVolumeResponse {})
     }
@@ -82,29 +83,41 @@ impl Node {
         Ok(())
     }
 
-    fn publish_disk(&self, request: &NodePublishVolumeRequest, wanted: &Use, at: &str) -> Result<(), Status> {
+    fn publish_disk(
+        &self,
+        request: &NodePublishVolumeRequest,
+        id: &VolumeId,
+        wanted: &Use,
+        at: &str,
+    ) -> Result<(), Status> {
         let machine = self.machine();
         let none = BTreeMap::new();
         let target = Target::read(self, &request.publish_context, &none, &none)?;
         let disk = target.disk(self)?;
-        let disk = disk.ok_or_else(|| Status::failed_precondition("its disk is not staged at this node"))?;
+        let not_staged = || Status::failed_precondition("its disk is not staged at this node");
+        let mut disk = disk.ok_or_else(not_staged)?;
+        if crypt::is_wanted(&request.volume_context) {
+            // Never the disk itself: a pod would write over what it is opened by.
+            disk = self.mapping(id, &disk)?.ok_or_else(not_staged)?.disk;
+        }
         if request.readonly && !nvme::is_read_only(machine, &disk) {
             return Err(Status::invalid_argument(
                 "a disk that may be written is not made one that is only read",
             ));
         }
         let parent = at.rsplit_once('/').map_or("/", |(parent, _)| parent);
+        let files = self.files(&disk);
         // Places of one volume lie side by side (`volumeDevices/publish/VOLUME/POD`); elsewhere kubelet binds it for itself.
         self.shown_nowhere_else(wanted, |other| {
             let is_beside = other.at.rsplit_once('/').is_some_and(|(folder, _)| folder == parent);
-            other.root == format!("/{}", disk.name) && is_beside && other.at != at
+            files.contains(&other.root) && is_beside && other.at != at
         })?;
         self.unmount_lost(at)?;
         machine.make_folder(parent).map_err(failed(parent))?;
         machine.make_file(at).map_err(failed(at))?;
         match self.mounted(at)? {
             None => run(machine, "mount", &["--bind", &disk.device(), at]).map(drop),
-            Some(there) if there.root == format!("/{}", disk.name) => Ok(()),
+            Some(there) if files.contains(&there.root) => Ok(()),
             Some(there) => Err(Status::internal(format!(
                 "{at} has {} bound to it, and not {}",
                 there.root, disk.name

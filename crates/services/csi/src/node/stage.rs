@@ -1,12 +1,13 @@
 //! NodeStageVolume and NodeUnstageVolume: a volume comes to this node, once for all pods that use it here, and goes.
 
 use super::attach::Target;
+use super::crypt::{Opening, Passphrases};
 use super::filesystem::{self, Content};
 use super::hold::Held;
 use super::mounts;
 use super::nvme::{self, Disk};
 use super::{Node, iscsi, path, volume};
-use crate::capability::{self, Access};
+use crate::capability::{self, Access, Sharing};
 use crate::id;
 use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
@@ -17,6 +18,26 @@ use tonic::Status;
 /// Mounts that lie one over another at one place, at most.
 const MOST_MOUNTS: usize = 8;
 
+/// What pods get to see of a volume.
+struct Shown<'a> {
+    /// The volume's disk, or what decrypts it.
+    disk: Disk,
+    /// The volume's disk itself: it is what is reserved.
+    reserved: &'a Disk,
+    /// There is nothing on it, though it is not of zeros.
+    is_new: bool,
+}
+
+impl Shown<'_> {
+    fn of(disk: &Disk) -> Shown<'_> {
+        Shown {
+            disk: disk.clone(),
+            reserved: disk,
+            is_new: false,
+        }
+    }
+}
+
 impl Node {
     pub(super) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<NodeStageVolumeResponse, Status> {
         let staging = path(&request.staging_target_path, "staging target path")?;
@@ -25,12 +46,31 @@ impl Node {
         let _hold = self.hold(id.number)?;
         let (told, context) = (&request.publish_context, &request.volume_context);
         let target = Target::read(self, told, context, &request.secrets)?;
+        let by = Passphrases::read(context, &request.secrets)?;
+        if by.is_some() {
+            self.close_unused(id.number)?;
+        }
         let staged = target.connect(self, &id).and_then(|disk| {
-            let held = (self.reserve(&disk, told)?, self.keys(told)?);
+            let mut held = (self.reserve(&disk, told)?, self.keys(told)?);
+            let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
+            let mut shown = Shown::of(&disk);
+            if let Some(by) = &by {
+                // A mount of a disk that is gone keeps what lies on that.
+                self.unmount_lost(staging)?;
+                let is_shared = wanted.sharing != Sharing::Single;
+                let how = Opening {
+                    by,
+                    is_shared,
+                    is_read_only,
+                };
+                let opened = self.open(&id, &disk, held, &how)?;
+                held.0 = opened.held;
+                shown.disk = opened.disk;
+                shown.is_new = opened.is_new;
+            }
             match &wanted.access {
                 Access::Mount { file_system, options } => {
-                    let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
-                    self.mount(&disk, (file_system, is_read_only), held, options, context, staging)?;
+                    self.mount(&shown, (file_system, is_read_only), held, options, context, staging)?;
                 }
                 // Whoever has the disk itself may write to it: what is there then is not of a mkfs that was cut.
                 Access::Block if held.0 == Held::Unfinished => self.replace(&disk, held.1.making, held.1.own)?,
@@ -40,7 +80,9 @@ impl Node {
         });
         // Whoever is told that it has failed may never have it unstaged: paths would stay, and be tried for ever.
         if staged.is_err()
-            && let Err(why) = self.leave(|nqn| target.is(nqn))
+            && let Err(why) = self
+                .close_all(id.number)
+                .and_then(|()| self.leave(|nqn| target.is(nqn)))
         {
             log::warn!("volume {id} was not staged, and its paths stay: {why}");
         }
@@ -69,14 +111,14 @@ impl Node {
 
     fn mount(
         &self,
-        disk: &Disk,
+        shown: &Shown<'_>,
         (kind, is_read_only): (&str, bool),
         held: (Held, id::Keys),
         options: &[String],
         context: &BTreeMap<String, String>,
         staging: &str,
     ) -> Result<(), Status> {
-        let machine = self.machine();
+        let (machine, disk) = (self.machine(), &shown.disk);
         self.unmount_lost(staging)?;
         if let Some(there) = self.mounted(staging)? {
             // By its number: another disk may have its name by now.
@@ -88,7 +130,7 @@ impl Node {
                 )));
             }
         } else {
-            self.prepare(disk, kind, is_read_only, held, context)?;
+            self.prepare(shown, kind, is_read_only, held, context)?;
             machine
                 .make_folder(staging)
                 .map_err(|why| Status::internal(format!("{staging}: {why}")))?;
@@ -105,30 +147,32 @@ impl Node {
     /// Has a disk hold a file system that is well.
     fn prepare(
         &self,
-        disk: &Disk,
+        shown: &Shown<'_>,
         kind: &str,
         is_read_only: bool,
         held: (Held, id::Keys),
         context: &BTreeMap<String, String>,
     ) -> Result<(), Status> {
-        let machine = self.machine();
+        let (machine, disk) = (self.machine(), &shown.disk);
         let refused = |found: &str| {
             let why = format!("{} holds {found}, and {kind} is wanted: it is left as it is", disk.name);
             Err(Status::failed_precondition(why))
         };
         match filesystem::content(machine, disk)? {
             // What another tool, or a person, has made since is none of a mkfs that was cut.
-            found if held.0 == Held::Unfinished && found.may_be_of(kind) => {
+            found if (held.0 == Held::Unfinished || shown.is_new) && found.may_be_of(kind) => {
                 if is_read_only {
                     return refused(
                         "a file system that was not made to its end, and is only read (stage it once to be written: it is made anew)",
                     );
                 }
-                log::info!("{} has {found:?} of a mkfs that was cut: it is made anew", disk.name);
-                self.make(disk, kind, held, context)?;
+                if !shown.is_new {
+                    log::info!("{} has {found:?} of a mkfs that was cut: it is made anew", disk.name);
+                }
+                self.make(shown, kind, held, context)?;
             }
             Content::FileSystem(found) if found == kind => {}
-            Content::Empty if !is_read_only => self.make(disk, kind, held, context)?,
+            Content::Empty if !is_read_only => self.make(shown, kind, held, context)?,
             Content::Empty => return refused("nothing, and is only read"),
             Content::Unknown => {
                 return refused(
@@ -147,19 +191,19 @@ impl Node {
     /// is there was never used. It is the host's own key again before anything is mounted.
     fn make(
         &self,
-        disk: &Disk,
+        shown: &Shown<'_>,
         kind: &str,
         (held, keys): (Held, id::Keys),
         context: &BTreeMap<String, String>,
     ) -> Result<(), Status> {
         if held == Held::Own {
-            self.replace(disk, keys.own, keys.making)?;
+            self.replace(shown.reserved, keys.own, keys.making)?;
         }
         let options = context.get("mkfsOptions").map_or("", String::as_str);
-        filesystem::make(self.machine(), disk, kind, options)?;
+        filesystem::make(self.machine(), &shown.disk, kind, options)?;
         match held {
             Held::Shared => Ok(()),
-            Held::Own | Held::Unfinished => self.replace(disk, keys.making, keys.own),
+            Held::Own | Held::Unfinished => self.replace(shown.reserved, keys.making, keys.own),
         }
     }
 
@@ -185,7 +229,7 @@ impl Node {
     pub(super) fn unmount_lost(&self, at: &str) -> Result<(), Status> {
         for _ in 0..MOST_MOUNTS {
             let lost = match self.mounted(at)? {
-                Some(there) => mounts::is_lost(self.machine(), &there),
+                Some(there) => mounts::is_lost(self.machine(), &there, |number| self.number_beneath(number)),
                 None => return Ok(()),
             };
             if !lost.map_err(|why| Status::internal(format!("{at}: {why}")))? {
@@ -207,9 +251,10 @@ impl Node {
             // Of a disk that is lost nothing can be written any more, and it is to go all the same.
             log::error!("volume {id}: not all that was written came to its disk: {why}");
         }
-        let number = self.mounted(staging)?.map(|there| there.device);
+        let number = self.mounted(staging)?.map(|there| self.number_beneath(&there.device));
         let map = number.and_then(|number| Some((iscsi::map_at(self, &number)?, number)));
         self.unmount(staging)?;
+        self.close_all(id.number)?;
         self.leave(self.is_of(&id))?;
         if let Some((map, number)) = map {
             iscsi::end_of_bare_map(self, &number, &map)?;

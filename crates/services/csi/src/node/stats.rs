@@ -34,12 +34,15 @@ fn usage(unit: Unit, (total, available, used): (u64, u64, u64)) -> VolumeUsage {
     }
 }
 
-/// The disk that is mounted, or bound as a file. A map is mounted by a name of its own.
+/// The disk that is mounted, or bound as a file. Those of the device mapper are so by names of their own.
 fn disk_of(node: &Node, mount: &Mount) -> Disk {
     if mount.source.starts_with("/dev/mapper/")
         && let Some(map) = iscsi::map_at(node, &mount.device)
     {
         return map;
+    }
+    if let Some(mapping) = node.mapping_shown(mount) {
+        return mapping.disk;
     }
     let name = match mount.root.as_str() {
         "/" => mount.source.strip_prefix("/dev/").unwrap_or(&mount.source),
@@ -96,7 +99,14 @@ impl Node {
         let mount = self.there(at)?;
         let disk = disk_of(self, &mount);
         let wanted = request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);
-        let bytes = self.await_size(&disk, u64::try_from(wanted).unwrap_or(0), self.is_of(&id))?;
+        let mapping = self.as_mapping(&disk);
+        let grows = mapping
+            .as_ref()
+            .map_or_else(|| Ok(disk.clone()), |mapping| self.disk_beneath(mapping))?;
+        let bytes = self.await_size(&grows, u64::try_from(wanted).unwrap_or(0), self.is_of(&id))?;
+        if let Some(mapping) = &mapping {
+            self.grow_mapping(mapping)?;
+        }
         if !self.is_disk(at)? && !nvme::is_read_only(self.machine(), &disk) {
             // A pod that only reads sees it by a mount through which it cannot grow.
             let all = mounts::all(self.machine());

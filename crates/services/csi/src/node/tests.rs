@@ -1,5 +1,6 @@
 //! The node on a machine that is made up: no root, no kernel module, no disk. Each call is cut at each thing that it does, before and after it took place.
 
+mod crypt;
 mod host;
 mod initiator;
 mod inline;

@@ -151,3 +151,51 @@ async fn what_was_changed_is_told_in_pieces_from_any_byte_on() {
     assert_eq!(code(ask("1:one@a", "1:one@b", GIB, 0).await), Code::OutOfRange);
     assert_eq!(code(ask("1:one@a", "1:one@b", 0, -1).await), Code::InvalidArgument);
 }
+
+/// What pods see of a volume that is encrypted at its node begins behind its keys, and so does what programs that back up read.
+#[tokio::test]
+async fn what_was_changed_behind_a_passphrase_is_told_as_pods_see_it() {
+    use crate::parameters::LUKS_BYTES;
+    use crate::wire::snapshot_metadata::*;
+    let fake = Fake::new();
+    let sealed = CreateVolumeRequest {
+        parameters: of(&[("encryptedBySecret", "true")]),
+        ..wanted("one", GIB)
+    };
+    make(&fake, sealed).await.expect("made");
+    for name in ["a", "b"] {
+        take(&fake, "1:one", name).await.expect("taken");
+    }
+    let changed = vec![(0, 8192), (LUKS_BYTES - 4096, 8192), (LUKS_BYTES + 65536, 4096)];
+    fake.cluster().diffs.insert(("a".to_owned(), "b".to_owned()), changed);
+    let ask = async |starting_offset: i64| {
+        let (answers, mut stream) = tokio::sync::mpsc::channel(16);
+        let request = GetMetadataDeltaRequest {
+            base_snapshot_id: "1:one@a".to_owned(),
+            target_snapshot_id: "1:one@b".to_owned(),
+            starting_offset,
+            ..Default::default()
+        };
+        fake.controller().delta(request, answers).await?;
+        let mut all = Vec::new();
+        while let Some(answer) = stream.recv().await {
+            let answer = answer?;
+            assert_eq!(answer.volume_capacity_bytes, GIB - LUKS_BYTES.cast_signed());
+            let blocks = answer.block_metadata.iter();
+            all.extend(blocks.map(|block| (block.byte_offset, block.size_bytes)));
+        }
+        Ok::<_, Status>(all)
+    };
+    assert_eq!(ask(0).await.expect("told"), [(0, 4096), (65536, 4096)]);
+    assert_eq!(ask(65536).await.expect("told"), [(65536, 4096)]);
+    assert_eq!(code(ask(GIB - LUKS_BYTES.cast_signed()).await), Code::OutOfRange);
+    let (answers, mut stream) = tokio::sync::mpsc::channel(16);
+    let request = GetMetadataAllocatedRequest {
+        snapshot_id: "1:one@a".to_owned(),
+        ..Default::default()
+    };
+    fake.controller().allocated(request, answers).await.expect("told");
+    let told = stream.recv().await.expect("an answer").expect("told");
+    let all = &told.block_metadata[0];
+    assert_eq!((all.byte_offset, all.size_bytes), (0, GIB - LUKS_BYTES.cast_signed()));
+}

@@ -138,3 +138,55 @@ async fn snapshots_outlive_their_volume_and_are_good_for_clones() {
     drop_snapshot(&fake, &second).await.expect("gone");
     assert!(!fake.cluster().volumes.contains_key("csi-gone-1"));
 }
+
+/// A clone has its source's keys, whatever its class says.
+#[tokio::test]
+async fn what_is_encrypted_by_a_secret_is_cloned_as_such_and_as_nothing_else() {
+    let fake = Fake::new();
+    let by_secret = of(&[("encryptedBySecret", "true")]);
+    let sealed = CreateVolumeRequest {
+        parameters: by_secret.clone(),
+        ..wanted("sealed", GIB)
+    };
+    let made = fake
+        .controller()
+        .create(sealed.clone())
+        .await
+        .expect("made")
+        .volume
+        .expect("it");
+    // It is the node's business, and the cluster's volume is a plain one.
+    assert_eq!(made.volume_context, by_secret);
+    {
+        let cluster = fake.cluster();
+        let volume = &cluster.volumes["sealed"];
+        assert!(!volume.encrypted && volume.labels.contains_key("csi.amita.io/encrypted-by-secret"));
+    }
+    make(&fake, sealed.clone()).await.expect("there");
+    let in_the_clear = CreateVolumeRequest {
+        parameters: of(&[("encryptedBySecret", "false")]),
+        ..sealed
+    };
+    assert_eq!(code(make(&fake, in_the_clear).await), Code::AlreadyExists);
+    let (plain, _) = make(&fake, wanted("plain", GIB)).await.expect("made");
+    for (source, parameters, fits) in [
+        (&made.volume_id, &by_secret, true),
+        (&made.volume_id, &of(&[]), false),
+        (&plain, &by_secret, false),
+        (&plain, &of(&[]), true),
+    ] {
+        let request = CreateVolumeRequest {
+            parameters: parameters.clone(),
+            volume_content_source: from_volume(source),
+            ..wanted(&format!("of-{source}-{}", parameters.len()).replace(':', "-"), GIB)
+        };
+        match make(&fake, request).await {
+            Ok(_) => assert!(fits, "{source} {parameters:?}"),
+            Err(why) => assert!(
+                !fits && why.code() == Code::InvalidArgument,
+                "{source} {parameters:?}: {why}"
+            ),
+        }
+    }
+    assert!(fake.cluster().snapshots.is_empty());
+}

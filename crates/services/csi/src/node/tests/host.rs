@@ -34,6 +34,29 @@ pub struct Mount {
     pub is_read_only: bool,
 }
 
+/// A disk of LUKS: the passphrases that open it, and what is on it behind them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Luks {
+    pub passphrases: BTreeSet<String>,
+    pub content: Option<String>,
+    pub cipher: &'static str,
+}
+
+/// A mapping of dm-crypt above the disk, or above one that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    pub name: String,
+    pub bytes: u64,
+    pub is_read_only: bool,
+}
+
+/// A mapping's disk.
+pub const MAPPED: &str = "dm-7";
+const MAPPED_DEVICE: &str = "/dev/dm-7";
+/// Before the name of one.
+pub const BY_NAME: &str = "/dev/mapper/";
+const LUKS_BYTES: u64 = crate::parameters::LUKS_BYTES;
+
 #[derive(Debug, Default)]
 pub struct State {
     pub nqn: String,
@@ -70,6 +93,14 @@ pub struct State {
     pub is_discovering: bool,
     /// What is on the disk.
     pub content: Option<String>,
+    /// What opens the disk, where it is one of LUKS.
+    pub luks: Option<Luks>,
+    /// What decrypts it.
+    pub mapping: Option<Mapped>,
+    /// The next luksFormat is killed in the middle.
+    pub is_luks_format_killed: bool,
+    /// There is no cryptsetup at this machine.
+    pub has_no_cryptsetup: bool,
     /// On a disk of which tools say that there is nothing: bytes that are not zero, or none that can be read.
     pub has_data: bool,
     pub is_unreadable: bool,
@@ -160,7 +191,9 @@ impl Host {
         let state = self.state();
         let paths: BTreeSet<&String> = state.paths.iter().map(|(_, address)| address).collect();
         format!(
-            "{paths:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {}",
+            "{paths:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {}",
+            state.luks,
+            state.mapping,
             state.lost,
             state.content,
             state.holder,
@@ -203,7 +236,111 @@ impl State {
     fn is_in_use(&self) -> bool {
         let (device, root) = (format!("/dev/{DISK}"), format!("/{DISK}"));
         let is_it = |mount: &Mount| mount.source == device || mount.root == root;
-        self.is_used_elsewhere || self.mounts.iter().any(is_it)
+        self.is_used_elsewhere || self.mapping.is_some() || self.mounts.iter().any(is_it)
+    }
+
+    /// Is what decrypts the disk mounted, or bound?
+    fn is_text_in_use(&self) -> bool {
+        let is_it = |mount: &Mount| mount.source.starts_with(BY_NAME) || mount.root.starts_with("/mapper/");
+        self.mounts.iter().any(is_it)
+    }
+
+    /// As cryptsetup(8) does it; what is written by it is on standard input.
+    fn cryptsetup(&mut self, words: &[&str], input: &str) -> Ran {
+        let device = format!("/dev/{DISK}");
+        let has = |word: &str| words.contains(&word);
+        if let Some(secret) = input.lines().find(|line| !line.is_empty()) {
+            assert!(
+                !words.iter().any(|word| word.contains(secret)),
+                "a passphrase is no argument"
+            );
+        }
+        match words[0] {
+            "luksFormat" => {
+                let is_empty = self.content.is_none() && !self.has_data;
+                assert!(
+                    is_empty || self.is_making(),
+                    "what holds something is not encrypted anew"
+                );
+                assert!(!self.is_read_only && self.mapping.is_none() && words.last() == Some(&device.as_str()));
+                if std::mem::take(&mut self.is_luks_format_killed) {
+                    (self.content, self.luks, self.has_data) = (None, None, true);
+                    return ran(-1, "killed");
+                }
+                let passphrases = BTreeSet::from([input.to_owned()]);
+                self.luks = Some(Luks {
+                    passphrases,
+                    content: None,
+                    cipher: "aes-xts-plain64",
+                });
+                (self.content, self.has_data) = (Some("crypto_LUKS".to_owned()), false);
+                ran(0, "")
+            }
+            "close" => {
+                if self
+                    .mapping
+                    .as_ref()
+                    .is_none_or(|mapping| Some(&mapping.name.as_str()) != words.last())
+                {
+                    return ran(4, "not active");
+                }
+                if self.is_text_in_use() {
+                    return if has("--deferred") {
+                        ran(0, "")
+                    } else {
+                        ran(5, "in use")
+                    };
+                }
+                self.mapping = None;
+                ran(0, "")
+            }
+            "resize" => {
+                let bytes = self.bytes - LUKS_BYTES;
+                self.mapping.as_mut().expect("it is open").bytes = bytes;
+                ran(0, "")
+            }
+            what => {
+                let Some(luks) = self.luks.as_mut() else {
+                    return ran(1, "is not a valid LUKS device");
+                };
+                match what {
+                    "luksDump" => ran(
+                        0,
+                        &format!(
+                            "  0: crypt\n\tcipher: {}\n  0: luks2\n\tCipher:     aes-xts-plain64",
+                            luks.cipher
+                        ),
+                    ),
+                    "luksAddKey" => {
+                        let (old, new) = input.trim_end().split_once('\n').expect("two lines");
+                        if !luks.passphrases.contains(old) {
+                            return ran(2, "No key available with this passphrase.");
+                        }
+                        luks.passphrases.insert(new.to_owned());
+                        ran(0, "")
+                    }
+                    "luksRemoveKey" => match luks.passphrases.remove(input) {
+                        true => {
+                            assert!(!luks.passphrases.is_empty(), "the last one stays");
+                            ran(0, "")
+                        }
+                        false => ran(2, "No key available with this passphrase."),
+                    },
+                    "open" if !luks.passphrases.contains(input) => ran(2, "No key available with this passphrase."),
+                    "open" => {
+                        assert!(self.mapping.is_none(), "it is open already");
+                        assert!(has("--readonly") || !self.is_read_only);
+                        self.mapping = Some(Mapped {
+                            name: (*words.last().expect("a name")).to_owned(),
+                            bytes: self.bytes - LUKS_BYTES,
+                            is_read_only: has("--readonly"),
+                        });
+                        ran(0, "")
+                    }
+                    other => panic!("nobody runs {other}"),
+                }
+            }
+        }
     }
 
     fn mountinfo(&self) -> String {
@@ -212,6 +349,7 @@ impl State {
             let device = match mount.source.as_str() {
                 LOST_DISK => "259:9",
                 "/dev/sda1" => "8:1",
+                by_name if by_name.starts_with(BY_NAME) => "253:7",
                 _ if mount.root == "/" => "259:3",
                 _ => "0:6",
             };
@@ -249,6 +387,19 @@ impl State {
                     None => ran(32, "not mounted"),
                 };
             }
+            ["--bind", source, at] if *source == MAPPED_DEVICE => {
+                assert!(
+                    self.files.contains(*at) && self.mapping.is_some(),
+                    "a disk is bound to a file"
+                );
+                assert!(
+                    !self.is_making(),
+                    "who may write to a disk is not making anything there"
+                );
+                // By the file of its name, as mount(8) does it, which is none of udev's here.
+                let name = self.mapping.as_ref().map_or("", |mapping| &mapping.name);
+                mount("udev", &format!("/mapper/{name}"), "devtmpfs", false)
+            }
             ["--bind", source, at] if *source == device => {
                 assert!(self.files.contains(*at), "a disk is bound to a file");
                 assert!(
@@ -265,12 +416,19 @@ impl State {
                 None => return ran(32, "nothing is there"),
             },
             ["-t", kind, ..] => {
-                assert_eq!(Some(*kind), self.content.as_deref(), "what is mounted is on the disk");
+                let content = match (*source, &self.luks) {
+                    (MAPPED_DEVICE, Some(luks)) => luks.content.as_deref(),
+                    _ => self.content.as_deref(),
+                };
+                assert_eq!(Some(*kind), content, "what is mounted is on the disk");
                 assert!(self.folders.contains(*at), "a place for a mount");
                 let is_read_only = words.iter().any(|word| word.split(',').any(|option| option == "ro"));
                 assert!(is_read_only || !self.is_read_only);
                 assert!(!self.is_making(), "what is mounted is whole, and its key says so");
-                mount(source, "/", kind, is_read_only)
+                // mount(8) says what of the device mapper it is by its name.
+                let by_name = self.mapping.as_ref().filter(|_| *source == MAPPED_DEVICE);
+                let source = by_name.map_or((*source).to_owned(), |mapping| format!("{BY_NAME}{}", mapping.name));
+                mount(&source, "/", kind, is_read_only)
             }
             _ => return ran(1, "usage"),
         };
@@ -287,6 +445,13 @@ impl State {
         assert!(!is_writer || !self.is_read_only, "{tool} writes to what is only read");
         match tool {
             "mkfs.xfs" if words.is_empty() => ran(1, "usage: [-i size=num,nrext64=0|1]"),
+            // Behind a passphrase there are no zeros: what was never written is noise.
+            "blkid" if words.last() == Some(&MAPPED_DEVICE) => {
+                let luks = self.luks.as_ref().expect("it was opened");
+                luks.content
+                    .as_ref()
+                    .map_or_else(|| ran(2, ""), |kind| ran(0, &format!("TYPE={kind}")))
+            }
             "blkid" => match self.content.as_deref() {
                 None => ran(2, ""),
                 Some("partitions") => ran(0, "DEVNAME=/dev/x\nPTTYPE=gpt"),
@@ -294,6 +459,21 @@ impl State {
                 Some("broken") => ran(4, ""),
                 Some(kind) => ran(0, &format!("DEVNAME=/dev/x\nTYPE={kind}")),
             },
+            "mkfs.ext4" | "mkfs.xfs" if words.last() == Some(&MAPPED_DEVICE) => {
+                let mapped = self.mapping.as_ref().expect("it is open").bytes;
+                let is_unfinished = self.is_making();
+                let luks = self.luks.as_mut().expect("it was opened");
+                assert!(
+                    is_unfinished || luks.content.is_none(),
+                    "what holds something is not formatted"
+                );
+                if std::mem::take(&mut self.is_mkfs_killed) {
+                    return ran(-1, "killed");
+                }
+                luks.content = tool.strip_prefix("mkfs.").map(str::to_owned);
+                (self.file_system_bytes, self.formatted) = (mapped, self.formatted + 1);
+                ran(0, "")
+            }
             "mkfs.ext4" | "mkfs.xfs" => {
                 let is_unfinished = self.is_making();
                 let is_empty = self.content.is_none() && !self.has_data;
@@ -308,6 +488,7 @@ impl State {
                 self.formatted += 1;
                 ran(0, "")
             }
+            "fsck.ext4" if words.last() == Some(&MAPPED_DEVICE) => ran(if self.is_text_in_use() { 8 } else { 1 }, ""),
             "fsck.ext4" if self.is_in_use() => ran(8, "/dev/nvme3n1 is in use."),
             "fsck.ext4" => ran(1, "repaired"),
             "mount" => self.mount(words),
@@ -328,7 +509,7 @@ impl State {
                         return ran(1, "Read-only file system");
                     }
                 }
-                self.file_system_bytes = self.bytes;
+                self.file_system_bytes = self.mapping.as_ref().map_or(self.bytes, |mapping| mapping.bytes);
                 ran(0, "")
             }
             _ => ran(0, ""),
@@ -455,14 +636,14 @@ impl State {
     }
 }
 
-/// The disk, taken.
-struct Taken(Host);
+/// A disk, taken.
+struct Taken(Host, String);
 
 impl Claimed for Taken {
     fn sync(&self) -> io::Result<()> {
         self.0.act(|state| {
             assert!(state.has_disk(), "it is written before its paths go");
-            state.synced.push(format!("/dev/{DISK}"));
+            state.synced.push(self.1.clone());
             Ok(())
         })
     }
@@ -519,6 +700,22 @@ impl Machine for Host {
                 "ro" => format!("{}\n", u8::from(state.is_read_only)),
                 other => panic!("nobody reads {other}"),
             }),
+            ["sys", "block", MAPPED, "dm", "name"] | ["sys", "dev", "block", "253:7", "dm", "name"] => {
+                let mapping = state.mapping.as_ref().ok_or_else(|| gone(path))?;
+                Ok(format!("{}\n", mapping.name))
+            }
+            ["sys", "block", MAPPED, what] => {
+                let mapping = state.mapping.as_ref().ok_or_else(|| gone(path))?;
+                Ok(match *what {
+                    "dev" => "253:7\n".to_owned(),
+                    "size" => format!("{}\n", mapping.bytes / 512),
+                    "ro" => format!("{}\n", u8::from(mapping.is_read_only)),
+                    other => panic!("nobody reads {other}"),
+                })
+            }
+            ["sys", "dev", "block", "259:3", "uevent"] if state.has_disk() => {
+                Ok(format!("MAJOR=259\nDEVNAME={DISK}\n"))
+            }
             ["sys", "block", built, "dm", "name"] if state.built.contains(built) => Ok(format!("name-of-{built}\n")),
             _ => Err(gone(path)),
         }
@@ -541,6 +738,10 @@ impl Machine for Host {
                 let mut all = vec!["subsysnqn".to_owned(), DISK.to_owned(), "nvme3c1n1".to_owned()];
                 all.extend(paths);
                 Ok(all)
+            }
+            "/sys/block" => {
+                let mapping = state.mapping.iter().map(|_| MAPPED.to_owned());
+                Ok(mapping.chain([DISK.to_owned(), "dm-0".to_owned()]).collect())
             }
             "/sys/block/nvme3n1" => Ok(["size", "nvme3n1p1"].map(str::to_owned).to_vec()),
             "/sys/block/nvme3n1/nvme3n1p1/holders" => Ok(state.built.iter().map(|name| (*name).to_owned()).collect()),
@@ -598,6 +799,7 @@ impl Machine for Host {
         Ok(match path {
             "/dev/nvme-fabrics" => Some(Kind::File),
             "/sys/dev/block/8:1" => Some(Kind::Folder),
+            "/sys/dev/block/253:7" if state.mapping.is_some() => Some(Kind::Folder),
             "/sys/dev/block/259:3" if state.has_disk() => Some(Kind::Folder),
             "/sys/dev/block/259:9" if state.lost.is_some() => Some(Kind::Folder),
             _ if state.folders.contains(path) => Some(Kind::Folder),
@@ -636,7 +838,21 @@ impl Machine for Host {
         self.act(|state| Ok(state.tool(tool, words)))
     }
 
+    fn run_with(&self, tool: &str, words: &[&str], input: &str) -> io::Result<Ran> {
+        assert_eq!(tool, "cryptsetup");
+        self.act(|state| {
+            if state.has_no_cryptsetup {
+                return Err(gone(tool));
+            }
+            state.ran.push(format!("{tool} {}", words.join(" ")));
+            Ok(state.cryptsetup(words, input))
+        })
+    }
+
     fn is_blank(&self, device: &str) -> io::Result<bool> {
+        if device == MAPPED_DEVICE {
+            return Ok(false);
+        }
         assert_eq!(device, format!("/dev/{DISK}"));
         let state = self.state();
         match state.is_unreadable {
@@ -669,9 +885,13 @@ impl Machine for Host {
 
     fn claim(&self, device: &str) -> io::Result<Option<Claim>> {
         let state = self.state();
-        let is_mounted = state.mounts.iter().any(|mount| mount.source == device);
-        let is_free = !is_mounted && !state.is_used_elsewhere && state.built.is_empty();
-        Ok(is_free.then(|| Box::new(Taken(self.clone())) as Claim))
+        let is_mounted = match device {
+            MAPPED_DEVICE => state.mounts.iter().any(|mount| mount.source.starts_with(BY_NAME)),
+            _ => state.mounts.iter().any(|mount| mount.source == device),
+        };
+        let is_opened = device != MAPPED_DEVICE && state.mapping.is_some();
+        let is_free = !is_mounted && !is_opened && !state.is_used_elsewhere && state.built.is_empty();
+        Ok(is_free.then(|| Box::new(Taken(self.clone(), device.to_owned())) as Claim))
     }
 
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {

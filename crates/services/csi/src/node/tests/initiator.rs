@@ -1,7 +1,7 @@
 //! A machine that is made up and speaks iSCSI: what sysfs says of sessions, paths and a map, the host's programs, reservations of SCSI by sessions. Mounts, and tools of file systems, are those of
 //! [`Host`], whose disk is the map.
 
-use super::host::Host;
+use super::host::{Host, MAPPED};
 use crate::node::Registered;
 use crate::node::machine::{Claim, Kind, Machine, Ran, Reserve, Reserved, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,7 @@ impl Initiator {
     /// Does something, or is cut; it is told whether the map is in use.
     fn act<T>(&self, act: impl FnOnce(&mut State, bool) -> io::Result<T>) -> io::Result<T> {
         let done = self.host.act(|host| {
-            let is_used = !host.mounts.is_empty() || host.is_used_elsewhere;
+            let is_used = !host.mounts.is_empty() || host.mapping.is_some() || host.is_used_elsewhere;
             act(&mut self.state(), is_used)
         });
         self.tell();
@@ -129,7 +129,9 @@ impl Initiator {
             state.sessions.clear();
             state.map = None;
             state.is_waiting = false;
-            self.host.state().mounts.clear();
+            let mut host = self.host.state();
+            host.mounts.clear();
+            host.mapping = None;
         }
         self.tell();
     }
@@ -428,7 +430,11 @@ impl Machine for Initiator {
                     _ => return gone(path),
                 })
             }
-            ["sys", "block"] => Ok(state.map.iter().map(|_| "dm-0".to_owned()).collect()),
+            ["sys", "block"] => {
+                let map = state.map.iter().map(|_| "dm-0".to_owned());
+                let mapping = self.host.state().mapping.is_some().then(|| MAPPED.to_owned());
+                Ok(map.chain(mapping).collect())
+            }
             ["sys", "block", "dm-0", "slaves"] => paths(),
             _ => gone(path),
         }
@@ -518,6 +524,12 @@ impl Machine for Initiator {
         let words: Vec<String> = words.iter().map(|word| there(word)).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.host.run(tool, &words)
+    }
+
+    fn run_with(&self, tool: &str, words: &[&str], input: &str) -> io::Result<Ran> {
+        let words: Vec<String> = words.iter().map(|word| there(word)).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.host.run_with(tool, &words, input)
     }
 
     fn is_blank(&self, device: &str) -> io::Result<bool> {

@@ -461,3 +461,32 @@ fn a_node_says_that_it_has_iscsi_alone() {
     machine.host.state().multipath = "Y";
     assert_eq!(in_container.info().node_id, own().to_string());
 }
+
+/// What decrypts a map is closed before the map is taken away.
+#[test]
+fn a_volume_that_is_encrypted_here_comes_and_goes() {
+    fn stage_by_secret(machine: &Initiator) -> Result<(), Status> {
+        let text = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        let request = NodeStageVolumeRequest {
+            volume_context: text("encryptedBySecret", "true"),
+            secrets: text("encryptionPassphrase", "correct horse battery"),
+            ..request(writer("ext4"), told_of(&current(), &[]))
+        };
+        node(machine).stage(&request).map(drop)
+    }
+    let machine = machine();
+    stage_by_secret(&machine).expect("staged");
+    {
+        let state = machine.host.state();
+        let name = state.mapping.as_ref().map(|mapping| mapping.name.as_str());
+        assert!(name.is_some_and(|name| name.ends_with("-7-253-0")), "{name:?}");
+        assert_eq!(state.content.as_deref(), Some("crypto_LUKS"));
+    }
+    stage_by_secret(&machine).expect("staged already");
+    unstage(&machine).expect("gone");
+    assert!(machine.host.state().mapping.is_none());
+    nothing_is_left(&machine);
+    stage_by_secret(&machine).expect("staged again");
+    assert_eq!(machine.host.state().formatted, 1);
+    everywhere(&[stage_by_secret], unstage);
+}

@@ -1,0 +1,332 @@
+//! Volumes that are encrypted at the node, by a passphrase of a Secret (decision 099).
+
+use super::*;
+use host::{BY_NAME, Luks};
+
+const PASSPHRASE: &str = "correct horse battery";
+const OTHER: &str = "staple of another claim";
+
+fn secret(now: &str, previous: &str) -> BTreeMap<String, String> {
+    let all = [
+        ("encryptionPassphrase", now),
+        ("encryptionPassphrasePrevious", previous),
+    ];
+    let said = all.into_iter().filter(|(_, value)| !value.is_empty());
+    said.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+fn context() -> BTreeMap<String, String> {
+    BTreeMap::from([("encryptedBySecret".to_owned(), "true".to_owned())])
+}
+
+fn stage_by(
+    host: &Host,
+    capability: VolumeCapability,
+    more: &[(&str, &str)],
+    secrets: BTreeMap<String, String>,
+) -> Result<(), Status> {
+    let request = NodeStageVolumeRequest {
+        volume_context: context(),
+        secrets,
+        ..stage_of(capability, more)
+    };
+    node(host).stage(&request).map(drop)
+}
+
+fn stage(host: &Host) -> Result<(), Status> {
+    stage_by(host, writer("ext4"), EXCLUSIVE, secret(PASSPHRASE, ""))
+}
+
+fn stage_disk(host: &Host) -> Result<(), Status> {
+    let disk = block(Mode::SingleNodeWriter);
+    stage_by(host, disk, EXCLUSIVE, secret(PASSPHRASE, ""))
+}
+
+fn bind(host: &Host) -> Result<(), Status> {
+    let request = NodePublishVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        publish_context: told(EXCLUSIVE),
+        volume_context: context(),
+        staging_target_path: STAGING.to_owned(),
+        target_path: TARGET.to_owned(),
+        volume_capability: Some(block(Mode::SingleNodeWriter)),
+        ..Default::default()
+    };
+    node(host).publish(&request).map(drop)
+}
+
+/// A disk of LUKS with ext4, opened by these.
+fn made(passphrases: &[&str]) -> Host {
+    let host = Host::new(&nqn());
+    {
+        let mut state = host.state();
+        state.content = Some("crypto_LUKS".to_owned());
+        state.luks = Some(Luks {
+            passphrases: passphrases.iter().map(|one| (*one).to_owned()).collect(),
+            content: Some("ext4".to_owned()),
+            cipher: "aes-xts-plain64",
+        });
+    }
+    host
+}
+
+fn opened_by(host: &Host) -> Vec<String> {
+    let luks = host.state().luks.clone().expect("LUKS");
+    luks.passphrases.into_iter().collect()
+}
+
+#[test]
+fn a_volume_is_encrypted_before_anything_is_on_it_and_its_text_is_what_pods_see() {
+    let host = Host::new(&nqn());
+    stage(&host).expect("staged");
+    {
+        let state = host.state();
+        assert_eq!(state.content.as_deref(), Some("crypto_LUKS"));
+        assert_eq!(
+            state.luks.as_ref().and_then(|luks| luks.content.as_deref()),
+            Some("ext4")
+        );
+        assert!(state.mounts[0].source.starts_with(BY_NAME), "{:?}", state.mounts);
+        assert_eq!(state.holder, Some(key(own())));
+        let name = state.mapping.as_ref().map(|mapping| mapping.name.as_str());
+        assert!(
+            name.is_some_and(|name| name.starts_with("amita-csi-") && name.ends_with("-7-259-3")),
+            "{name:?}"
+        );
+        // Nobody who looks at the machine's processes, or at the log of this driver, reads it.
+        assert!(
+            state.ran.iter().all(|line| !line.contains(PASSPHRASE)),
+            "{:?}",
+            state.ran
+        );
+        let made = state
+            .ran
+            .iter()
+            .find(|line| line.starts_with("cryptsetup luksFormat"))
+            .expect("made");
+        for words in ["--offset 32768", "--cipher aes-xts-plain64", "--pbkdf-memory 65536"] {
+            assert!(made.contains(words), "{made}");
+        }
+    }
+    publish(&host, writer(""), false).expect("shown");
+    assert_eq!(code(unstage(&host)), Code::FailedPrecondition);
+    assert!(host.state().mapping.is_some());
+    unpublish(&host).expect("shown no longer");
+    unstage(&host).expect("gone");
+    {
+        let state = host.state();
+        assert!(state.mapping.is_none() && state.paths.is_empty() && state.mounts.is_empty());
+        let written: Vec<&str> = state.synced.iter().map(String::as_str).collect();
+        assert_eq!(written, [STAGING, "/dev/dm-7", "/dev/nvme3n1"]);
+    }
+    stage(&host).expect("staged again");
+    assert_eq!(opened_by(&host), [PASSPHRASE]);
+    assert_eq!(host.state().formatted, 1);
+}
+
+#[test]
+fn each_call_may_be_cut_anywhere() {
+    let shown: Step = |host| publish(host, writer(""), false);
+    let by_another: Step = |host| stage_by(host, writer("ext4"), EXCLUSIVE, secret(OTHER, PASSPHRASE));
+    everywhere(&[], stage);
+    everywhere(&[], stage_disk);
+    everywhere(&[stage], unstage);
+    everywhere(&[stage], shown);
+    everywhere(&[stage_disk], bind);
+    everywhere(&[stage_disk, bind], unpublish);
+    everywhere(&[stage_disk, bind, unpublish], unstage);
+    everywhere(&[stage, unstage], by_another);
+}
+
+#[test]
+fn what_was_cut_while_it_was_made_is_made_anew() {
+    let host = Host::new(&nqn());
+    host.state().is_luks_format_killed = true;
+    stage(&host).expect_err("killed");
+    assert!(host.state().has_data && host.state().paths.is_empty());
+    host.state().is_mkfs_killed = true;
+    stage(&host).expect_err("killed");
+    assert_eq!(host.state().content.as_deref(), Some("crypto_LUKS"));
+    stage(&host).expect("made anew");
+    let state = host.state();
+    assert_eq!((state.formatted, state.holder), (1, Some(key(own()))));
+}
+
+#[test]
+fn without_its_passphrase_a_volume_is_not_opened() {
+    let host = made(&[PASSPHRASE]);
+    let before = host.state().luks.clone();
+    for wrong in [secret(OTHER, ""), secret(OTHER, "neither is this one")] {
+        let refused = stage_by(&host, writer("ext4"), EXCLUSIVE, wrong).expect_err("refused");
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        assert!(refused.message().contains("encryptionPassphrasePrevious"), "{refused}");
+        assert!(!refused.message().contains(OTHER), "{refused}");
+    }
+    for none in [secret("", ""), secret("", PASSPHRASE), secret("short", "")] {
+        assert_eq!(
+            code(stage_by(&host, writer("ext4"), EXCLUSIVE, none)),
+            Code::InvalidArgument
+        );
+    }
+    let state = host.state();
+    assert_eq!(state.luks, before);
+    assert!(state.paths.is_empty() && state.mapping.is_none());
+}
+
+#[test]
+fn another_passphrase_takes_the_place_of_the_one_before() {
+    let host = made(&[PASSPHRASE]);
+    let by = |host: &Host, now: &str, previous: &str| stage_by(host, writer("ext4"), EXCLUSIVE, secret(now, previous));
+    by(&host, OTHER, PASSPHRASE).expect("staged");
+    assert_eq!(opened_by(&host), [OTHER]);
+    unstage(&host).expect("gone");
+    // The Secret may say so for longer.
+    by(&host, OTHER, PASSPHRASE).expect("staged again");
+    unstage(&host).expect("gone");
+    assert_eq!(code(by(&host, PASSPHRASE, "")), Code::FailedPrecondition);
+    // Both open it, where that was cut.
+    let host = made(&[PASSPHRASE, OTHER]);
+    by(&host, OTHER, PASSPHRASE).expect("staged");
+    assert_eq!(opened_by(&host), [OTHER]);
+    assert_eq!(host.state().formatted, 0);
+}
+
+/// Keys are changed by one node that writes, and by no other.
+#[test]
+fn what_is_only_read_or_shared_keeps_its_keys() {
+    let readers = || block(Mode::MultiNodeMultiWriter);
+    let host = made(&[PASSPHRASE]);
+    stage_by(&host, readers(), &[], secret(OTHER, PASSPHRASE)).expect("staged");
+    assert_eq!(opened_by(&host), [PASSPHRASE]);
+    assert_eq!(
+        code(stage_by(&made(&[PASSPHRASE]), readers(), &[], secret(OTHER, ""))),
+        Code::FailedPrecondition
+    );
+    let host = made(&[PASSPHRASE]);
+    host.state().is_read_only = true;
+    stage_by(&host, writer("ext4"), &[], secret(OTHER, PASSPHRASE)).expect("staged");
+    assert_eq!(opened_by(&host), [PASSPHRASE]);
+    assert!(
+        host.state()
+            .mapping
+            .as_ref()
+            .is_some_and(|mapping| mapping.is_read_only)
+    );
+    // Two nodes would each make a key, and one of them the one that counts.
+    let host = Host::new(&nqn());
+    let refused = stage_by(&host, readers(), &[], secret(PASSPHRASE, "")).expect_err("refused");
+    assert!(refused.message().contains("several nodes"), "{refused}");
+    assert!(host.state().luks.is_none());
+}
+
+#[test]
+fn what_is_in_the_clear_stays_so() {
+    for holds in ["ext4", "partitions", "ambivalent"] {
+        let host = Host::new(&nqn());
+        host.state().content = Some(holds.to_owned());
+        assert_eq!(code(stage(&host)), Code::FailedPrecondition, "{holds}");
+        assert_eq!(host.state().content.as_deref(), Some(holds));
+    }
+    let host = Host::new(&nqn());
+    host.state().has_data = true;
+    assert_eq!(code(stage(&host)), Code::FailedPrecondition);
+    assert!(host.state().luks.is_none());
+    // And what is encrypted is nothing else, to a class that does not say so.
+    let host = made(&[PASSPHRASE]);
+    assert_eq!(code(super::stage(&host, "ext4")), Code::FailedPrecondition);
+}
+
+/// A head that opens by any passphrase would have what is written there in the clear.
+#[test]
+fn a_head_that_encrypts_nothing_is_not_used() {
+    let host = made(&[PASSPHRASE]);
+    host.state().luks.as_mut().expect("LUKS").cipher = "cipher_null-ecb";
+    let refused = stage(&host).expect_err("refused");
+    assert!(
+        refused.code() == Code::FailedPrecondition && refused.message().contains("cipher_null-ecb"),
+        "{refused}"
+    );
+    assert!(host.state().mapping.is_none());
+}
+
+#[test]
+fn a_raw_disk_is_shown_by_what_decrypts_it() {
+    let host = Host::new(&nqn());
+    assert_eq!(code(bind(&host)), Code::FailedPrecondition);
+    stage_disk(&host).expect("staged");
+    bind(&host).expect("bound");
+    bind(&host).expect("bound already");
+    assert!(host.state().mounts[0].root.starts_with("/mapper/amita-csi-"));
+    assert_eq!(code(unstage(&host)), Code::FailedPrecondition);
+    unpublish(&host).expect("bound no longer");
+    unstage(&host).expect("gone");
+    let state = host.state();
+    assert!(state.mapping.is_none() && state.luks.as_ref().is_some_and(|luks| luks.content.is_none()));
+}
+
+#[test]
+fn what_decrypts_a_disk_grows_with_it() {
+    let host = Host::new(&nqn());
+    stage(&host).expect("staged");
+    host.state().will_have = Some(3 << 30);
+    let request = NodeExpandVolumeRequest {
+        volume_id: VOLUME.to_owned(),
+        volume_path: STAGING.to_owned(),
+        capacity_range: Some(CapacityRange {
+            required_bytes: 3 << 30,
+            limit_bytes: 0,
+        }),
+        ..Default::default()
+    };
+    let grown = node(&host).expand(&request).expect("grown");
+    assert_eq!(grown.capacity_bytes, 3 << 30);
+    assert_eq!(
+        host.state().file_system_bytes,
+        (3 << 30) - crate::parameters::LUKS_BYTES
+    );
+}
+
+/// What lies on a disk that is gone: its mount, and what decrypted it.
+#[test]
+fn a_dead_mapping_is_in_nobodys_way() {
+    let host = made(&[PASSPHRASE]);
+    let name = format!(
+        "amita-{}-259-9",
+        VolumeId::parse(VOLUME).expect("an id").subsystem(USUAL_NAME)
+    );
+    {
+        let mut state = host.state();
+        state.mapping = Some(host::Mapped {
+            name: name.clone(),
+            bytes: 1 << 20,
+            is_read_only: false,
+        });
+        state.mounts.push(host::Mount {
+            source: format!("{BY_NAME}{name}"),
+            root: "/".to_owned(),
+            at: STAGING.to_owned(),
+            kind: "ext4".to_owned(),
+            is_read_only: false,
+        });
+    }
+    stage(&host).expect("staged");
+    let state = host.state();
+    let name = state.mapping.as_ref().map(|mapping| mapping.name.as_str());
+    assert!(name.is_some_and(|name| name.ends_with("-259-3")), "{name:?}");
+    assert_eq!(state.mounts.len(), 1);
+}
+
+#[test]
+fn who_has_no_cryptsetup_is_told_so() {
+    let host = Host::new(&nqn());
+    host.state().has_no_cryptsetup = true;
+    let refused = stage(&host).expect_err("refused");
+    assert!(
+        refused.code() == Code::FailedPrecondition && refused.message().contains("cryptsetup"),
+        "{refused}"
+    );
+    assert!(host.state().paths.is_empty());
+    // What is not encrypted needs none.
+    unstage(&host).expect("nothing is there");
+    super::stage(&host, "ext4").expect("staged");
+}
