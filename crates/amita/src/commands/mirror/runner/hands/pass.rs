@@ -296,8 +296,11 @@ impl Gateway {
     }
 }
 
+/// What a volume comes from.
+type Source = Reader<Box<dyn Read>>;
+
 /// Asks for what the pass's point has of a volume, behind what is done: what comes, the volume's size at the point, and whether it is all of it.
-fn ask(far: &dyn Far, pass: &MirrorPass, (at, name): (usize, &str)) -> Result<(Reader<Box<dyn Read>>, u64, bool)> {
+fn ask(far: &dyn Far, pass: &MirrorPass, (at, name): (usize, &str)) -> Result<(Source, u64, bool)> {
     let mut from = far.data(pass.to, name, pass.base, pass.places[at].done_bytes)?;
     match next(&mut from, name)? {
         OwnedFrame::Begin { size_bytes, whole } => {

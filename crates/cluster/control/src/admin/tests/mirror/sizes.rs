@@ -3,6 +3,7 @@
 use super::ends::in_a_pass;
 use super::*;
 use amita_types::map::{Flatten, Shrink};
+use std::collections::BTreeMap;
 
 const SMALL: u64 = 512 << 20;
 
