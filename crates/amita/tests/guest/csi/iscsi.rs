@@ -5,6 +5,7 @@ use super::{MIB, Pod};
 use crate::cluster::Gateways;
 use crate::steps::Steps;
 use crate::target::Target;
+use amita_csi::wire::common::CapacityRange;
 use amita_csi::wire::controller::*;
 use amita_csi::wire::node::*;
 use amita_terminal::error::{Failure, Result};

@@ -11,7 +11,6 @@ use amita_csi::wire::common::{
     VolumeCapability, VolumeCapabilityAccessMode, VolumeCapabilityAccessModeMode as Mode,
     VolumeCapabilityAccessTypeOneOf as AccessType, VolumeCapabilityBlockVolume,
 };
-use amita_csi::wire::controller::*;
 use amita_csi::wire::node::*;
 use amita_harness::guest;
 use amita_harness::ports;

@@ -76,7 +76,7 @@ fn who_is_not_alone_with_it_or_has_lost_the_mirror_leaves_it_as_large_as_it_is()
     // What is being taken of it has the size of before.
     let lineage = Lineage {
         taking: true,
-        ..db.lineage.clone()
+        ..db.lineage
     };
     put(&far, map::volume_key("db"), &Volume { lineage, ..db.clone() });
     is_refused(&far, &db);
@@ -131,7 +131,7 @@ fn who_goes_back_to_a_point_has_its_size() {
     let lineage = Lineage {
         number: before.number,
         sealed: before.number,
-        ..owned.lineage.clone()
+        ..owned.lineage
     };
     put(&far, map::volume_key("db"), &Volume { lineage, ..owned });
     let owned = volume(&far, "db").unwrap();
