@@ -40,6 +40,9 @@ pub const BUSY_PATIENCE: u32 = 5;
 /// again and again.
 pub const IDLE_PATIENCE: u32 = 3;
 
+/// A store that cannot serve and cannot be evicted is asked again after so many pauses of a busy one.
+const UNFIT_PAUSES: u32 = 100;
+
 /// Chunks of one sequencer that are compared with a syncing member's copy at one time.
 pub const MAX_MENDINGS: usize = 8;
 /// Chunks that wait to be compared before listing pauses.
@@ -78,6 +81,12 @@ impl Config {
     /// After how long a store that says nothing is taken to hang.
     pub(crate) fn silent_after(&self) -> Duration {
         Duration::from_millis(u64::from(self.hedge_ms))
+    }
+
+    /// How long to leave a store alone that cannot serve and cannot be evicted. It says nothing meanwhile, because nobody asks it: so
+    /// this is shorter than the silence for which it would be evicted wherever that may be (R12).
+    pub(crate) fn unfit_pause(&self) -> Duration {
+        (self.busy_pause * UNFIT_PAUSES).min(self.store_timeout / 2)
     }
 }
 

@@ -95,9 +95,6 @@ pub struct Sequencer {
     resync: Resync,
 }
 
-/// A store that cannot serve and cannot be evicted is asked again after so many pauses of a busy one.
-const UNFIT_PAUSES: u32 = 100;
-
 impl Sequencer {
     /// A sequencer of an opened volume. `id_base` stands above the low 40 bits of every id that it makes and differs
     /// from that of every other sequencer of the node. No store counts as connected until [`Sequencer::store_up`].

@@ -1,6 +1,5 @@
 //! An answer comes in: it finds its task, and what it says is sorted out.
 
-use super::UNFIT_PAUSES;
 use super::context::Context;
 use super::resync::Resync;
 use super::store::News;
@@ -161,7 +160,7 @@ fn refused(cx: &mut Context, resync: &mut Resync, now: Time, member: Awaited, re
             }
             cx.stores[store].link.worked = false;
             store::lose(cx, now, store);
-            cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
+            cx.pause(now, group, position, cx.config.unfit_pause());
             if *refusal == Refusal::Poisoned {
                 cx.stores[store].link.poisoned = true;
             }

@@ -10,7 +10,6 @@
 //! blocks, which need nothing to be merged with. Then every write up to that version is on all of them. What disturbs an
 //! opening (a link, an epoch) has it begin again, here too.
 
-use super::UNFIT_PAUSES;
 use super::context::Context;
 use super::state::ChunkState;
 use super::{credits, cut, open, pipeline, resend, silence, write};
@@ -104,7 +103,7 @@ pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     state.bad_sources = Members::NONE;
     let (group, behind) = (state.group, state.lag.behind);
     for position in behind.iter() {
-        cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
+        cx.pause(now, group, position, cx.config.unfit_pause());
     }
     cx.intake.is_due = true;
     let busy = cx.chunks[chunk].log.writes.head().is_some_and(|slot| {

@@ -4,7 +4,6 @@
 //! reconnections (a store that restarted may not know us any more). Until a member has answered the fence nothing else
 //! is sent to it; then everything that it has not answered is sent, in the order of versions.
 
-use super::UNFIT_PAUSES;
 use super::context::Context;
 use super::resync::Resync;
 use super::state::{Group, GroupState};
@@ -131,9 +130,9 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
     match refusal {
         // Dealt with by whoever looked at the refusal first. The fence is sent again after a moment.
         Refusal::StaleEpoch { .. } | Refusal::Busy | Refusal::NotFenced => {}
-        Refusal::Poisoned | Refusal::NoSuchStore => pause *= UNFIT_PAUSES,
+        Refusal::Poisoned | Refusal::NoSuchStore => pause = cx.config.unfit_pause(),
         other => {
-            pause *= UNFIT_PAUSES;
+            pause = cx.config.unfit_pause();
             cx.warn_refused(group, cx.groups[group].members[position], other);
             evict_soon(cx, group, position);
         }

@@ -5,7 +5,6 @@
 //! A member that was asked and has not answered is asked again on its next link: where it has our history already, joining
 //! changes nothing.
 
-use super::UNFIT_PAUSES;
 use super::context::Context;
 use super::{group, parents, resend};
 use crate::faults::Fault;
@@ -71,7 +70,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
     if !passes_by_itself(refusal) {
         cx.warn_refused(group, cx.groups[group].members[position], refusal);
         group::evict_soon(cx, group, position);
-        cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
+        cx.pause(now, group, position, cx.config.unfit_pause());
     }
     resend::unstall(cx, now, chunk, position);
 }

@@ -2,7 +2,6 @@
 //! order of versions, and only when nothing that it was sent of the chunk is unanswered: else what is sent again would overtake
 //! what is under way. Who cannot apply the next valid version is evicted (R7).
 
-use super::UNFIT_PAUSES;
 use super::context::Context;
 use super::{catch_up, credits, faults, group, join, write};
 use crate::config::MAX_REFUSALS;
@@ -65,6 +64,10 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
     let group = cx.tasks[slot].group;
     let store = cx.groups[group].members[position];
     cx.tasks[slot].sent.remove(position);
+    if !matches!(refusal, Refusal::Busy) {
+        // A refusal is an answer: what is sent again is owed since now, and does not make its store one that is stuck (R12).
+        cx.tasks[slot].sent_at[position] = now;
+    }
     credits::uncharge(cx, slot, position);
     // What was sent behind it is refused as well: once all of that is in, everything is sent again in order.
     cx.chunks[chunk].lag.stalled.add(position);
@@ -97,7 +100,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
     if unfit {
         cx.warn_refused(group, store, refusal);
         group::evict_soon(cx, group, position);
-        cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
+        cx.pause(now, group, position, cx.config.unfit_pause());
     }
     unstall(cx, now, chunk, position);
 }

@@ -3,8 +3,9 @@ use crate::io::{StopReason, Warning};
 use crate::{Config, MAX_EVICTION_GROUPS};
 use amita_metadata::{Compare, Op};
 use amita_types::io::IoError;
-use amita_types::message::{AnswerBody, SettledAnswer};
-use amita_types::{Epoch, Generation, GroupIndex};
+use amita_types::message::{AnswerBody, Refusal, SettledAnswer};
+use amita_types::{ChunkId, ChunkIndex, Epoch, Generation, GroupIndex, VolumeId};
+use std::time::Duration;
 
 #[test]
 fn a_lost_store_is_evicted_and_then_the_write_is_acknowledged() {
@@ -618,4 +619,62 @@ fn a_store_that_was_silent_and_has_answered_all_is_not_lost() {
             assert_eq!(asked, [store(2)], "the one that is left");
         }
     }
+}
+
+/// A store that may not be evicted in one group refuses a write there again and again, and is left alone in between. It answers all
+/// that it is asked, so it loses its place nowhere else.
+#[test]
+fn a_store_that_refuses_what_it_must_take_keeps_its_other_places() {
+    let config = Config {
+        busy_pause: Duration::from_millis(10),
+        store_timeout: Duration::from_millis(900),
+        ..Config::default()
+    };
+    let mut rig = Rig::with(3, 2, 2, config);
+    let group_of = |chunk| {
+        let (volume, index) = (VolumeId(9), ChunkIndex(chunk));
+        ChunkId { volume, index }.group(2)
+    };
+    let chunk_of = |group| {
+        (0..)
+            .find(|chunk| group_of(*chunk) == GroupIndex(group))
+            .expect("some are")
+    };
+    let (here, elsewhere) = (chunk_of(0) * CHUNK_BYTES, chunk_of(1) * CHUNK_BYTES);
+    let opened = [rig.read(here, 4096), rig.read(elsewhere, 4096)];
+    rig.answer_fences();
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    assert!(opened.iter().all(|io| rig.result(*io) == Some(Ok(()))));
+    rig.change_group(|group| group.in_sync.retain(|id| *id != store(3)));
+    rig.answer_fences();
+    let refused = rig.write(here, &[1; 4096]);
+    let one = rig.writes(1);
+    rig.done(&one);
+    let mut times = 0;
+    // What it is sent again lies there for a moment each time, while others are served.
+    for _ in 0..400 {
+        rig.pass_ms(5);
+        let again = rig.writes(2);
+        times += again.len();
+        if !again.is_empty() {
+            let other = rig.write(elsewhere, &[2; 4096]);
+            for number in [1, 2, 3] {
+                let writes = rig.writes(number);
+                rig.done(&writes);
+            }
+            assert_eq!(rig.result(other), Some(Ok(())));
+            rig.pass_ms(10);
+        }
+        for request in again {
+            rig.refuse(&request, Refusal::NoSpace);
+        }
+        rig.answer_renewals();
+        for request in rig.settles() {
+            rig.accept(&request, AnswerBody::Settled(SettledAnswer { full: false }));
+        }
+        assert!(rig.calls.is_empty(), "after {times} refusals");
+    }
+    assert!(times > 3, "{times}");
+    assert_eq!((rig.result(refused), rig.group(1).in_sync.len()), (None, 3));
 }
