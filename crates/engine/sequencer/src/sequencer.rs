@@ -15,7 +15,7 @@
 //! * `write`, `read`: the life of an I/O; `compare`: of one that is both; `clear`: of one that leaves nothing behind.
 //!   `at_rest`: what is encrypted. `cut`: the snapshots that writes belong to. `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
 //!   chunk's history.
-//! * `catch_up`: a member whose block has rotted under a write of a part of it.
+//! * `catch_up`: a member that cannot carry a write out, for its block has rotted or it lacks what it has answered, and cannot be spared.
 //! * `care`: clients are spared, and slow stores noticed.
 //! * `store`: links and what is heard; `silence`: who says nothing for too long; `lease`: read leases; `credits`: what
 //!   stores have granted.

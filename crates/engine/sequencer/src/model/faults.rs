@@ -315,6 +315,17 @@ impl Profile {
             ..Profile::calm()
         }
     }
+
+    /// The same, and it cannot be spared.
+    pub fn amnesia_at_the_least() -> Profile {
+        Profile {
+            name: "amnesia_at_the_least",
+            copies: 2,
+            min_copies: 2,
+            read_percent: 20,
+            ..Profile::amnesia()
+        }
+    }
 }
 
 /// What a run that went well has seen.

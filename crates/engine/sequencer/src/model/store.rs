@@ -359,17 +359,13 @@ impl Store {
             RequestBody::Fence(_) => unreachable!(),
             RequestBody::Open(OpenRequest { chunk }) => {
                 let held = self.accepted.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
-                self.answer(
-                    now,
-                    link,
-                    &request,
-                    Ok(AnswerBody::Opened(OpenedAnswer {
-                        version: held.version,
-                        incomplete: held.incomplete,
-                        ..OpenedAnswer::NOTHING
-                    })),
-                    Slice::default(),
-                );
+                // What is under way counts, and is waited for.
+                let opened = OpenedAnswer {
+                    version: held.version,
+                    incomplete: held.incomplete,
+                    ..OpenedAnswer::NOTHING
+                };
+                self.answer_behind(now, link, request, AnswerBody::Opened(opened));
             }
             RequestBody::Write(_) | RequestBody::Clear(_) => self.write(now, link, request, &payload),
             RequestBody::Read(ReadRequest {

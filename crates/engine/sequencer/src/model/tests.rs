@@ -96,6 +96,7 @@ fn profile(name: &str, seed: u64) -> Profile {
         "deaths" => Profile::deaths(seed),
         "laggards" => Profile::laggards(seed),
         "amnesia" => Profile::amnesia(),
+        "amnesia_at_the_least" => Profile::amnesia_at_the_least(),
         "back" => Profile::back(seed),
         "resync" => Profile::resync(seed),
         "relay" => Profile::relay(seed),
@@ -166,6 +167,12 @@ fn laggards() {
 fn amnesia() {
     let (counters, _) = play(|_| Profile::amnesia(), 0..100);
     taken!(counters; evicted);
+}
+
+#[test]
+fn amnesia_at_the_least() {
+    let (counters, _) = play(|_| Profile::amnesia_at_the_least(), 0..100);
+    taken!(counters; caught_up, rolled);
 }
 
 #[test]
@@ -269,6 +276,7 @@ planted! {
     read_groups_before_raise, ReadGroupsBeforeRaise by Profile::wild, 500;
     roll_in_parts, RollInParts by Profile::deaths, 1000;
     no_credits, NoCredits by |_| Profile::tight(), 100;
+    no_catch_up, NoCatchUp by |_| Profile::amnesia_at_the_least(), 100;
     no_least, NoLeast by |_| Profile::amnesia(), 300;
     serve_half_fenced, ServeHalfFenced by Profile::deaths, 500;
     ignore_min_copies, IgnoreMinCopies by Profile::split, 500;

@@ -1,9 +1,15 @@
-//! A write of a part of a block meets a rotten copy, and its member cannot be spared (D7).
+//! A write meets a member that cannot carry it out and cannot be spared: what it is to be merged with has rotted there (D7), or the
+//! member lacks what it has answered (R8).
 //!
 //! The member refuses the write, because there is nothing to merge it with, and whatever follows it. Others have carried the
 //! write out: nobody has the block as it was before, and to give the member what the others have *now* under the version of
 //! before would let copies of one version differ. Where enough others are in sync the member is evicted, and its resync brings
 //! the block. At the pool's least it stays, and would refuse the write for ever.
+//!
+//! A store that ends while the end of its log is not marked yet, and where a block of that end has rotted, takes the rot for the write
+//! that was under way: it is back without the last batches, which it had answered, and cannot know it. Each further write of their
+//! chunks it refuses for its predecessor. The same holds: it is evicted, or else would refuse for ever; and worse, who is being brought
+//! up to date in its place waits for that very write.
 //!
 //! So the chunk is opened once more, as after a takeover: no write gets a version meanwhile; each member says what it has,
 //! behind everything that it was sent; and the ones behind are rolled forward, to the version of the others and with whole
@@ -20,7 +26,8 @@ use crate::task::Kind;
 use amita_reactor::Time;
 use amita_types::{SnapshotId, Version};
 
-/// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
+/// A member has refused a write that it must take, because of what its own copy has come to. Must it stay, and is there another one to
+/// copy from?
 pub(super) fn is_needed(cx: &Context, group: GroupSlot, position: Position) -> bool {
     let current = cx.groups[group].members.current;
     let spared = current.count() > cx.owned.min_copies;

@@ -80,7 +80,15 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         | Refusal::NoSuchStore => false,
         // It has not joined the chunk's history: that is asked again before the write.
         Refusal::WrongPredecessor { .. } if join::is_needed(cx, chunk, position) => false,
-        Refusal::WrongPredecessor { .. } => first_awaited(cx, chunk, position) == Some(slot),
+        Refusal::WrongPredecessor { .. } if first_awaited(cx, chunk, position) != Some(slot) => false,
+        // R8: it lacks what it has answered, and would refuse for ever. What else it lacks nobody knows: it goes as soon as it can be
+        // spared, and is caught up until then.
+        Refusal::WrongPredecessor { .. } if catch_up::is_needed(cx, group, position) => {
+            cx.warn_refused(group, store, refusal);
+            group::evict_soon(cx, group, position);
+            cx.chunks[chunk].lag.behind.add(position);
+            false
+        }
         Refusal::Invalid { .. } => {
             let write = cx.tasks[slot].write();
             write.refusals += 1;

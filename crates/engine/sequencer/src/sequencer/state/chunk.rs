@@ -75,8 +75,8 @@ pub(in crate::sequencer) struct Queues {
 pub(in crate::sequencer) struct Lag {
     /// Those that refused a write and to which writes are sent again once all that they have is answered.
     pub stalled: Members,
-    /// Of those, members that cannot carry a write out, because what it is to be merged with has rotted: they are
-    /// caught up with the others instead (see `catch_up`).
+    /// Of those, members that cannot carry a write out, because what it is to be merged with has rotted, or because they lack what
+    /// they have answered: they are caught up with the others instead (see `catch_up`).
     pub behind: Members,
     /// The chunk is being opened once more for that, with writes that have a version.
     pub catching: bool,

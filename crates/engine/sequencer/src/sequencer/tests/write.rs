@@ -558,6 +558,54 @@ fn a_part_of_a_rotten_block_is_carried_out_at_the_least_number_of_copies() {
     assert_eq!((rig.group(0).in_sync.len(), rig.sequencer.counters().caught_up), (2, 1));
 }
 
+/// A store that ends while the end of its log has rotted is back without what it had answered, and is needed. It is rolled forward to
+/// what the other has; it is not read from, and goes when there is another.
+#[test]
+fn who_lacks_what_it_has_answered_is_caught_up_at_the_least_number_of_copies() {
+    use amita_types::message::Change;
+    let mut rig = Rig::open(2, 2);
+    let acknowledged = rig.write(0, &[1; 4096]);
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    assert_eq!(rig.result(acknowledged), Some(Ok(())));
+    rig.down(2);
+    rig.up(2);
+    rig.answer_fences();
+    let io = rig.clear(8192, 4096);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(5) });
+    rig.answer_opens(|id| if id == store(1) { version(7) } else { old(5) });
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    assert_eq!((listing.len(), listing[0].store), (1, store(1)));
+    let sum = amita_types::crc32c(&[1; 4096]);
+    let entries = [(0, 6, Some(sum)), (2, 7, None)].map(|(block, counter, sum)| Change {
+        block: amita_types::BlockIndex(block),
+        version: version(counter),
+        sum,
+    });
+    let entries = entries.to_vec();
+    rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+    let reads = rig.reads();
+    rig.answer_blocks(&reads[0], version(7), 1);
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
+    assert_eq!((rolls.len(), rolls[0].store), (1, store(2)));
+    assert!(
+        matches!(&rolls[0].body, RequestBody::Roll(roll) if (roll.version, roll.previous, roll.entries.len()) == (version(7), old(5), 2))
+    );
+    rig.accept(&rolls[0], AnswerBody::Done);
+    rig.do_call();
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert_eq!((rig.group(0).in_sync.len(), rig.sequencer.counters().caught_up), (2, 1));
+    for _ in 0..4 {
+        rig.read(0, 4096);
+        let asked = rig.reads();
+        assert!(!asked.is_empty() && asked.iter().all(|request| request.store == store(1)));
+    }
+}
+
 /// As above; the only other copy cannot be read for the moment, the link to the member breaks, and then it succeeds.
 #[test]
 fn catching_a_member_up_is_tried_again() {
