@@ -241,6 +241,8 @@ pub enum SyncStep {
 pub enum MendStep {
     /// Since when is the chunk incomplete at the target?
     Ask,
+    /// Which version has the source?
+    Sure,
     /// Entries of the source.
     Source,
     /// Entries of the target.
@@ -276,7 +278,7 @@ impl MendStep {
     pub fn is_answered_by(self, body: &AnswerBody) -> bool {
         matches!(
             (self, body),
-            (MendStep::Ask, AnswerBody::Opened(_))
+            (MendStep::Ask | MendStep::Sure, AnswerBody::Opened(_))
                 | (MendStep::Source | MendStep::Target, AnswerBody::Changes(_))
                 | (MendStep::Target, AnswerBody::Verified(_))
                 | (MendStep::Fetch(_), AnswerBody::Data(_))

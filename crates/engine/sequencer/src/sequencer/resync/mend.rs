@@ -118,7 +118,7 @@ enum Stage {
     Asking,
     /// Until what was under way is on the source.
     Settling,
-    /// The source and the member were asked for their entries.
+    /// The source was asked what it has, and both for their entries.
     Listing(Listing),
     /// The source was asked for the blocks that differ.
     Fetching(Window),
@@ -504,6 +504,7 @@ impl Mending {
         payload: &Slice,
     ) -> After {
         match (step, body) {
+            (MendStep::Sure, AnswerBody::Opened(OpenedAnswer { version, .. })) => self.sure(cx, scrubs, now, version),
             (_, AnswerBody::Opened(OpenedAnswer { incomplete, .. })) => self.asked(cx, now, incomplete),
             (MendStep::States(of_source), AnswerBody::States(page)) => self.listed_states(cx, now, of_source, page),
             (MendStep::StateOf(of_source), AnswerBody::Changes(ChangesAnswer { entries, more })) => {

@@ -37,6 +37,7 @@ fn answer(rig: &mut Rig, request: &Request) {
         sum: Some(sum(1)),
     }];
     match &request.body {
+        RequestBody::Open(_) => rig.opened_at(request, old(5)),
         RequestBody::Changes(_) => rig.accept(request, AnswerBody::Changes(ChangesAnswer { entries, more: None })),
         RequestBody::Verify(_) if at == SECOND => rig.refuse(
             request,
@@ -247,6 +248,7 @@ fn much_that_has_rotted_is_restored_a_few_blocks_at_a_time() {
         for request in rig.take(|_, body| !matches!(body, RequestBody::Chunks(_))) {
             match &request.body {
                 RequestBody::RenewLease => rig.accept(&request, AnswerBody::LeaseRenewed),
+                RequestBody::Open(_) => rig.opened_at(&request, old(5)),
                 RequestBody::Changes(_) => {
                     rig.accept(
                         &request,

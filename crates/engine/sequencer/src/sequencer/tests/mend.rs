@@ -49,7 +49,9 @@ fn listing() -> Rig {
     rig
 }
 
+/// (The source says that it has all that was acknowledged.)
 fn answer_changes(rig: &mut Rig, source: &[Change], target: &[Change]) -> StoreId {
+    rig.answer_opens(|_| old(5));
     let mut from = store(0);
     for request in rig.take(|_, body| matches!(body, RequestBody::Changes(_))) {
         let entries = if request.store == store(3) {
@@ -181,6 +183,37 @@ fn a_source_with_a_damaged_block_gives_way_to_another() {
     finish(&mut rig);
 }
 
+/// A store in sync has lost what it had acknowledged (its log's end has rotted), and nobody has written there since. Who is compared
+/// with it would lose that, too: what the source lacks is taken from the member, and it is called whole.
+#[test]
+fn a_source_that_lacks_what_was_acknowledged_is_compared_with_nobody() {
+    let mut rig = listing();
+    let lists = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    let source = lists.iter().map(|request| request.store).find(|of| *of != store(3));
+    let source = source.expect("one in sync is asked");
+    let held = [change(1, old(5), Some(sum(1)))];
+    rig.answer_opens(|_| old(4));
+    for request in lists {
+        let entries = if request.store == store(3) {
+            held.to_vec()
+        } else {
+            Vec::new()
+        };
+        rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+    }
+    assert!(rig.reads().is_empty() && rig.take(|_, body| matches!(body, RequestBody::Mend(_))).is_empty());
+    assert!(matches!(rig.warnings[..], [Warning::Refused { store, .. }] if store == source));
+    rig.do_call();
+    assert!(!rig.group(0).in_sync.contains(&source), "R8: it has lost something");
+    rig.answer_fences();
+    rig.pass_ms(30);
+    rig.answer_asks();
+    let second = answer_changes(&mut rig, &held, &held);
+    assert_ne!(source, second);
+    finish(&mut rig);
+    assert_eq!(rig.sequencer.counters().mended_blocks, 0);
+}
+
 #[test]
 fn what_is_spoiled_on_the_way_gets_no_fresh_checksum() {
     let mut rig = listing();
@@ -206,6 +239,7 @@ fn what_is_spoiled_on_the_way_gets_no_fresh_checksum() {
 #[test]
 fn a_source_whose_link_has_ended_is_not_read() {
     let mut rig = listing();
+    rig.answer_opens(|_| old(5));
     let lists = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     let (target, source): (Vec<_>, Vec<_>) = lists.into_iter().partition(|request| request.store == store(3));
     let entries = vec![change(1, old(4), Some(sum(1)))];

@@ -459,6 +459,15 @@ impl Rig {
         }
     }
 
+    /// A store says which version it has, of a chunk that is whole there.
+    pub fn opened_at(&mut self, request: &Request, version: Version) {
+        let opened = OpenedAnswer {
+            version,
+            ..OpenedAnswer::NOTHING
+        };
+        self.accept(request, AnswerBody::Opened(opened));
+    }
+
     pub fn answer_renewals(&mut self) {
         for request in self.renewals() {
             self.accept(&request, AnswerBody::LeaseRenewed);

@@ -5,14 +5,14 @@ use super::{After, LONG_PAUSE, Mending, Mode, PAUSE, Stage, Subject, look};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::sequencer::context::Context;
-use crate::sequencer::faults;
 use crate::sequencer::resync::progress::Tallies;
 use crate::sequencer::resync::scrub::Scrubs;
+use crate::sequencer::{faults, group};
 use crate::task::MendStep;
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
-    Change, ChangesRequest, Expect, MAX_CHANGES, Mend, MendRequest, ReadRequest, RequestBody, RestoreRequest, Sums,
-    VerifyRequest,
+    Change, ChangesRequest, Expect, MAX_CHANGES, Mend, MendRequest, OpenRequest, ReadRequest, Refusal, RequestBody,
+    RestoreRequest, Sums, VerifyRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub(super) type Page = (Vec<Change>, Option<BlockIndex>);
 #[derive(Debug)]
 pub(super) struct Listing {
     source: Position,
+    /// The source has said that it has what is to be compared.
+    sure: bool,
     source_page: Option<Page>,
     target_page: Option<Page>,
     /// Blocks of the target that fail their checksum.
@@ -85,6 +87,7 @@ impl Mending {
         }
         self.stage = Stage::Listing(Listing {
             source,
+            sure: false,
             source_page: None,
             target_page: None,
             damaged: Vec::new(),
@@ -95,6 +98,9 @@ impl Mending {
             since,
             from,
         });
+        // On the same link, so that the store that says what it has is the one that lists it, and has not ended in between.
+        let ask = RequestBody::Open(OpenRequest { chunk: index });
+        self.send(cx, now, source, MendStep::Sure, ask, Slice::default());
         self.send(cx, now, source, MendStep::Source, body.clone(), Slice::default());
         let body = if look {
             RequestBody::Verify(VerifyRequest {
@@ -127,10 +133,31 @@ impl Mending {
             self.bad_sources = Members::NONE;
             return Err(self.begin_again(cx, now, LONG_PAUSE));
         }
+        // One that is known to be unfit only where there is no other.
+        let fit = intact.without(cx.groups[group].to_evict);
         let can = |&source: &Position| cx.can_send(group, source);
-        let sources: Vec<Position> = intact.iter().filter(can).collect();
+        let sources = if fit.is_empty() { intact } else { fit };
+        let sources: Vec<Position> = sources.iter().filter(can).collect();
         let index = cx.chunks[chunk].index.0 as usize;
         Ok(sources.get(index % sources.len().max(1)).copied())
+    }
+
+    /// The source says what it has. Everything up to the mark is acknowledged: one that lacks some of it has lost what it had, and
+    /// who is compared with it would lose it, too (R8).
+    pub(super) fn sure(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time, version: Version) -> After {
+        let mark = self.scan.mark;
+        let listing = self.listing();
+        listing.sure = true;
+        let source = listing.source;
+        if version >= mark || cx.config.faults.has(Fault::CompareUnsettled) {
+            return self.compare(cx, scrubs, now);
+        }
+        let group = self.subject.group;
+        let refusal = Refusal::Behind { current: version };
+        cx.warn_refused(group, cx.groups[group].members[source], &refusal);
+        group::evict_soon(cx, group, source);
+        self.bad_sources.add(source);
+        self.begin_again(cx, now, PAUSE)
     }
 
     /// The source, or the member, has listed its entries.
@@ -188,12 +215,13 @@ impl Mending {
     fn compare(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time) -> After {
         let Listing {
             source: member,
+            sure: true,
             source_page: source_page @ Some(_),
             target_page: target_page @ Some(_),
             damaged,
         } = self.listing()
         else {
-            // One of the two has not answered yet.
+            // Not all of it is answered yet.
             return After::GoesOn;
         };
         let (Some((source, source_more)), Some((target, target_more))) = (source_page.take(), target_page.take())
