@@ -4,6 +4,7 @@
 mod iscsi;
 mod lost;
 mod migration;
+mod secret;
 
 use crate::cluster::{Gateways, binary};
 use crate::host::PATIENCE;

@@ -130,6 +130,8 @@ pub(super) struct Volume {
     pub(super) id: String,
     pub(super) context: BTreeMap<String, String>,
     pub(super) capability: Option<VolumeCapability>,
+    /// The class's node-stage secret.
+    pub(super) secrets: BTreeMap<String, String>,
 }
 
 /// What a driver's node calls itself.
@@ -168,6 +170,7 @@ pub(super) fn make(
         id: made.volume_id,
         context: made.volume_context,
         capability,
+        secrets: BTreeMap::new(),
     }
 }
 
@@ -194,7 +197,7 @@ pub(super) fn bring(
         staging_target_path: STAGING.to_owned(),
         volume_capability: volume.capability.clone(),
         volume_context: volume.context.clone(),
-        ..Default::default()
+        secrets: volume.secrets.clone(),
     };
     let _: NodeStageVolumeResponse = ask(gateways, node, "csi.v1.Node/NodeStageVolume", &stage)?;
     Ok(told.publish_context)
