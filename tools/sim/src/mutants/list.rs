@@ -241,7 +241,7 @@ fn of_clusters() -> Vec<Mutant> {
         mirrors("compare-with-begun", "T3", of_coordinator!(CompareWithBegun), &[24, 57]),
         mirrors("note-unadopted", "T4", of_coordinator!(NoteUnadopted), &[0]),
         mirrors("hand-over-open", "T5", of_coordinator!(HandOverOpen), &[15, 23]),
-        mirrors("cut-off-uncleared", "T3", of_coordinator!(CutOffUncleared), &[1, 4, 40]),
+        mirrors("cut-off-uncleared", "T3", of_coordinator!(CutOffUncleared), &[4]),
         turns("overtake-in-line", "R1", of_leases!(OvertakeInLine), &[0]),
         limits("lent-takes-no-room", "077", of_leases!(LentTakesNoRoom), &[40]),
         limits("spend-lapsed", "077", of_leases!(SpendLapsed), &[47]),
