@@ -1,6 +1,6 @@
 //! What the records say is under way.
 
-use super::super::migrate::copy_job_kind;
+use super::super::migrate::{copy_job_kind, move_hold};
 use super::super::{RecoveryStatus, Result, StoreStatus, VolumeStatus, status};
 use super::{Job, JobAction, JobKind, JobState, JobUnit, Record};
 use amita_metadata::{Call, Transact};
@@ -132,7 +132,7 @@ fn copying(record: &Copying, now: u64) -> Job {
     let removes = match (record.cancelled, record.whole) {
         (false, false) => {
             let runs = state == JobState::Running && record.paused.is_none();
-            let ails = job.ails.or_else(|| slowed(record).filter(|_| runs));
+            let ails = job.ails.or_else(|| wondered_at(record).filter(|_| runs));
             return pausable(Job { ails, ..job }, state, record.paused.as_ref());
         }
         (true, _) => "it is taken back, and what there is of it is being removed",
@@ -150,13 +150,20 @@ fn copying(record: &Copying, now: u64) -> Job {
     }
 }
 
-/// What hosts of a volume that moves may wonder at.
-fn slowed(record: &Copying) -> Option<String> {
-    let slowed = record.moving?.slowed?;
-    Some(format!(
-        "hosts write faster than it can be brought along: until it has moved they write {} KiB a second at most",
-        slowed.bytes_per_s >> 10
-    ))
+/// What hosts of a volume that moves may wonder at, and whoever waits until it has moved.
+fn wondered_at(record: &Copying) -> Option<String> {
+    let moving = record.moving?;
+    match moving.slowed {
+        Some(slowed) => Some(format!(
+            "hosts write faster than it can be brought along: until it has moved they write {} KiB a second at most",
+            slowed.bytes_per_s >> 10
+        )),
+        None if moving.late > 0 => Some(format!(
+            "the last pass and the switch took longer than hosts' I/O was held for: it is held for up to {} ms at the next attempt",
+            move_hold(moving, Duration::ZERO).as_millis()
+        )),
+        None => None,
+    }
 }
 
 /// Whoever copies into a volume, or makes it smaller, has it open. Where nobody has, `then` says how it comes to its end.
@@ -293,5 +300,48 @@ fn recovery(found: &RecoveryStatus) -> Job {
         left_bytes: rate.zip(found.left_s).map(|(rate, left_s)| rate.saturating_mul(left_s)),
         left_s: found.left_s,
         ..counted(job, JobUnit::Groups, found.groups_done, found.groups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_types::map::{CopyPlace, Moving, Slowed};
+
+    #[test]
+    fn whoever_waits_for_a_move_is_told_that_hosts_are_slowed_or_were_held_in_vain() {
+        let of = |late, slowed| {
+            let record = Copying {
+                volume: VolumeId(2),
+                name: map::moving_name(VolumeId(2)),
+                source: VolumeId(1),
+                of: "db".to_owned(),
+                snapshot: "migrate-2-1".to_owned(),
+                takes: true,
+                snapshots: true,
+                limit_bytes_per_s: None,
+                asked_at: 1,
+                cancelled: false,
+                whole: false,
+                paused: None,
+                ails: None,
+                moving: Some(Moving {
+                    data: VolumeId(1),
+                    taken: 4,
+                    late,
+                    same_pool: false,
+                    slowed,
+                }),
+                place: CopyPlace::default(),
+            };
+            copying(&record, 2).ails
+        };
+        assert_eq!(of(0, None), None);
+        assert!(of(6, None).is_some_and(|why| why.contains("up to 240 ms")));
+        let slowed = Slowed {
+            bytes_per_s: 1 << 20,
+            by: 5,
+        };
+        assert!(of(6, Some(slowed)).is_some_and(|why| why.contains("1024 KiB a second")));
     }
 }
