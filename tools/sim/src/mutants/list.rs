@@ -339,7 +339,7 @@ fn of_clusters() -> Vec<Mutant> {
             "shrink-uncleared",
             "R11",
             plant!(plants => plants.shrink_uncleared = true),
-            &[0],
+            &[4],
         ),
         cluster(
             "revert-unadopted",
