@@ -7,33 +7,59 @@ use super::shrink::{none_shrinks, without_mark};
 use super::subsystem::{put, unchanged};
 use super::volume::{check_size, find_volume};
 use super::{AdminError, Result, get, tries};
-use amita_metadata::{Call, Transact};
-use amita_types::MirrorId;
-use amita_types::map::{self, Snapshot, Volume};
+use amita_metadata::{Call, Op, Transact};
+use amita_types::map::{self, Mirror, Snapshot, Volume};
 
 /// Makes a volume larger. The owner goes on: its number of ownership does not change.
 ///
 /// # Errors
 /// No such volume, one that is to be a copy and is none yet, a size that cannot be, or that is smaller than what it has; the metadata is away or refuses.
 pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result<Volume> {
-    resize_for(meta, name, size_bytes, None)
+    let resized = resize_for(meta, name, size_bytes, None)?;
+    // No claim is compared, so none is lost.
+    resized.ok_or_else(|| AdminError::TooManyRaces {
+        key: map::volume_key(name),
+    })
 }
 
-/// The same by a runner of this mirror, which may make larger what is closed for it. Where it was being made smaller before it was closed, it is no more.
+/// The same by whoever holds the claim of a mirror, which may make larger what is closed for it. Where it was being made smaller before it was closed, it
+/// is no more. None: the claim is lost. Whoever has it now may have made the volume smaller, as a later point has it.
 ///
 /// # Errors
-/// As [`resize_volume`].
-pub fn resize_mirrored(meta: &dyn Transact, name: &str, size_bytes: u64, mirror: MirrorId) -> Result<Volume> {
-    resize_for(meta, name, size_bytes, Some(mirror))
+/// As [`resize_volume`]; it is not closed for this mirror.
+pub fn resize_mirrored(
+    meta: &dyn Transact,
+    name: &str,
+    size_bytes: u64,
+    (mirror, claim): (&Mirror, u64),
+) -> Result<Option<Volume>> {
+    resize_for(meta, name, size_bytes, Some((mirror, claim)))
 }
 
-fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<MirrorId>) -> Result<Volume> {
+fn resize_for(
+    meta: &dyn Transact,
+    name: &str,
+    size_bytes: u64,
+    runs: Option<(&Mirror, u64)>,
+) -> Result<Option<Volume>> {
     check_size(name, size_bytes)?;
     let key = map::volume_key(name);
     for _ in tries(meta) {
         let (old, revision) = find_volume(meta, name)?;
         none_copies(meta, &old)?;
-        none_closed_to(&old, runs)?;
+        none_closed_to(&old, runs.map(|(mirror, _)| mirror.id))?;
+        if let Some((mirror, _)) = runs
+            && old.closed.is_none()
+        {
+            let mirror = &mirror.name;
+            return Err(AdminError::BadSetting {
+                what: "volume",
+                name: name.to_owned(),
+                why: format!(
+                    "it is open to hosts, and a pass of mirror {mirror} makes it larger only where it is closed"
+                ),
+            });
+        }
         if size_bytes < old.size_bytes {
             return Err(AdminError::BadSetting {
                 what: "volume",
@@ -53,7 +79,7 @@ fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<Mir
             ..old.clone()
         };
         if new == old {
-            return Ok(new);
+            return Ok(Some(new));
         }
         // The comparison keeps what a takeover writes meanwhile: generation and owner are those that were read.
         let mut call = Call {
@@ -65,13 +91,22 @@ fn resize_for(meta: &dyn Transact, name: &str, size_bytes: u64, runs: Option<Mir
             provisioned_bytes: size_bytes - old.size_bytes,
             ..Wanted::default()
         };
-        if runs.is_some() {
+        if let Some((mirror, claim)) = runs {
+            let key = map::mirror_runner_key(&mirror.name);
+            call.compares.push(unchanged(&key, claim));
+            call.otherwise.push(Op::Get { key });
             without_mark(meta, &map::about_key(old.id), &mut call)?;
         }
         grow_taking(meta, &new, &mut call)?;
         charge(meta, &old.pool, wanted)?.into_call(&mut call);
-        if meta.txn(&call)?.succeeded {
-            return Ok(new);
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(Some(new));
+        }
+        if let Some((_, claim)) = runs
+            && reply.value(0).map(|found| found.mod_revision) != Some(claim)
+        {
+            return Ok(None);
         }
     }
     Err(AdminError::TooManyRaces { key })

@@ -33,7 +33,7 @@ pub(super) trait Hands {
     fn may_work(&mut self) -> bool;
 
     /// Makes the record's pass, all that is left of it: at its end this end is at the point. `sizes`: what the volumes have at the other end, by its
-    /// last look; no point of them has more. It is looked at within as well.
+    /// last look; at the point it may be more or less. It is looked at within as well.
     fn bring(&mut self, record: &Mirror, far: &dyn Far, sizes: &[u64]) -> Result<()>;
 
     /// Makes the volume of that number what it was at the point; what it is now is kept, or not.

@@ -182,10 +182,13 @@ impl Turn<'_> {
 
     fn grow(&self, record: &Mirror, at: usize, size_bytes: u64) -> Result<()> {
         let found = admin::mirrored_volume(self.line, record, record.volumes[at].id)?;
-        if found.size_bytes < size_bytes {
-            admin::resize_mirrored(self.line, &found.name, size_bytes, record.id)?;
+        if found.size_bytes >= size_bytes {
+            return Ok(());
         }
-        Ok(())
+        match admin::resize_mirrored(self.line, &found.name, size_bytes, (record, self.claim))? {
+            Some(_) => Ok(()),
+            None => Err(self.lose()),
+        }
     }
 
     fn cut_off(
@@ -287,7 +290,8 @@ impl Turn<'_> {
         let mut before = admin::mirrored_volume(self.line, record, volume)?;
         let to = admin::snapshot(self.line, &before.name, &point.snapshots)?;
         if to.size_bytes > before.size_bytes {
-            before = admin::resize_mirrored(self.line, &before.name, to.size_bytes, record.id)?;
+            let grown = admin::resize_mirrored(self.line, &before.name, to.size_bytes, (record, self.claim))?;
+            before = grown.ok_or_else(|| self.lose())?;
         }
         admin::may_revert(self.line, &before, &to, Some(record.id))?;
         let before = self.take_from_own_gateway(before)?;

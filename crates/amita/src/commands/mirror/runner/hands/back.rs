@@ -22,7 +22,9 @@ impl Gateway {
         let mut before = admin::mirrored_volume(&self.client, record, volume).described()?;
         let to = admin::snapshot(&self.client, &before.name, &point.snapshots).described()?;
         if to.size_bytes > before.size_bytes {
-            before = admin::resize_mirrored(&self.client, &before.name, to.size_bytes, record.id).described()?;
+            let own = (record, self.claim);
+            let grown = admin::resize_mirrored(&self.client, &before.name, to.size_bytes, own).described()?;
+            before = grown.ok_or_else(|| self.wanted.lose())?;
         }
         admin::may_revert(&self.client, &before, &to, Some(record.id)).described()?;
         let data = self.way(record).open(&before.name)?;

@@ -117,10 +117,13 @@ impl Gateway {
     /// The volume is made as large as the point's, where it is smaller.
     fn grow(&self, record: &Mirror, at: usize, size_bytes: u64) -> Result<()> {
         let found = admin::mirrored_volume(&self.client, record, record.volumes[at].id).described()?;
-        if found.size_bytes < size_bytes {
-            admin::resize_mirrored(&self.client, &found.name, size_bytes, record.id).described()?;
+        if found.size_bytes >= size_bytes {
+            return Ok(());
         }
-        Ok(())
+        match admin::resize_mirrored(&self.client, &found.name, size_bytes, (record, self.claim)).described()? {
+            Some(_) => Ok(()),
+            None => Err(self.wanted.lose()),
+        }
     }
 
     /// Where it is larger it is made as small: what lies behind the point's end is cleared first, as when an operator makes a volume smaller (decision 055),

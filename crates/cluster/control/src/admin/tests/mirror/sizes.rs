@@ -100,17 +100,42 @@ fn who_is_not_alone_with_it_or_has_lost_the_mirror_leaves_it_as_large_as_it_is()
 /// Else it never grows again: whoever was at it cannot end it, for the volume is closed.
 #[test]
 fn one_that_was_being_made_smaller_when_it_was_closed_grows_by_a_pass() {
-    let (far, _, db) = opened();
+    let (far, claim, db) = opened();
     is_marked(&far, &db);
-    let grown = resize_mirrored(&far, "db", 2 << 30, ID).unwrap();
-    assert_eq!((grown.size_bytes, mark_of(&far, &db)), (2 << 30, None));
+    let grown = resize_mirrored(&far, "db", 2 << 30, (&record(&far), claim)).unwrap();
+    assert_eq!(grown.map(|grown| grown.size_bytes), Some(2 << 30));
+    assert_eq!(mark_of(&far, &db), None);
+}
+
+/// One that stood still while another one has made it smaller, as a later point has it, or while it was promoted.
+#[test]
+fn who_has_lost_the_mirror_or_finds_the_volume_open_makes_it_no_larger() {
+    let (far, claim, db) = opened();
+    let mirror = record(&far);
+    put(
+        &far,
+        map::volume_key("db"),
+        &Volume {
+            closed: None,
+            ..db.clone()
+        },
+    );
+    let refused = resize_mirrored(&far, "db", 2 << 30, (&mirror, claim)).unwrap_err();
+    assert!(refused.to_string().contains("open to hosts"), "{refused}");
+    put(&far, map::volume_key("db"), &db);
+    put(&far, map::mirror_runner_key("dr"), &"n2");
+    assert_eq!(resize_mirrored(&far, "db", 2 << 30, (&mirror, claim)).unwrap(), None);
+    assert_eq!(volume(&far, "db").unwrap(), db);
 }
 
 /// T2: the point's size is a part of it.
 #[test]
 fn who_goes_back_to_a_point_has_its_size() {
     let far = in_a_pass();
-    resize_mirrored(&far, "db", 2 << 30, ID).unwrap();
+    let claim = claim(&far);
+    resize_mirrored(&far, "db", 2 << 30, (&record(&far), claim))
+        .unwrap()
+        .unwrap();
     force_mirror(&far, "dr").unwrap();
     let point = record(&far).standing.points[0].clone();
     open(&far, "db");
