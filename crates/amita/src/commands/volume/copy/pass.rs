@@ -65,6 +65,8 @@ pub struct Work {
     pub(super) converging: Converging,
     /// What it has taken so far, of the pass that is under way, to ask which blocks were changed.
     asked_in: Duration,
+    /// And to wait for its rate.
+    paced_in: Duration,
     /// Of a last pass: its owner has let go for long behind that, so that it is a pass as any.
     pub(super) hurries_until: Instant,
     pub(super) missed: Missed,
@@ -93,6 +95,7 @@ impl Work {
             lap_began: Instant::now(),
             converging: Converging::default(),
             asked_in: Duration::ZERO,
+            paced_in: Duration::ZERO,
             hurries_until: Instant::now(),
             missed: Missed::default(),
             noted: Instant::now(),
@@ -385,7 +388,7 @@ impl Work {
         }
         // What another runner has done of it is not known.
         let is_whole = place.pass_bytes == 0;
-        self.asked_in = Duration::ZERO;
+        (self.asked_in, self.paced_in) = (Duration::ZERO, Duration::ZERO);
         let begun = Instant::now();
         let copied = self.copy(&mut target, &mut place, of, snapshot, base, record.moving.is_some());
         let took = begun.elapsed();
@@ -412,12 +415,8 @@ impl Work {
         place.passed_bytes = place.passed_bytes.saturating_add(place.pass_bytes);
         (place.base, place.mixed) = (snapshot.number, false);
         (place.pass, place.pass_bytes) = (SnapshotId::HEAD, 0);
-        self.lap = is_whole.then(|| Lap {
-            bytes: place.written_bytes.saturating_sub(written_bytes),
-            took: Duration::ZERO,
-            asked_in: self.asked_in,
-            brought_in: took.saturating_sub(self.asked_in),
-        });
+        let bytes = place.written_bytes.saturating_sub(written_bytes);
+        self.lap = is_whole.then(|| Lap::of(bytes, took, self.asked_in, self.paced_in));
         self.note_place(&place)
     }
 
@@ -501,7 +500,10 @@ impl Work {
     fn take(&mut self, bytes: u64) -> Result<()> {
         let (wanted, hurries) = (&self.wanted, self.hurries);
         let rate = || wanted.rate().filter(|_| !hurries);
-        self.pace.take(bytes, rate, |time| wanted.rest(time))
+        let begun = Instant::now();
+        let taken = self.pace.take(bytes, rate, |time| wanted.rest(time));
+        self.paced_in += begun.elapsed();
+        taken
     }
 
     /// Everything before is begun. What of it is durable is noted, at times.

@@ -34,11 +34,22 @@ pub struct Lap {
     pub took: Duration,
     /// Of that, what it took to ask which blocks were changed: by chunk, however little that is.
     pub asked_in: Duration,
-    /// Of that, what it took to bring them.
+    /// Of that, what it took to bring them, but for what a rate had it wait: a last pass keeps to none.
     pub brought_in: Duration,
 }
 
 impl Lap {
+    /// Of a pass that took so long, and waited for so long of that for its rate. How long it was until the next snapshot was taken is known later.
+    #[must_use]
+    pub fn of(bytes: u64, pass: Duration, asked_in: Duration, paced_in: Duration) -> Lap {
+        Lap {
+            bytes,
+            took: Duration::ZERO,
+            asked_in,
+            brought_in: pass.saturating_sub(asked_in + paced_in),
+        }
+    }
+
     /// Can it be made shorter by slowing hosts? Where most of it is to ask what was changed, or hardly anything was, it cannot.
     fn is_for_writes(&self) -> bool {
         self.bytes > FEW && self.brought_in > self.asked_in.max(LAST_PASS / 2)
@@ -300,6 +311,27 @@ mod tests {
         let mut behind = |taken| converging.behind(lap(200 << 20, fast), taken);
         assert_eq!([1, 2].map(&mut behind), [Next::Pass(None); 2]);
         assert_eq!(behind(PATIENT_PASSES), Next::TooLong(Duration::from_millis(2_010)));
+    }
+
+    /// Hosts that write the same 16 MiB again and again, and a move that may read 1 MiB a second: the last pass keeps to no rate.
+    #[test]
+    fn what_a_rate_has_a_pass_wait_for_is_not_what_hosts_would_wait_for() {
+        let ms = Duration::from_millis;
+        let lap = Lap {
+            took: ms(17_000),
+            ..Lap::of(16 << 20, ms(16_010), ms(10), ms(15_840))
+        };
+        let mut converging = Converging::default();
+        assert_eq!(converging.behind(lap, 1), Next::Pass(None));
+        assert_eq!(converging.behind(lap, PATIENT_PASSES), Next::Last);
+        // One that really takes so long is not tried, and hosts that write hardly more than everybody may are not slowed.
+        let slow = Lap {
+            took: ms(17_000),
+            ..Lap::of(16 << 20, ms(16_010), ms(10), Duration::ZERO)
+        };
+        let mut converging = Converging::default();
+        assert_eq!(converging.behind(slow, 1), Next::Pass(None));
+        assert_eq!(converging.behind(slow, PATIENT_PASSES), Next::TooLong(ms(16_010)));
     }
 
     /// The owner has changed, and all of a large volume was asked for: the next pass asks for what was changed.
