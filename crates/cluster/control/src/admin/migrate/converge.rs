@@ -78,6 +78,8 @@ pub struct Converging {
     is_in_vain: bool,
     /// As many bytes a second as any pass has brought.
     fastest: Option<u64>,
+    /// As long as any pass that had to ask has asked.
+    least_asked: Option<Duration>,
 }
 
 impl Converging {
@@ -85,7 +87,7 @@ impl Converging {
     pub fn behind(&mut self, lap: Lap, taken: u32) -> Next {
         let before = self.before.replace(lap);
         self.unseen = self.unseen.saturating_sub(1);
-        self.note_rate(lap);
+        self.note_fastest(lap);
         let takes = self.takes_at_least(lap);
         let is_tried = taken.is_multiple_of(PATIENT_PASSES);
         let last = || match takes <= LONGEST_HOLD {
@@ -115,14 +117,18 @@ impl Converging {
         let bringing = self.fastest.map_or(Duration::ZERO, |fastest| {
             Duration::from_secs_f64(lap.bytes as f64 / fastest.max(1) as f64)
         });
-        lap.asked_in + bringing.min(lap.brought_in)
+        let asking = self.least_asked.unwrap_or(lap.asked_in).min(lap.asked_in);
+        asking + bringing.min(lap.brought_in)
     }
 
-    fn note_rate(&mut self, lap: Lap) {
+    fn note_fastest(&mut self, lap: Lap) {
         let us = lap.brought_in.as_micros().max(1);
         let rate = (u128::from(lap.bytes) * 1_000_000 / us).min(u128::from(u64::MAX)) as u64;
         if lap.bytes >= TELLS {
             self.fastest = self.fastest.max(Some(rate));
+        }
+        if !lap.asked_in.is_zero() {
+            self.least_asked = Some(self.least_asked.unwrap_or(lap.asked_in).min(lap.asked_in));
         }
     }
 
@@ -151,6 +157,7 @@ impl Converging {
         *self = Converging {
             is_in_vain: self.is_in_vain,
             fastest: self.fastest,
+            least_asked: self.least_asked,
             ..Converging::default()
         };
     }
@@ -247,6 +254,23 @@ mod tests {
             converging.late();
             assert_eq!(converging.slowed(), None);
         }
+    }
+
+    /// Questions give way to hosts, who are silent while they are held: the shortest ones tell how long a last pass asks.
+    #[test]
+    fn hosts_that_were_in_the_way_of_questions_are_not_in_the_way_of_a_last_pass() {
+        let lap = |ms| Lap {
+            bytes: 2 << 20,
+            took: Duration::from_secs(2),
+            asked_in: Duration::from_millis(ms),
+            brought_in: Duration::from_millis(80),
+        };
+        let mut converging = Converging::default();
+        assert_eq!(converging.behind(lap(2000), 1), Next::Pass(None));
+        assert!(matches!(converging.behind(lap(2000), PATIENT_PASSES), Next::TooLong(_)));
+        let mut converging = Converging::default();
+        assert_eq!(converging.behind(lap(300), 1), Next::Pass(None));
+        assert_eq!(converging.behind(lap(2000), PATIENT_PASSES), Next::Last);
     }
 
     /// A hold that was too short for another reason slows nobody who writes next to nothing, or less than everybody may.
