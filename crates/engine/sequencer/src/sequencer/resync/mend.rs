@@ -504,7 +504,7 @@ impl Mending {
         payload: &Slice,
     ) -> After {
         match (step, body) {
-            (MendStep::Sure, AnswerBody::Opened(OpenedAnswer { version, .. })) => self.sure(cx, scrubs, now, version),
+            (MendStep::Sure, AnswerBody::Opened(opened)) => self.sure(cx, scrubs, now, opened),
             (_, AnswerBody::Opened(OpenedAnswer { incomplete, .. })) => self.asked(cx, now, incomplete),
             (MendStep::States(of_source), AnswerBody::States(page)) => self.listed_states(cx, now, of_source, page),
             (MendStep::StateOf(of_source), AnswerBody::Changes(ChangesAnswer { entries, more })) => {

@@ -214,6 +214,37 @@ fn a_source_that_lacks_what_was_acknowledged_is_compared_with_nobody() {
     assert_eq!(rig.sequencer.counters().mended_blocks, 0);
 }
 
+/// One in sync was brought up to date a moment before it lost the end of its log, and with that the last of what it was brought, and that it
+/// is whole. Its version says nothing of that.
+#[test]
+fn a_source_that_is_not_whole_is_compared_with_nobody() {
+    let mut rig = listing();
+    let lists = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    let source = lists.iter().map(|request| request.store).find(|of| *of != store(3));
+    let source = source.expect("one in sync is asked");
+    for request in rig.take(|_, body| matches!(body, RequestBody::Open(_))) {
+        let opened = OpenedAnswer {
+            version: old(5),
+            incomplete: Some(old(3)),
+            ..OpenedAnswer::NOTHING
+        };
+        rig.accept(&request, AnswerBody::Opened(opened));
+    }
+    for request in lists {
+        // Without data, so that no block is asked for, which it would refuse.
+        let entry = match request.store == source {
+            true => change(1, old(4), None),
+            false => change(1, old(5), Some(sum(1))),
+        };
+        let entries = vec![entry];
+        rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+    }
+    assert!(rig.take(|_, body| matches!(body, RequestBody::Mend(_))).is_empty());
+    assert!(matches!(rig.warnings[..], [Warning::Refused { store, .. }] if store == source));
+    rig.do_call();
+    assert!(!rig.group(0).in_sync.contains(&source), "R5: it is not in sync, whatever the record says");
+}
+
 #[test]
 fn what_is_spoiled_on_the_way_gets_no_fresh_checksum() {
     let mut rig = listing();

@@ -11,8 +11,8 @@ use crate::sequencer::{faults, group};
 use crate::task::MendStep;
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
-    Change, ChangesRequest, Expect, MAX_CHANGES, Mend, MendRequest, OpenRequest, ReadRequest, Refusal, RequestBody,
-    RestoreRequest, Sums, VerifyRequest,
+    Change, ChangesRequest, Expect, MAX_CHANGES, Mend, MendRequest, OpenRequest, OpenedAnswer, ReadRequest, Refusal,
+    RequestBody, RestoreRequest, Sums, VerifyRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
 use std::collections::BTreeMap;
@@ -143,17 +143,21 @@ impl Mending {
     }
 
     /// The source says what it has. Everything up to the mark is acknowledged: one that lacks some of it has lost what it had, and
-    /// who is compared with it would lose it, too (R8).
-    pub(super) fn sure(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time, version: Version) -> After {
-        let mark = self.scan.mark;
+    /// who is compared with it would lose it, too (R8). So has one that is not whole: what made it so were mends, which have no version.
+    pub(super) fn sure(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time, opened: OpenedAnswer) -> After {
+        let OpenedAnswer {
+            version, incomplete, ..
+        } = opened;
+        let lacks = version < self.scan.mark && !cx.config.faults.has(Fault::CompareUnsettled);
         let listing = self.listing();
         listing.sure = true;
         let source = listing.source;
-        if version >= mark || cx.config.faults.has(Fault::CompareUnsettled) {
-            return self.compare(cx, scrubs, now);
-        }
+        let refusal = match incomplete {
+            Some(_) => Refusal::Incomplete,
+            None if lacks => Refusal::Behind { current: version },
+            None => return self.compare(cx, scrubs, now),
+        };
         let group = self.subject.group;
-        let refusal = Refusal::Behind { current: version };
         cx.warn_refused(group, cx.groups[group].members[source], &refusal);
         group::evict_soon(cx, group, source);
         self.bad_sources.add(source);
