@@ -131,7 +131,8 @@ pub(super) fn release(cx: &mut Context, number: SnapshotId) {
 
 /// A member that is caught up got a write of this number by a roll-forward to a version of another: in one record, so that what it has for
 /// the numbers between is not what the others have (S5). After a takeover there is no such number that can still be sealed; here it is
-/// our own, and it is not settled, because that write is not acknowledged.
+/// our own, and it is not settled where that write is not acknowledged. One that lacks what it has answered may be rolled across what is
+/// sealed by now: that cannot be taken back.
 pub(super) fn rolled_across(cx: &mut Context, from: SnapshotId, to: SnapshotId) {
     let number = cx.cut.number;
     if from < to && from < number && cx.cut.older.is_some() && !cx.config.faults.has(Fault::SealSpoilt) {

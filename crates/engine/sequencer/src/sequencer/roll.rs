@@ -9,7 +9,7 @@
 
 use super::context::Context;
 use super::open::Phase;
-use super::{metadata, open};
+use super::{cut, metadata, open};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::ChunkSlot;
@@ -47,8 +47,10 @@ pub(super) fn start(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Memb
         return open::fail(cx, now, chunk, IoError::Damaged);
     };
     let target = shorter.iter().next().expect("some are shorter");
+    let (catching, committed) = (cx.chunks[chunk].lag.catching, cx.chunks[chunk].log.committed);
     let opening = cx.chunks.opening(chunk);
     let since = opening.versions[target];
+    let (from, to) = (opening.numbers[target], opening.number);
     opening.phase = Phase::Rolling(Roll {
         source,
         target,
@@ -60,6 +62,10 @@ pub(super) fn start(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Memb
         more: None,
         awaited: 0,
     });
+    if catching && since < committed {
+        // It lacks what was acknowledged, of whatever numbers that is, and gets all of it by one record (S5). Its answer may be lost.
+        cut::rolled_across(cx, from, to);
+    }
     list(cx, now, chunk, BlockIndex(0));
 }
 

@@ -257,6 +257,42 @@ fn a_number_that_a_member_was_rolled_across_is_not_sealed() {
     assert_eq!(rig.settled, [SnapshotId(2)]);
 }
 
+/// The same of one that lacks what it has answered: no write waits there that carries a smaller number.
+#[test]
+fn nor_is_one_that_a_member_was_rolled_across_with_what_was_acknowledged() {
+    let mut rig = Rig::open(2, 2);
+    let acknowledged = rig.write(0, &[1; 4096]);
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    assert_eq!(rig.result(acknowledged), Some(Ok(())));
+    adopt(&mut rig, ONE);
+    let after = rig.write(8192, &[2; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(5) });
+    rig.answer_opens_at(|id| match id == store(1) {
+        true => (version(7), ONE),
+        false => (old(5), SnapshotId::HEAD),
+    });
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    let cleared = |block, counter| Change {
+        block: BlockIndex(block),
+        version: version(counter),
+        sum: None,
+    };
+    let entries = vec![cleared(0, 6), cleared(2, 7)];
+    rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
+    rig.accept(&rolls[0], AnswerBody::Done);
+    rig.do_call();
+    release(&mut rig, ONE);
+    assert_eq!(rig.result(after), Some(Ok(())));
+    assert!(rig.settled.is_empty(), "what member 2 has for it lacks the first write");
+    assert_eq!(rig.spoilt, [ONE]);
+}
+
 #[test]
 fn a_snapshot_is_read_as_it_is_and_only_read() {
     let mut rig = Rig::open(2, 1);
