@@ -8,7 +8,9 @@ use crate::config::MAX_REFUSALS;
 use crate::faults::Fault;
 use crate::members::Position;
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
+use crate::task::Kind;
 use amita_reactor::Time;
+use amita_types::Version;
 use amita_types::message::Refusal;
 
 /// Sends a member, in the order of versions, what it has not been sent on its present link, of all chunks.
@@ -159,6 +161,15 @@ pub(super) fn forget(cx: &mut Context, slot: TaskSlot, position: Position) {
 /// The oldest write of the chunk that the member has not answered.
 fn first_awaited(cx: &Context, chunk: ChunkSlot, position: Position) -> Option<TaskSlot> {
     awaited_writes(cx, chunk).find(|&slot| cx.tasks[slot].waiting.has(position))
+}
+
+/// Has a member answered all of the chunk's writes up to this version that it was to be sent?
+pub(super) fn has_answered(cx: &Context, chunk: ChunkSlot, position: Position, upto: Version) -> bool {
+    let is_owed = |slot: TaskSlot| {
+        let task = &cx.tasks[slot];
+        task.waiting.has(position) && matches!(&task.kind, Kind::Write(write) if write.version <= upto)
+    };
+    !awaited_writes(cx, chunk).any(is_owed)
 }
 
 /// The chunk's writes that have a version, in its order.

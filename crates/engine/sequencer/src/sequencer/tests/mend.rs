@@ -302,6 +302,21 @@ fn a_write_that_the_source_has_not_carried_out_is_left_alone() {
     assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Changes(_))).len(), 2);
 }
 
+/// It may be one that refuses the write for as long as it cannot be spared: it would keep out who is to take its place.
+#[test]
+fn a_write_that_another_member_has_not_carried_out_is_not_waited_for() {
+    let mut rig = listing();
+    let io = rig.write(4096, &[5; BLOCK_BYTES as usize]);
+    let source = answer_changes(&mut rig, &[], &[change(1, version(6), Some(55))]);
+    assert!(rig.take(|_, body| matches!(body, RequestBody::Changes(_))).is_empty());
+    let writes = rig.writes(source.0);
+    rig.done(&writes);
+    let lists = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    let asked: Vec<StoreId> = lists.iter().map(|request| request.store).collect();
+    assert_eq!(asked, [source, store(3)], "the source has it");
+    assert_eq!(rig.result(io), None, "and others have not");
+}
+
 #[test]
 fn what_moves_a_copy_says_so_and_what_hosts_do_says_nothing() {
     // All copies are there: a third member is to have one of them.

@@ -7,7 +7,7 @@ use crate::members::{Members, Position};
 use crate::sequencer::context::Context;
 use crate::sequencer::resync::progress::Tallies;
 use crate::sequencer::resync::scrub::Scrubs;
-use crate::sequencer::{faults, group};
+use crate::sequencer::{faults, group, resend};
 use crate::task::MendStep;
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
@@ -70,10 +70,11 @@ impl Mending {
         let state = &cx.chunks[chunk];
         let unsettled = cx.config.faults.has(Fault::CompareUnsettled);
         let (committed, issued, index, held) = (state.log.committed, state.log.issued, state.index, state.held_back);
-        if !unsettled && (committed < self.scan.mark || (held && committed < issued)) {
+        let upto = if held { issued } else { self.scan.mark };
+        let look = self.is_look();
+        if look && !unsettled && committed < upto {
             return After::GoesOn;
         }
-        let look = self.is_look();
         if !cx.can_send(group, position) {
             return After::GoesOn;
         }
@@ -82,6 +83,10 @@ impl Mending {
             Ok(None) => return After::GoesOn,
             Err(after) => return after,
         };
+        // Another member may refuse what is under way for as long as it cannot be spared, and this one is to take its place.
+        if !look && !unsettled && !resend::has_answered(cx, chunk, source, upto) {
+            return After::GoesOn;
+        }
         if !self.has_leave(cx, now, held) {
             return After::GoesOn;
         }
@@ -133,8 +138,9 @@ impl Mending {
             self.bad_sources = Members::NONE;
             return Err(self.begin_again(cx, now, LONG_PAUSE));
         }
-        // One that is known to be unfit only where there is no other.
-        let fit = intact.without(cx.groups[group].to_evict);
+        // One that is known to be unfit, or to lack a write, only where there is no other.
+        let unfit = cx.groups[group].to_evict.or(cx.chunks[chunk].lag.behind);
+        let fit = intact.without(unfit);
         let can = |&source: &Position| cx.can_send(group, source);
         let sources = if fit.is_empty() { intact } else { fit };
         let sources: Vec<Position> = sources.iter().filter(can).collect();
@@ -142,7 +148,7 @@ impl Mending {
         Ok(sources.get(index % sources.len().max(1)).copied())
     }
 
-    /// The source says what it has. Everything up to the mark is acknowledged: one that lacks some of it has lost what it had, and
+    /// The source says what it has. It has answered everything up to the mark: one that lacks some of it has lost what it had, and
     /// who is compared with it would lose it, too (R8). So has one that is not whole: what made it so were mends, which have no version.
     pub(super) fn sure(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time, opened: OpenedAnswer) -> After {
         let OpenedAnswer {
