@@ -14,7 +14,7 @@ struct Known {
     source: VolumeId,
     /// Of it, the snapshot of the pass that is under way.
     pass: SnapshotId,
-    /// The volume itself moves.
+    /// The volume itself moves, and that does not stand still: else nobody reads the snapshot for it.
     moves: bool,
     /// Its data, and how fast hosts may write to it.
     slowed: Option<(VolumeId, Slowed)>,
@@ -27,7 +27,7 @@ impl Known {
         Known {
             source: record.source,
             pass: record.place.pass,
-            moves: record.moving.is_some(),
+            moves: moving.is_some(),
             slowed: moving.and_then(|moving| Some((moving.data, moving.slowed?))),
         }
     }

@@ -131,4 +131,9 @@ fn what_a_move_reads_does_not_count() {
     node.moves(|record| record.moving = None);
     read(&mut node, 1, PASS);
     assert_eq!(counted(&node), (1, 0));
+    // Nobody reads for a move that was taken back, or stands still: whoever reads its snapshot then is a host.
+    let mut node = limited(false);
+    node.moves(|record| record.cancelled = true);
+    read(&mut node, 1, PASS);
+    assert_eq!(counted(&node), (1, 0));
 }
