@@ -242,7 +242,10 @@ fn a_source_that_is_not_whole_is_compared_with_nobody() {
     assert!(rig.take(|_, body| matches!(body, RequestBody::Mend(_))).is_empty());
     assert!(matches!(rig.warnings[..], [Warning::Refused { store, .. }] if store == source));
     rig.do_call();
-    assert!(!rig.group(0).in_sync.contains(&source), "R5: it is not in sync, whatever the record says");
+    assert!(
+        !rig.group(0).in_sync.contains(&source),
+        "R5: it is not in sync, whatever the record says"
+    );
 }
 
 #[test]
