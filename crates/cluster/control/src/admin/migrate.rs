@@ -97,18 +97,20 @@ pub fn migrate_action(pool: Option<&str>, at_rest: AtRest) -> Action {
 const HOLD: Duration = Duration::from_millis(30);
 /// And so often.
 const MOST_DOUBLINGS: u32 = 5;
-/// Never for longer: not for as long as a core may stand still unnoticed (R9: 1 s, `stale_after`). What one core of a gateway has taken in, and
-/// another one has under its hand, is carried out no later than that, for its host may have gone on by another path; an older one ends as a path's
-/// error, and whoever has one path alone, by NBD, would see an error of I/O.
-pub const LONGEST_HOLD: Duration = Duration::from_millis(30 << MOST_DOUBLINGS);
+/// Never for longer: hosts must not wait for as long as a core may stand still unnoticed (R9: 1 s, `stale_after`). What one core of a gateway has
+/// taken in, and another one has under its hand, is carried out no later than that, for its host may have gone on by another path; an older one ends
+/// as a path's error, and whoever has one path alone, by NBD, would see an error of I/O. The rest of the second is for the two calls of the metadata
+/// by which an owner whose time is up lets go.
+pub const LONGEST_HOLD: Duration = Duration::from_millis(720);
 
 /// How long its owner is to hold for a last pass (M4), which is expected to take so long with the switch.
 #[must_use]
 pub fn move_hold(moving: Moving, expected: Duration) -> Duration {
-    HOLD * (1 << (moving.late / 2).max(doublings(expected)).min(MOST_DOUBLINGS))
+    let hold = HOLD * (1 << (moving.late / 2).max(doublings(expected)).min(MOST_DOUBLINGS));
+    hold.min(LONGEST_HOLD)
 }
 
-/// So often 30 ms are doubled to be as long, [`LONGEST_HOLD`] being the longest.
+/// So often 30 ms are doubled to be as long.
 fn doublings(needed: Duration) -> u32 {
     (0..MOST_DOUBLINGS)
         .find(|doublings| HOLD * (1 << doublings) >= needed)
@@ -531,7 +533,7 @@ mod tests {
         let of = |late| move_hold(moving(1, late), Duration::ZERO).as_millis();
         assert_eq!([0, 1, 2, 3, 4].map(of), [30, 30, 60, 60, 120]);
         assert_eq!(of(u32::MAX), LONGEST_HOLD.as_millis());
-        assert_eq!(LONGEST_HOLD.as_millis(), 960);
+        assert_eq!(LONGEST_HOLD.as_millis(), 720);
     }
 
     /// None that is known to be too short.
@@ -540,7 +542,7 @@ mod tests {
         let of = |late, ms| move_hold(moving(1, late), Duration::from_millis(ms)).as_millis();
         assert_eq!(
             [0, 30, 31, 200, 480, 481, 5_000].map(|ms| of(0, ms)),
-            [30, 30, 60, 240, 480, 960, 960]
+            [30, 30, 60, 240, 480, 720, 720]
         );
         assert_eq!(of(6, 31), 240);
     }

@@ -325,7 +325,7 @@ mod tests {
         });
         let told = missed.told(Duration::from_secs(1));
         assert!(
-            told.contains("held for 960 ms, and the last pass and the switch took 1240 ms"),
+            told.contains("held for 720 ms, and the last pass and the switch took 1240 ms"),
             "{told}"
         );
         assert!(
