@@ -144,18 +144,30 @@ class AmitaBackupDriver(driver.BackupDriver):
                     LOG.warning('backup task %s does not go on: %s', name,
                                 '; '.join(why))
             if not is_wanted():
-                self._take_back(name)
+                # Who calls has to take it back, with what it has made.
                 raise Cancelled()
             if time.monotonic() + pause > until:
-                self._take_back(name)
+                ended = self._take_back(name)
+                if ended is not None and ended['state'] == 'done':
+                    # It was quicker than that, and nobody else knows of what
+                    # it has made.
+                    return ended['result']
                 raise failed(f'backup task {name} was not over in time, and '
                              f'is taken back: {"; ".join(task["why"])}')
             time.sleep(pause)
             pause = min(pause * 1.5, LAST_SECONDS)
-            task = self.client.get(task_path(name)).body
+            found = self.client.find(task_path(name))
+            if found is None:
+                if not is_wanted():
+                    raise Cancelled()
+                raise failed(f'backup task {name} was removed by somebody '
+                             f'else before its end')
+            task = found.body
         for note in task['notes']:
             LOG.info('backup task %s: %s', name, note)
         if task['state'] != 'done':
+            if not is_wanted():
+                raise Cancelled()
             # The next call of that name is to begin anew.
             self._remove(name)
             reason = '; '.join(task['why']) or 'it was taken back'
@@ -231,9 +243,18 @@ class AmitaBackupDriver(driver.BackupDriver):
             wanted['snapshot'] = taken.thing['name']
         repository = self._repository(backup)
         task = names.backup_task(backup.id)
-        made = self._carry_out(task, {
-            'repository': repository, 'backup': wanted,
-            'limit_seconds': cfg.CONF.amita_backup_timeout})
+        try:
+            made = self._carry_out(task, {
+                'repository': repository, 'backup': wanted,
+                'limit_seconds': cfg.CONF.amita_backup_timeout,
+            }, lambda: self._is_kept(backup))
+        except Cancelled:
+            # It is deleted by force. That call may have come before there
+            # was a task, and then it has found nothing.
+            LOG.info('backup %s is being deleted, and is made no more',
+                     backup.id)
+            self._give_up(backup)
+            return {}
         # Before the task goes: what is not known here is not found again.
         backup.container = repository
         backup.service_metadata = json.dumps(
@@ -244,6 +265,13 @@ class AmitaBackupDriver(driver.BackupDriver):
         return {'container': repository,
                 'service_metadata': backup.service_metadata}
 
+    @staticmethod
+    def _is_kept(backup):
+        with backup.as_read_deleted():
+            backup.refresh()
+        return backup.status not in (fields.BackupStatus.DELETING,
+                                     fields.BackupStatus.DELETED)
+
     @told
     def restore(self, backup, volume_id, volume_file, volume_is_new):
         """Restores into a volume of its own, and copies that over what
@@ -251,6 +279,12 @@ class AmitaBackupDriver(driver.BackupDriver):
         write it."""
         point, called = self._known(backup)
         volume = objects.Volume.get_by_id(self.context, volume_id)
+        if volume.encryption_key_id:
+            # Cinder attaches what lies below its encryption: what is written
+            # there would be in the clear, and the header of LUKS gone.
+            raise failed(f'volume {volume.id} is encrypted with a key of '
+                         f'Cinder\'s, and no backup in a repository of '
+                         f'Amita\'s can be restored into it')
         task = names.restore_task(volume_id)
         between = names.restored(volume_id)
         # One that a call of before was cut off at may be of another backup.
@@ -301,10 +335,13 @@ class AmitaBackupDriver(driver.BackupDriver):
             copied += len(chunk)
         volume_file.flush()
         try:
-            os.fsync(volume_file.fileno())
+            number = volume_file.fileno()
         except (OSError, AttributeError):
             # Not all that Cinder hands over is a file.
             LOG.debug('what is restored is not synchronised by the driver')
+            return
+        # What could not be written is told here, and nowhere else.
+        os.fsync(number)
 
     def _drop(self, task, name):
         """Ends a restore, and the volume between goes for good."""
@@ -322,16 +359,13 @@ class AmitaBackupDriver(driver.BackupDriver):
 
     @told
     def delete_backup(self, backup):
-        if backup.service_metadata:
-            point, called = self._known(backup)
-        else:
-            # It did not come to its end, or nobody heard of that. Cut off
-            # from here on, the point stays, and is found in the repository.
-            task = self._take_back(names.backup_task(backup.id))
-            if task is None or task['result'] is None:
-                return
-            point = task['result']['point']
-            called = task['result']['point_name']
+        self._give_up(backup)
+
+    def _give_up(self, backup):
+        made = self._made(backup)
+        if made is None:
+            return
+        point, called = made
         forget = names.forget_task(backup.id)
         try:
             self._carry_out(forget, {
@@ -341,13 +375,34 @@ class AmitaBackupDriver(driver.BackupDriver):
         finally:
             self._take_back(forget)
 
+    def _made(self, backup):
+        """The point of a backup that is given up, and what that is called;
+        none: there is none."""
+        if backup.service_metadata:
+            return self._known(backup)
+        # It did not come to its end, or nobody heard of that. Cut off from
+        # here on, the point stays, and is found in the repository.
+        task = self._take_back(names.backup_task(backup.id))
+        if task is not None and task['result'] is not None:
+            return task['result']['point'], task['result']['point_name']
+        # By force it is deleted while it is made: it may have come to its
+        # end, and its task be gone with that, since Cinder has read this.
+        with backup.as_read_deleted():
+            backup.refresh()
+        return self._known(backup) if backup.service_metadata else None
+
     # Records of backups
 
     def export_record(self, backup):
-        """Which point it is stands in service_metadata and container, which
-        Cinder exports itself."""
-        return {}
+        """Which point it is. Cinder exports service_metadata and container
+        itself, and takes them over behind import_record alone."""
+        point, called = self._known(backup)
+        return {'point': point, 'name': called}
 
     def import_record(self, backup, driver_info):
-        """Is it one that this cluster can restore?"""
-        self._known(backup)
+        """Is it of this driver? The backup has nothing but its id yet."""
+        if not isinstance(driver_info, dict) or \
+                not {'point', 'name'} <= driver_info.keys():
+            raise exception.InvalidBackup(
+                reason=f'the record of {backup.id} does not say which point '
+                       f'of a repository it is')

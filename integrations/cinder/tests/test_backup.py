@@ -16,6 +16,7 @@ from cinder import objects
 from cinder.objects import fields
 
 from amita_cinder import backup as amita
+from amita_cinder import errors
 from amita_cinder import names
 import things
 
@@ -70,7 +71,152 @@ def test_a_backup_that_names_no_point_is_told(said):
     with pytest.raises(exception.InvalidBackup):
         driver._known(backup)
     with pytest.raises(exception.InvalidBackup):
-        driver.import_record(backup, {})
+        driver.export_record(backup)
+
+
+def test_a_record_is_imported_into_a_backup_that_has_nothing_yet():
+    # Cinder's manager puts in what the record has behind import_record.
+    driver = amita.AmitaBackupDriver(things.CONTEXT,
+                                     types.SimpleNamespace(client=None))
+    exported = Backup(things.volume(),
+                      service_metadata='{"point":7,"name":"task t/1/x"}')
+    record = json.loads(json.dumps(driver.export_record(exported)))
+    driver.import_record(Backup(things.volume()), record)
+    for other in ({}, None, {'point': 7}):
+        with pytest.raises(exception.InvalidBackup):
+            driver.import_record(Backup(things.volume()), other)
+
+
+class Tasks:
+    """Tasks of a cluster without nodes: each is done when it is looked at
+    the second time, if `ends`."""
+
+    patience = 1.0
+
+    def __init__(self, ends=True, after_cancel='cancelled'):
+        self.ends, self.after_cancel = ends, after_cancel
+        self.there, self.asked = {}, []
+
+    def post(self, path, body=None):
+        if path.endswith('/cancel'):
+            name = path.split('/')[2]
+            self.asked.append(('cancel', name))
+            if name not in self.there:
+                raise errors.Refused(404, 'not-found', name)
+            self._end(self.there[name], self.after_cancel)
+            return types.SimpleNamespace(body=self.there[name])
+        self.asked.append((next(kind for kind in ('backup', 'restore',
+                                                  'forget') if kind in body),
+                           body['name']))
+        self.there[body['name']] = {
+            'state': 'running', 'why': [], 'notes': [], 'result': None,
+            'kind': self.asked[-1][0]}
+        return types.SimpleNamespace(body=dict(self.there[body['name']]))
+
+    @staticmethod
+    def _end(task, how):
+        task['state'] = how
+        if how == 'done':
+            task['result'] = {'point': 7, 'point_name': 'task t/1/x'}
+
+    def find(self, path):
+        task = self.there.get(path.split('/')[2])
+        if task is None:
+            return None
+        if self.ends or task['kind'] == 'forget':
+            self._end(task, 'done')
+        return types.SimpleNamespace(body=dict(task), tag='t')
+
+    def delete(self, path, **more):
+        self.there.pop(path.split('/')[2], None)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """A driver whose cluster has one volume, and no node."""
+    volume = things.volume()
+    monkeypatch.setattr(objects.Volume, 'get_by_id', lambda *_: volume)
+    monkeypatch.setattr(amita, 'FIRST_SECONDS', 0.001)
+    CONF.set_override('amita_backup_repository', REPOSITORY)
+
+    def make(client):
+        found = types.SimpleNamespace(thing={'name': volume.name,
+                                             'pool': 'main'})
+        site = types.SimpleNamespace(
+            client=client,
+            volumes=types.SimpleNamespace(find=lambda *_: found))
+        return amita.AmitaBackupDriver(things.CONTEXT, site)
+    yield types.SimpleNamespace(make=make, volume=volume)
+    CONF.clear_override('amita_backup_repository')
+
+
+def test_a_backup_that_is_deleted_by_force_before_it_has_begun_leaves_nothing(
+        alone):
+    for ends in (True, False):
+        client = Tasks(ends)
+        backup = Backup(alone.volume, status=fields.BackupStatus.DELETED)
+        assert alone.make(client).backup(backup, io.BytesIO()) == {}
+        assert not client.there and not backup.service_metadata
+
+
+def test_what_a_backup_has_made_that_is_deleted_by_force_is_given_up(alone):
+    # It was done before it could be taken back.
+    client = Tasks(ends=False, after_cancel='done')
+    backup = Backup(alone.volume, status=fields.BackupStatus.DELETING)
+    assert alone.make(client).backup(backup, io.BytesIO()) == {}
+    assert ('forget', names.forget_task(backup.id)) in client.asked
+    assert not client.there
+
+
+def test_a_deletion_knows_what_came_to_its_end_since_cinder_has_read_it(alone):
+    client = Tasks()
+    backup = Backup(alone.volume)
+
+    def refresh():
+        backup.service_metadata = '{"point":7,"name":"task t/1/x"}'
+    backup.refresh = refresh
+    alone.make(client).delete_backup(backup)
+    assert ('forget', names.forget_task(backup.id)) in client.asked
+
+
+def test_what_is_done_as_its_time_is_over_is_done(alone, monkeypatch):
+    monkeypatch.setattr(amita.time, 'monotonic',
+                        iter(range(0, 10 ** 9, 10 ** 6)).__next__)
+    client = Tasks(ends=False, after_cancel='done')
+    backup = Backup(alone.volume)
+    # Its end is looked for once, and that is all the time that there is.
+    monkeypatch.setattr(Tasks, 'patience', 10 ** 7)
+    made = alone.make(client).backup(backup, io.BytesIO())
+    assert json.loads(made['service_metadata'])['point'] == 7
+    client = Tasks(ends=False)
+    with pytest.raises(exception.BackupDriverException) as caught:
+        alone.make(client).backup(Backup(alone.volume), io.BytesIO())
+    assert 'not over in time' in str(caught.value)
+
+
+def test_nothing_is_restored_below_an_encryption_of_cinders(alone):
+    alone.volume.encryption_key_id = str(uuid.uuid4())
+    client = Tasks()
+    backup = Backup(alone.volume, status=fields.BackupStatus.RESTORING,
+                    service_metadata='{"point":7,"name":"task t/1/x"}')
+    with pytest.raises(exception.BackupDriverException) as caught:
+        alone.make(client).restore(backup, alone.volume.id, io.BytesIO(), True)
+    assert 'encrypted' in str(caught.value) and not client.asked
+
+
+def test_a_restore_whose_last_writes_fail_has_failed(alone, monkeypatch,
+                                                     tmp_path):
+    client = types.SimpleNamespace(download=lambda *_: [b'data'])
+    backup = Backup(alone.volume, status=fields.BackupStatus.RESTORING)
+    driver = alone.make(client)
+    driver._copy(backup, 'between', io.BytesIO(), True)
+
+    def fsync(_):
+        raise OSError(5, 'Input/output error')
+    monkeypatch.setattr(os, 'fsync', fsync)
+    with open(tmp_path / 'target', 'wb') as file:
+        with pytest.raises(OSError):
+            driver._copy(backup, 'between', file, True)
 
 
 def test_of_several_backends_one_has_to_be_named():
