@@ -202,7 +202,7 @@ pub fn create_backup_task(meta: &dyn Transact, name: &str, wish: &BackupTaskWish
             then: vec![put(key.clone(), &task)],
             otherwise: Vec::new(),
         };
-        make_room(name, &all, &mut call)?;
+        make_room(meta, name, &all, &mut call)?;
         hold(meta, &task.repository, &mut call)?;
         if meta.txn(&call)?.succeeded {
             return Ok(task);
@@ -212,7 +212,7 @@ pub fn create_backup_task(meta: &dyn Transact, name: &str, wish: &BackupTaskWish
 }
 
 /// Where there are as many tasks as can be, the one goes whose end is longest ago.
-fn make_room(name: &str, all: &[BackupTaskStatus], call: &mut Call) -> Result<()> {
+fn make_room(meta: &dyn Transact, name: &str, all: &[BackupTaskStatus], call: &mut Call) -> Result<()> {
     let surplus = (all.len() + 1).saturating_sub(MAX_BACKUP_TASKS);
     let mut ended: Vec<&BackupTaskStatus> = all.iter().filter(|found| found.has_ended()).collect();
     if ended.len() < surplus {
@@ -224,6 +224,11 @@ fn make_room(name: &str, all: &[BackupTaskStatus], call: &mut Call) -> Result<()
     }
     ended.sort_by_key(|found| (found.run.end.map(|end| end.at), found.task.id));
     for found in ended.into_iter().take(surplus) {
+        // Removed and asked for again since it was read it is another task, which has not ended.
+        let key = map::backup_task_key(&found.task.name);
+        let there = get::<BackupTask>(meta, &key)?.filter(|(task, _)| task.id == found.task.id);
+        let revision = there.map_or(0, |(_, revision)| revision);
+        call.compares.push(unchanged(&key, revision));
         call.then.extend(deletes(&found.task));
     }
     Ok(())

@@ -270,6 +270,35 @@ fn the_oldest_that_has_ended_makes_room_and_what_goes_on_does_not() {
 }
 
 #[test]
+fn what_was_removed_and_asked_for_again_makes_no_room() {
+    /// Somebody does that with the oldest one when all tasks were read.
+    struct Meanwhile<'a>(&'a Mutex<State>, AtomicUsize);
+    impl Transact for Meanwhile<'_> {
+        fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+            let reply = self.0.txn(call)?;
+            let is_list = *call == Call::prefix(map::backup_tasks_prefix());
+            if is_list && self.1.fetch_add(1, Ordering::Relaxed) == 0 {
+                remove_backup_task(self.0, "t0").unwrap();
+                create(self.0, "t0", &back_up("db")).unwrap();
+            }
+            Ok(reply)
+        }
+    }
+    let meta = prepared();
+    for number in 0..MAX_BACKUP_TASKS {
+        create(&meta, &format!("t{number}"), &back_up("db")).unwrap();
+    }
+    let first = backup_task(&meta, "t0").unwrap().task;
+    write_run(&meta, &first, &ended(BackupTaskOutcome::Done, 9));
+    let meanwhile = Meanwhile(&meta, AtomicUsize::new(0));
+    refused(
+        create_backup_task(&meanwhile, "more", &back_up("db"), NOW),
+        "no more can be",
+    );
+    assert_ne!(backup_task(&meta, "t0").unwrap().task.id, first.id);
+}
+
+#[test]
 fn a_repository_stays_known_as_long_as_a_task_is_for_it() {
     let meta = prepared();
     let task = create(&meta, "t", &back_up("db")).unwrap();
