@@ -21,7 +21,7 @@ use amita_client::Config;
 use amita_control::admin::{self, AdminError, DataKeys, Deletion};
 use amita_control::backups::plan;
 use amita_control::backups::task::{self, TaskStep};
-use amita_metadata::{Call, Error, Op, Transact};
+use amita_metadata::{Call, Compare, Error, Op, Reply, Transact};
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind};
 use amita_terminal::interrupt;
@@ -62,6 +62,28 @@ struct Records {
     run: BackupTaskRun,
     /// Of that record; 0: nobody has written it.
     revision: u64,
+}
+
+/// The metadata, which takes changes only for as long as this node has the task's key. An attempt that stood still while another node went on with the
+/// task would else say of a volume that is whole that it is filled still, or of one that is being filled that it is whole, or delete it.
+struct Fenced<'a> {
+    client: &'a dyn Transact,
+    key: Compare,
+}
+
+impl Transact for Fenced<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        if call.is_read_only() {
+            return self.client.txn(call);
+        }
+        let mut fenced = call.clone();
+        fenced.compares.push(self.key.clone());
+        self.client.txn(&fenced)
+    }
+
+    fn after_lost(&self, races: u32) {
+        self.client.after_lost(races);
+    }
 }
 
 /// Why an attempt has not come to its end.
@@ -203,6 +225,16 @@ impl Attempt<'_> {
             Ok(None) => Ok(false),
             Err(AdminError::Metadata(why)) => Err(why),
             Err(_) => Ok(false),
+        }
+    }
+
+    fn fenced(&self, task: &BackupTask) -> Fenced<'_> {
+        Fenced {
+            client: self.client,
+            key: Compare::ModRevision {
+                key: map::backup_task_runner_key(task.id),
+                equals: self.claim,
+            },
         }
     }
 
@@ -407,7 +439,7 @@ impl Attempt<'_> {
                 let advice = "Choose another name: a restore writes over nothing.";
                 return Err(never(Failure::new(what).kind(Kind::Conflict).advice(advice)));
             }
-            None => (self.make(work, &what)?, what.mark.clone()),
+            None => (self.make(&records.task, work, &what)?, what.mark.clone()),
         };
         if what.encrypted && volume.keys.is_none() {
             plan::note(
@@ -427,7 +459,8 @@ impl Attempt<'_> {
         self.ends.comes_to(format!("volume {} is filled", work.to));
         self.bar.set_length(what.bytes);
         let way = Way::of(self.config.clone(), None).stalling(STALL);
-        let by = By::Node(self.client);
+        let fenced = self.fenced(&records.task);
+        let by = By::Node(&fenced);
         let written = pour::held(&mut vault, &session, |held| {
             pour::into_volume(held, &what, (&volume, import), &way, &by, self.bar).map_err(|ended| match ended {
                 Ended::Copy(failure) => failure,
@@ -452,7 +485,7 @@ impl Attempt<'_> {
         Ok(Some((volume.clone(), about.import)))
     }
 
-    fn make(&self, work: &PointRestore, what: &What) -> Result<Volume> {
+    fn make(&self, task: &BackupTask, work: &PointRestore, what: &What) -> Result<Volume> {
         let about = About {
             created_at: Some(now().as_secs()),
             import: Some(what.mark.clone()),
@@ -472,7 +505,7 @@ impl Attempt<'_> {
         let keys = keys.as_ref().map(|keys| keys as &dyn DataKeys);
         let (name, pool) = (work.to.as_str(), work.pool.as_str());
         let made = admin::make_volume_of(
-            self.client,
+            &self.fenced(task),
             work.tenant.as_deref(),
             (name, pool, what.bytes),
             Some(&about),
@@ -604,8 +637,9 @@ impl Attempt<'_> {
             _ => return Ok(false),
         }
         let mut deletion = Deletion::new(&volume.name, false, now().as_secs()).only(volume.id);
+        let fenced = self.fenced(task);
         let gone = interrupt::poll(PATIENCE, Duration::from_millis(100), || {
-            deletion.step(self.client).described()
+            deletion.step(&fenced).described()
         })?;
         match gone {
             Some(_) => Ok(true),

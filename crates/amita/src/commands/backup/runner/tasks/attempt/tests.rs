@@ -299,6 +299,37 @@ fn who_has_lost_the_key_gives_nothing_up() {
 }
 
 #[test]
+fn who_has_lost_the_key_says_nothing_of_a_volume_and_deletes_none() {
+    let world = World::new();
+    let task = world.task(BackupWork::Restore(restore(&world, "new")));
+    world.volume("new", 2, None);
+    let volume = admin::volume(&world.meta, "new").unwrap();
+    let import = Import {
+        format: format!("backup v point 1 volume 0{}", own_mark(&task)),
+        image_bytes: 1 << 20,
+        modified_ns: 1,
+        done_bytes: 4096,
+        ails: None,
+    };
+    let runner = || world.put(map::backup_task_runner_key(task.id), &"n1");
+    let (lost, had) = (runner(), runner());
+    let is_marked = || admin::about(&world.meta, volume.id).unwrap().import.is_some();
+    // It stood still, and another node has filled the volume.
+    let late = world.attempt_by(lost);
+    admin::note_import(&late.fenced(&task), &volume, Some(&import)).unwrap_err();
+    assert!(!is_marked(), "it is whole");
+    let now = world.attempt_by(had);
+    admin::note_import(&now.fenced(&task), &volume, Some(&import)).unwrap();
+    admin::note_import(&late.fenced(&task), &volume, None).unwrap_err();
+    assert!(is_marked(), "it is being filled");
+    let run = BackupTaskRun::default();
+    late.undo_restore(&task, &run, &restore(&world, "new")).unwrap_err();
+    admin::volume(&world.meta, "new").unwrap();
+    assert!(now.undo_restore(&task, &run, &restore(&world, "new")).unwrap());
+    admin::volume(&world.meta, "new").unwrap_err();
+}
+
+#[test]
 fn what_cannot_be_restored_is_not_tried_again() {
     let world = World::new();
     let none = PointRestore {
