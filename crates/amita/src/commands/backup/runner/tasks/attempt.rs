@@ -37,6 +37,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A volume that has answered nothing for so long has failed.
 const STALL: Duration = Duration::from_secs(120);
+/// The code of what a node with the repository's key file can do.
+const NO_KEY_FILE: &str = "no-key-file";
 
 /// What an attempt works with.
 pub struct Attempt<'a> {
@@ -292,7 +294,7 @@ impl Attempt<'_> {
                 task::fail(&mut run, &why, false, at);
                 "its time was over, and it is tried again"
             }
-            (Err(stopped), None) if stopped.failure.code == BUSY => {
+            (Err(stopped), None) if matches!(stopped.failure.code, BUSY | NO_KEY_FILE) => {
                 task::wait(&mut run, &said(&stopped.failure), at);
                 "it waits for somebody else"
             }
@@ -318,6 +320,16 @@ impl Attempt<'_> {
             let what = format!("there is no backup repository {name}, or its record cannot be read");
             never(Failure::new(what).kind(Kind::NotFound))
         })?;
+        // Nodes that have it may be at other tasks, for hours: that is no failure of this one.
+        if std::fs::metadata(&repository.key_file).is_err() {
+            let what = format!(
+                "node {} has no key file {} of backup repository {name}",
+                self.node, repository.key_file
+            );
+            let advice = "It waits for a node that has: put it there, or name only such nodes (`amita backup repository set --node`).";
+            let failure = Failure::new(what).kind(Kind::NotFound).code(NO_KEY_FILE);
+            return Err(failure.advice(advice).into());
+        }
         let target = Target::of(repository)?;
         let vault = target.open(self.config.insecure_network)?;
         Ok((target, vault))

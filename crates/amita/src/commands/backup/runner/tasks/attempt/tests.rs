@@ -240,6 +240,22 @@ fn a_repository_that_is_away_is_tried_again() {
 }
 
 #[test]
+fn a_node_that_lacks_the_key_file_waits_for_one_that_has_it() {
+    let world = World::new();
+    world.task(backup());
+    std::fs::rename(world.path("key"), world.path("elsewhere")).unwrap();
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!((status.run.attempts, status.run.failures), (0, 0), "{status:?}");
+    assert!(!status.has_ended() && status.run.again_at.is_some(), "{status:?}");
+    assert!(
+        status.run.why[0].contains("node n1 has no key file"),
+        "{:?}",
+        status.run.why
+    );
+}
+
+#[test]
 fn a_repository_that_is_not_known_any_more_ends_it() {
     let world = World::new();
     world.task(backup());
