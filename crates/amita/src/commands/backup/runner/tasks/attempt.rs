@@ -135,7 +135,8 @@ impl Attempt<'_> {
         self.ends.goes_by(&records.task, records.repository.as_ref());
         match task::step(&records.task, &records.run, now().as_secs()) {
             TaskStep::Rest(_) => Ok("nothing is to be done"),
-            TaskStep::Note(run) => {
+            TaskStep::Note(mut run) => {
+                self.clear_up(&records.task, &mut run);
                 self.note(&mut records, run)?;
                 Ok("it has failed")
             }
@@ -306,6 +307,7 @@ impl Attempt<'_> {
                 }
             }
         };
+        self.clear_up(&task, &mut run);
         match self.note_surely(&mut records, &run) {
             true => become_of,
             false => "what has become of it could not be noted: it is gone on with by whoever is at it next",
@@ -624,6 +626,22 @@ impl Attempt<'_> {
         match self.note_surely(&mut records, &run) {
             true => Ok("it was taken back, and is over"),
             false => Ok("another node is at it"),
+        }
+    }
+
+    /// Where a restore has failed for good, what it has begun to fill goes: no other one can go on with that, and its name is taken by it.
+    fn clear_up(&self, task: &BackupTask, run: &mut BackupTaskRun) {
+        let BackupWork::Restore(work) = &task.work else { return };
+        if run.end.is_none_or(|end| end.how != map::BackupTaskOutcome::Failed) {
+            return;
+        }
+        if let Err(failure) = self.undo_restore(task, run, work) {
+            let name = &work.to;
+            let why = format!(
+                "volume {name} is there in part (`amita volume delete {name}` removes it), and was not deleted: {}",
+                said(&failure)
+            );
+            plan::note(&mut run.notes, &why);
         }
     }
 

@@ -376,6 +376,25 @@ fn what_cannot_be_restored_is_not_tried_again() {
 }
 
 #[test]
+fn a_restore_that_has_failed_leaves_nothing_of_its_own() {
+    for (format, goes) in [
+        (Some("backup v point 1 volume 0, task t/7"), true),
+        (Some("backup v point 1 volume 0, task t/8"), false),
+        (None, false),
+    ] {
+        let world = World::new();
+        let none = PointRestore {
+            point: 9999,
+            ..restore(&world, "new")
+        };
+        world.task(BackupWork::Restore(none));
+        world.volume("new", 2, format);
+        fails(&world, "there is no point 9999");
+        assert_eq!(admin::volume(&world.meta, "new").is_err(), goes, "{format:?}");
+    }
+}
+
+#[test]
 fn a_restore_that_has_come_to_its_end_is_done_also_where_nobody_noted_it() {
     let world = World::new();
     world.task(BackupWork::Restore(restore(&world, "new")));
