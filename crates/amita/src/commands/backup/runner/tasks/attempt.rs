@@ -16,7 +16,7 @@ use super::super::ends::{Ends, Why};
 use crate::admin::Described as _;
 use crate::commands::volume::data::Way;
 use crate::commands::volume::ended::Ended;
-use amita_backup::{Point, State, Vault};
+use amita_backup::{Point, State, Vault, VolumePoint};
 use amita_client::Config;
 use amita_control::admin::{self, AdminError, DataKeys, Deletion};
 use amita_control::backups::plan;
@@ -28,8 +28,8 @@ use amita_terminal::interrupt;
 use amita_terminal::progress::ProgressBar;
 use amita_types::VolumeId;
 use amita_types::map::{
-    self, About, BackupRepository, BackupTask, BackupTaskMade, BackupTaskRun, BackupWork, Import, PointForget,
-    PointRestore, Volume, VolumeBackup,
+    self, About, BackupRepository, BackupTask, BackupTaskMade, BackupTaskRun, BackupWork, Import, Namespace,
+    PointForget, PointRestore, Volume, VolumeBackup,
 };
 use std::time::Duration;
 
@@ -533,6 +533,9 @@ impl Attempt<'_> {
 
     fn forget(&self, records: &Records, work: &PointForget, notes: &mut Vec<String>) -> Result<BackupTaskMade> {
         let (_, mut vault) = self.open(records)?;
+        if let Some(point) = vault.state().points().get(&work.point).cloned() {
+            self.is_what_it_was(&mut vault, &point)?;
+        }
         let session = self.alone(&mut vault, &records.task)?;
         vault.refresh().described()?;
         let made = match vault.state().points().get(&work.point).cloned() {
@@ -582,6 +585,32 @@ impl Attempt<'_> {
         }
         target::checkpoint(&mut vault);
         Ok(made)
+    }
+
+    /// Is the vault what it was when the point's volumes were backed up into it before, as far as they are there and remember that? In one that was set
+    /// back nothing is given up, as by policies: what is removed then may be what points need that are to come back with the journal.
+    fn is_what_it_was(&self, vault: &mut Vault, point: &Point) -> Result<()> {
+        let by = By::Node(self.client);
+        let cluster = admin::cluster(self.client).described()?.id;
+        let mut seen = Vec::new();
+        for volume in admin::volumes(self.client).described()? {
+            let uuid = Namespace::uuid_of(cluster, volume.host());
+            let is_it = |found: &VolumePoint| {
+                (found.identity.cluster, found.identity.volume) == (cluster.0.to_be_bytes(), *uuid.as_bytes())
+            };
+            if point.volumes.iter().any(is_it) {
+                let subject = Subject::numbered(&by, volume.host(), &volume.name)?;
+                let snapshots = subject.snapshots(&by)?;
+                seen.push((subject, snapshots));
+            }
+        }
+        // The journal is read behind the volumes' snapshots.
+        vault.check_head(vault.head()).described()?;
+        vault.refresh().described()?;
+        for (subject, snapshots) in &seen {
+            subject.remembers(snapshots, vault)?;
+        }
+        Ok(())
     }
 
     /// Is it right at this very moment? By the node that has the key, of the point that was looked at.

@@ -6,8 +6,9 @@ use amita_backup::store::Folder;
 use amita_backup::{Change, Options, VaultId};
 use amita_control::backups::task::{BackupTaskStatus, TaskState};
 use amita_metadata::model;
-use amita_types::map::{BackupTaskId, BackupTaskOutcome};
-use amita_types::{ClusterId, Generation};
+use amita_types::map::{BACKUP_LABEL, BackupTaskId, BackupTaskOutcome, Snapshot, SnapshotState};
+use amita_types::{ClusterId, Generation, SnapshotId};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -296,6 +297,40 @@ fn a_point_of_another_name_and_one_that_never_was_are_not_given_up() {
     world.task(forget(9999, None));
     fails(&world, "there is no point 9999");
     assert_eq!(world.points(), [world.point]);
+}
+
+#[test]
+fn in_a_vault_that_was_set_back_nothing_is_given_up() {
+    let world = World::new();
+    world.task(forget(world.point, Some("by hand")));
+    let volume = admin::volume(&world.meta, "db").unwrap();
+    // By a session that the journal does not have.
+    let label = format!("{}/9999/{}", world.id, "0".repeat(64));
+    let mark = Snapshot {
+        volume: volume.id,
+        number: SnapshotId(4),
+        name: "backup-later".to_owned(),
+        size_bytes: volume.size_bytes,
+        taken_at: 5,
+        labels: BTreeMap::from([(BACKUP_LABEL.to_owned(), label)]),
+        protected: false,
+        clones: 0,
+        set: None,
+        mark: true,
+        hidden: false,
+        state: SnapshotState::Sealed(Generation(1)),
+    };
+    world.put(map::snapshot_key(volume.id, mark.number), &mark);
+    let entries = world.vault().state().number();
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!((status.run.failures, status.has_ended()), (1, false), "{status:?}");
+    assert_eq!(world.points(), [world.point]);
+    assert_eq!(
+        world.vault().state().number(),
+        entries,
+        "nobody is taken for dead either"
+    );
 }
 
 #[test]
