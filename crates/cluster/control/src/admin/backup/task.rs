@@ -127,6 +127,9 @@ fn work_of(meta: &dyn Transact, name: &str, wish: &WishedWork) -> Result<BackupW
                     there: names_under(meta, &map::pool_key(""))?,
                 });
             }
+            if let Some(volume) = &restore.volume {
+                check_name("volume", volume)?;
+            }
             if let Some(tenant) = &restore.tenant {
                 check_name("tenant", tenant)?;
             }

@@ -122,6 +122,13 @@ fn tasks_that_cannot_be_are_refused() {
         ..restore("new")
     };
     refused(create(&meta, "t", &of(WishedWork::Restore(nowhere))), "elsewhere");
+    // No volume can have been called so, and the record would be as long as the request.
+    let long = PointRestore {
+        volume: Some("x".repeat(4096)),
+        ..restore("new")
+    };
+    let found = create(&meta, "t", &of(WishedWork::Restore(long)));
+    assert!(matches!(found, Err(AdminError::BadName { .. })), "{found:?}");
     let none = PointForget {
         point: 0,
         point_name: None,
