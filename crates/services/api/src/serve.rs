@@ -7,7 +7,7 @@ use crate::certificate::{ForBrowsers, Shown};
 use crate::commands::MAX_COMMANDS;
 use crate::guard::Proved;
 use crate::lasting::Lasting;
-use crate::session::{Api, Asker, MAX_CHECKS, MAX_COPIES, MAX_GATEWAYS, MAX_GATHERS, MAX_WORK};
+use crate::session::{Api, Asker, MAX_CHECKS, MAX_COPIES, MAX_GATEWAYS, MAX_GATHERS, MAX_VAULTS, MAX_WORK};
 use crate::who::{From, Standing};
 use amita_audit::Whence;
 use amita_control::access::Caller;
@@ -34,7 +34,7 @@ const MAX_CONNECTIONS: usize = 256;
 /// Of them, those of one address.
 const MAX_OF_ADDRESS: usize = 64;
 /// Threads that wait for the metadata, or for data, or write what is long.
-const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS + MAX_COMMANDS + MAX_COPIES + MAX_GATEWAYS + MAX_GATHERS;
+const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS + MAX_COMMANDS + MAX_COPIES + MAX_GATEWAYS + MAX_VAULTS + MAX_GATHERS;
 /// A connection ends after so long: by then whoever watches has come again. One by which an image is copied ends when that has.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(900);
 /// How often it is looked whether that is so,

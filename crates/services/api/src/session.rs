@@ -35,6 +35,8 @@ pub(crate) const MAX_CHECKS: usize = 4;
 pub(crate) const MAX_COPIES: usize = 2;
 /// Comparisons and reverts at once, which have one as well.
 pub(crate) const MAX_GATEWAYS: usize = 2;
+/// Repositories whose points are listed at once: of one that does not answer each is waited for without end, and nobody else's work is to wait with it.
+pub(crate) const MAX_VAULTS: usize = 2;
 /// Volumes of mirrors that are sent to their other ends at once, which have one as well. Another node is asked by who finds no place here.
 pub(crate) const MAX_LINK_READS: usize = 4;
 /// Answers at once that have counters of all nodes.
@@ -99,6 +101,8 @@ struct Shared {
     /// Those that use the data of volumes: images that are copied, and what is compared or reverted.
     copies: Arc<Semaphore>,
     gateways: Arc<Semaphore>,
+    /// Those that have a repository opened.
+    vaults: Arc<Semaphore>,
     /// Volumes that are sent to other ends of mirrors.
     link_reads: Arc<Semaphore>,
     /// Counters of all nodes that are gathered.
@@ -134,6 +138,7 @@ impl Api {
                 commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
                 copies: Arc::new(Semaphore::new(MAX_COPIES)),
                 gateways: Arc::new(Semaphore::new(MAX_GATEWAYS)),
+                vaults: Arc::new(Semaphore::new(MAX_VAULTS)),
                 link_reads: Arc::new(Semaphore::new(MAX_LINK_READS)),
                 gathers: Arc::new(Semaphore::new(MAX_GATHERS)),
                 refusals: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
@@ -462,6 +467,23 @@ impl Api {
         wait(&self.shared.gateways, move || {
             let session = api.session(asker.0)?;
             work(&session, &*data)
+        })
+        .await
+    }
+
+    /// The same with what a repository has: no volume waits for that.
+    ///
+    /// # Errors
+    /// As [`Api::run_on_data`].
+    pub(crate) async fn run_on_repository<T: Send + 'static>(
+        &self,
+        asker: Asker,
+        work: impl FnOnce(&dyn DataPath) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (api, data) = (self.clone(), self.data()?);
+        wait(&self.shared.vaults, move || {
+            let _ = api.session(asker.0)?;
+            work(&*data)
         })
         .await
     }

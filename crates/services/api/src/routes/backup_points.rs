@@ -98,7 +98,7 @@ async fn list(
     });
     let repository = looked.await?;
     api.data().map_err(|why| Problem::new(Code::Misdirected, why.detail))?;
-    let page = api.run_on_data(asker, move |_, path| {
+    let page = api.run_on_repository(asker, move |path| {
         let cursor = Cursor {
             limit: wanted.limit,
             after: wanted.after,

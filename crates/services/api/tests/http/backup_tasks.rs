@@ -12,6 +12,8 @@ use amita_metadata::{Call, Transact};
 use amita_types::map::{self, BackupRepository, BackupTaskMade, BackupTaskPlace, BackupTaskRun};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 fn backup(of: &str) -> Value {
     json!({ "name": "t", "repository": "off-site", "backup": { "volume": of } })
@@ -122,8 +124,13 @@ async fn how_far_a_task_is_and_what_it_came_to_is_told() {
 }
 
 /// A node that has a repository of three points.
-#[derive(Debug)]
-struct Path;
+#[derive(Debug, Default)]
+struct Path {
+    /// The repository answers nothing.
+    is_silent: AtomicBool,
+    /// So many have asked it.
+    asked: AtomicUsize,
+}
 
 fn no_data<T>() -> Result<T, Problem> {
     Err(Problem::new(Code::Internal, "no data is asked for here"))
@@ -156,6 +163,10 @@ impl DataPath for Path {
         volume: Option<&str>,
     ) -> Result<Vec<BackupPointFound>, Problem> {
         assert_eq!(repository.address, "/backup");
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        while self.is_silent.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let point = |number: u64| BackupPointFound {
             number,
             name: format!("weekly/1/{number}"),
@@ -178,7 +189,7 @@ async fn the_points_of_a_repository_are_told_in_pieces_by_a_node_that_opens_it()
     let path = "/api/v1/backup-repositories/off-site/points";
     let world = every::world();
     world.ask(Viewer, "GET", path, None).await.is(421, "misdirected");
-    let api = Api::new(Arc::clone(&world.meta) as Arc<dyn Transact + Send + Sync>).with_data(Arc::new(Path));
+    let api = Api::new(Arc::clone(&world.meta) as Arc<dyn Transact + Send + Sync>).with_data(Arc::new(Path::default()));
     let world = world.by(router(api));
     let first = world
         .ask(Admin, "GET", &format!("{path}?limit=2"), None)
@@ -200,4 +211,30 @@ async fn the_points_of_a_repository_are_told_in_pieces_by_a_node_that_opens_it()
     assert_eq!(rest["items"][0]["volumes"][0]["name"], "log");
     let none = "/api/v1/backup-repositories/none/points";
     world.ask(Viewer, "GET", none, None).await.is(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_repository_that_does_not_answer_holds_up_no_volume() {
+    let path = Arc::new(Path::default());
+    path.is_silent.store(true, Ordering::SeqCst);
+    let world = every::world();
+    let api = Api::new(Arc::clone(&world.meta) as Arc<dyn Transact + Send + Sync>)
+        .with_data(Arc::clone(&path) as Arc<dyn DataPath>);
+    let world = world.by(router(api));
+    let list = || world.ask(Viewer, "GET", "/api/v1/backup-repositories/off-site/points", None);
+    let compare = async {
+        while path.asked.load(Ordering::SeqCst) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let compared = world
+            .ask(Admin, "GET", "/api/v1/volumes/db/diff?from=monday", None)
+            .await;
+        path.is_silent.store(false, Ordering::SeqCst);
+        compared
+    };
+    let (first, second, compared) = tokio::join!(list(), list(), compare);
+    // It came to the volume's data, of which there is none here.
+    compared.is(500, "internal");
+    first.done(200);
+    second.done(200);
 }
