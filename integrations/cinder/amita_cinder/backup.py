@@ -60,6 +60,9 @@ LAST_SECONDS = 5.0
 CHUNK_BYTES = units.Mi
 # It is in no state that anything changes by itself.
 ENDED = ('done', 'failed', 'cancelled')
+# Of a volume that is restored into, as it is or as it is made.
+RESTORING = (fields.VolumeStatus.RESTORING_BACKUP,
+             fields.VolumeStatus.CREATING)
 
 
 def task_path(name, *more):
@@ -177,6 +180,13 @@ class AmitaBackupDriver(driver.BackupDriver):
     def _take_back(self, name):
         """Ends a task, and removes what is known of it: what that was at its
         end, for it may have been done before. None: there is no such task."""
+        ended = self._end(name)
+        if ended is not None:
+            self._remove(name)
+        return ended
+
+    def _end(self, name):
+        """The same, and what is known of it stays."""
         try:
             self.client.post(task_path(name, 'cancel'))
         except errors.Refused as error:
@@ -191,7 +201,6 @@ class AmitaBackupDriver(driver.BackupDriver):
             if found is None:
                 return None
             if found.body['state'] in ENDED:
-                self._remove(name)
                 return found.body
             time.sleep(FIRST_SECONDS)
         raise errors.NoAnswer(f'backup task {name} does not end')
@@ -285,6 +294,7 @@ class AmitaBackupDriver(driver.BackupDriver):
             raise failed(f'volume {volume.id} is encrypted with a key of '
                          f'Cinder\'s, and no backup in a repository of '
                          f'Amita\'s can be restored into it')
+        self._drop_left(volume_id)
         task = names.restore_task(volume_id)
         between = names.restored(volume_id)
         # One that a call of before was cut off at may be of another backup.
@@ -346,16 +356,43 @@ class AmitaBackupDriver(driver.BackupDriver):
     def _drop(self, task, name):
         """Ends a restore, and the volume between goes for good."""
         try:
-            if self.client.find(task_path(task)) is not None:
-                self._take_back(task)
+            known = self.client.find(task_path(task))
+            if known is not None:
+                self._end(task)
             found = self.client.find(volume_path(name))
             if found is not None:
                 self.client.delete(volume_path(name), if_match=found.tag,
                                    now=True)
+            # Last: by the task it is known that there is such a volume.
+            if known is not None:
+                self._remove(task)
         except errors.ApiError as error:
-            # The next restore into that volume begins with it.
+            # The next restore begins with it.
             LOG.warning('volume %s, by which a backup was restored, is there '
                         'still: %s', name, error)
+
+    def _drop_left(self, but):
+        """What restores have left whose cinder-backup was killed: into volumes
+        of this Cinder, those that were deleted too, that nobody restores
+        into now."""
+        prefix = names.restore_task('')
+        seen = self.context.elevated(read_deleted='yes')
+        try:
+            found = list(self.client.list('/backup-tasks'))
+        except errors.ApiError as error:
+            LOG.warning('what restores have left is not looked for: %s', error)
+            return
+        for task in (one['name'] for one in found):
+            volume_id = task.removeprefix(prefix)
+            if volume_id in (task, but):
+                continue
+            try:
+                volume = objects.Volume.get_by_id(seen, volume_id)
+            except exception.NotFound:
+                # Another Cinder's: it may be restored into just now.
+                continue
+            if volume.status not in RESTORING:
+                self._drop(task, names.restored(volume_id))
 
     @told
     def delete_backup(self, backup):

@@ -128,7 +128,12 @@ class Tasks:
         return types.SimpleNamespace(body=dict(task), tag='t')
 
     def delete(self, path, **more):
+        self.asked.append(('delete', path.split('/')[2]))
         self.there.pop(path.split('/')[2], None)
+
+    def list(self, path):
+        assert path == '/backup-tasks'
+        return [{'name': name} for name in self.there]
 
 
 @pytest.fixture
@@ -202,6 +207,33 @@ def test_nothing_is_restored_below_an_encryption_of_cinders(alone):
     with pytest.raises(exception.BackupDriverException) as caught:
         alone.make(client).restore(backup, alone.volume.id, io.BytesIO(), True)
     assert 'encrypted' in str(caught.value) and not client.asked
+
+
+def test_what_a_killed_restore_has_left_goes_with_the_next_one(
+        alone, monkeypatch):
+    volumes = {status: things.volume(status=status) for status in (
+        'deleted', 'error_restoring', 'restoring-backup', 'creating')}
+    known = {volume.id: volume for volume in volumes.values()}
+
+    def get(context, wanted):
+        assert context.read_deleted == 'yes'
+        if wanted not in known:
+            raise exception.VolumeNotFound(volume_id=wanted)
+        return known[wanted]
+    monkeypatch.setattr(objects.Volume, 'get_by_id', get)
+    client = Tasks()
+    elsewhere = str(uuid.uuid4())
+    others = [names.restore_task(elsewhere), 'nightly',
+              names.backup_task(elsewhere)]
+    for name in others + [names.restore_task(known) for known in known]:
+        client.there[name] = {'state': 'running', 'result': None,
+                              'kind': 'restore'}
+    for volume in volumes.values():
+        client.there[names.restored(volume.id)] = {'kind': 'volume'}
+    alone.make(client)._drop_left(str(uuid.uuid4()))
+    stays = [volumes['restoring-backup'].id, volumes['creating'].id]
+    assert set(client.there) == {
+        *others, *map(names.restore_task, stays), *map(names.restored, stays)}
 
 
 def test_a_restore_whose_last_writes_fail_has_failed(alone, monkeypatch,
