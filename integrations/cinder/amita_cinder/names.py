@@ -23,6 +23,9 @@ GROUP_SNAPSHOT = 'cinder.amita.io/group-snapshot'
 # It is taken for a clone, whose volume this is, and goes with its making.
 TEMPORARY = 'cinder.amita.io/temporary'
 
+# Amita's own backups take such ones, and leave one where their node dies.
+BACKUP = 'amita-backup'
+
 # A volume that is moved to another pool is made there under such a name.
 BEING_MOVED = '~'
 

@@ -273,12 +273,13 @@ class Volumes:
 
     def _end_own_snapshots(self, thing, now):
         """Those that were taken for clones by calls that were cut off. Where
-        the volume goes for good, nobody else's go with it."""
+        the volume goes for good, nobody else's go with it but what a backup
+        has left: the next one of the volume would delete that."""
         others = []
         for taken in self.client.list(volume_path(thing['name'], 'snapshots')):
             if names.TEMPORARY in taken['labels']:
                 self.drop_snapshot(thing['name'], taken['name'])
-            elif not taken['mark']:
+            elif not taken['mark'] and names.BACKUP not in taken['labels']:
                 others.append(taken['name'])
         if now and others:
             raise exception.VolumeIsBusy(
