@@ -30,9 +30,11 @@ impl Controller {
             }
             false => found.volume().size_bytes,
         };
+        // A raw disk grows by itself, but for what decrypts it.
+        let is_by_secret = labels::is_by_secret(found.volume());
         Ok(ControllerExpandVolumeResponse {
             capacity_bytes: signed(bytes),
-            node_expansion_required: used.is_none_or(|used| used.access != Access::Block),
+            node_expansion_required: is_by_secret || used.is_none_or(|used| used.access != Access::Block),
         })
     }
 }

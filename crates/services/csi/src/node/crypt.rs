@@ -181,6 +181,12 @@ impl Node {
         Ok(all.find(|mapping| mapping.beneath == number))
     }
 
+    /// What decrypts a volume's disk, where it is open.
+    pub(super) fn opened(&self, number: u64) -> Option<Disk> {
+        let mut all = self.mappings(&self.mappings_of(number)).into_iter();
+        all.find(|mapping| !self.is_lost(mapping)).map(|mapping| mapping.disk)
+    }
+
     /// The mapping that a disk is; none: it is a disk of its own.
     pub(super) fn as_mapping(&self, disk: &Disk) -> Option<Mapping> {
         self.mappings(PREFIX)

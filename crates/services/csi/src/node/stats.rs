@@ -34,6 +34,10 @@ fn usage(unit: Unit, (total, available, used): (u64, u64, u64)) -> VolumeUsage {
     }
 }
 
+fn none_at(at: &str) -> Status {
+    Status::not_found(format!("no volume is at {at}"))
+}
+
 /// The disk that is mounted, or bound as a file. Those of the device mapper are so by names of their own.
 fn disk_of(node: &Node, mount: &Mount) -> Disk {
     if mount.source.starts_with("/dev/mapper/")
@@ -58,7 +62,7 @@ impl Node {
     /// What is mounted at a path of a request.
     fn there(&self, at: &str) -> Result<Mount, Status> {
         let mount = self.mounted(at)?;
-        mount.ok_or_else(|| Status::not_found(format!("no volume is at {at}")))
+        mount.ok_or_else(|| none_at(at))
     }
 
     fn is_disk(&self, at: &str) -> Result<bool, Status> {
@@ -96,8 +100,12 @@ impl Node {
         let id = volume(&request.volume_id)?;
         let at = path(&request.volume_path, "volume path")?;
         let _hold = self.hold(id.number)?;
-        let mount = self.there(at)?;
-        let disk = disk_of(self, &mount);
+        let mount = self.mounted(at)?;
+        let disk = match &mount {
+            Some(mount) => disk_of(self, mount),
+            // Kubelet names the place where a raw disk was shown first, perhaps to a pod that has gone since: what decrypts it is found by its volume.
+            None => self.opened(id.number).ok_or_else(|| none_at(at))?,
+        };
         let wanted = request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);
         let mapping = self.as_mapping(&disk);
         let grows = mapping
@@ -107,7 +115,10 @@ impl Node {
         if let Some(mapping) = &mapping {
             self.grow_mapping(mapping)?;
         }
-        if !self.is_disk(at)? && !nvme::is_read_only(self.machine(), &disk) {
+        if let Some(mount) = mount
+            && !self.is_disk(at)?
+            && !nvme::is_read_only(self.machine(), &disk)
+        {
             // A pod that only reads sees it by a mount through which it cannot grow.
             let all = mounts::all(self.machine());
             let all = all.map_err(|why| Status::internal(format!("the mounts of this node: {why}")))?;

@@ -286,6 +286,29 @@ fn what_decrypts_a_disk_grows_with_it() {
     );
 }
 
+/// Kubelet may name a place where it was shown to a pod that has gone since.
+#[test]
+fn what_decrypts_a_raw_disk_grows_with_it() {
+    let host = Host::new(&nqn());
+    stage_disk(&host).expect("staged");
+    bind(&host).expect("bound");
+    for (at, bytes) in [(TARGET, 3_u64 << 30), ("/var/lib/kubelet/pods/2/volume", 4 << 30)] {
+        host.state().will_have = Some(bytes);
+        let request = NodeExpandVolumeRequest {
+            volume_id: VOLUME.to_owned(),
+            volume_path: at.to_owned(),
+            capacity_range: Some(CapacityRange {
+                required_bytes: bytes.cast_signed(),
+                limit_bytes: 0,
+            }),
+            ..Default::default()
+        };
+        node(&host).expand(&request).expect("grown");
+        let mapped = host.state().mapping.as_ref().map(|mapping| mapping.bytes);
+        assert_eq!(mapped, Some(bytes - crate::parameters::LUKS_BYTES), "{at}");
+    }
+}
+
 /// What lies on a disk that is gone: its mount, and what decrypted it.
 #[test]
 fn a_dead_mapping_is_in_nobodys_way() {
