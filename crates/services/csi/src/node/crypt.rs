@@ -187,6 +187,12 @@ impl Node {
         all.find(|mapping| !self.is_lost(mapping)).map(|mapping| mapping.disk)
     }
 
+    /// Does anybody use what decrypts a volume's disk?
+    pub(super) fn is_text_used(&self, number: u64) -> bool {
+        let all = self.mappings(&self.mappings_of(number));
+        all.iter().any(|mapping| self.not_used(&mapping.disk).is_err())
+    }
+
     /// The mapping that a disk is; none: it is a disk of its own.
     pub(super) fn as_mapping(&self, disk: &Disk) -> Option<Mapping> {
         self.mappings(PREFIX)

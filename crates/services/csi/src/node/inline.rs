@@ -280,6 +280,7 @@ impl Node {
         let of = id.clone();
         let left = self.clone().wait(move |node| {
             let _hold = node.hold(of.number)?;
+            node.close_all(of.number)?;
             node.leave(node.is_of(&of))
         });
         left.await?;
@@ -292,6 +293,6 @@ impl Node {
 fn is_used(id: VolumeId) -> impl FnOnce(&Node) -> Result<bool, Status> + Send + 'static {
     move |node| {
         let disks = nvme::disks(node.machine(), node.is_of(&id))?;
-        Ok(disks.iter().any(|disk| node.not_used(disk).is_err()))
+        Ok(node.is_text_used(id.number) || disks.iter().any(|disk| node.not_used(disk).is_err()))
     }
 }

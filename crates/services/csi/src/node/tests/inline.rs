@@ -28,20 +28,26 @@ impl Way for Both {
 struct World {
     fake: Fake,
     host: Host,
+    /// Of the class, beside its pool.
+    more: &'static [(&'static str, &'static str)],
 }
 
 impl World {
     fn new() -> World {
         let (fake, host) = (Fake::new(), Host::new(&nqn()));
         fake.cluster().uuid = Some(host::DISK_UUID.to_owned());
-        World { fake, host }
+        World { fake, host, more: &[] }
     }
 
     /// A driver that was just started.
     fn node(&self) -> Node {
         let driver = Driver::new(USUAL_NAME).expect("a name");
         let api = Api::new(Arc::new(Both(self.fake.clone(), self.host.clone())));
-        let parameters = BTreeMap::from([("pool".to_owned(), "fast".to_owned())]);
+        let own = [("pool", "fast")];
+        let all = own.iter().chain(self.more);
+        let parameters = all
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         let inline = Inline::new(Controller::new(driver, api).at_once(), parameters, 2 << 30).expect("parameters");
         node(&self.host).with_inline(inline)
     }
@@ -220,6 +226,37 @@ async fn what_nobody_comes_back_for_is_collected_and_nothing_else() {
     let host = world.host.state();
     assert!(host.paths.is_empty());
     assert!(world.fake.cluster().subsystems.is_empty());
+}
+
+/// What a pod uses is what decrypts the disk, and not the disk.
+#[tokio::test]
+async fn what_is_encrypted_here_is_used_while_its_text_is_and_is_collected_with_it() {
+    let world = World {
+        more: &[("encryptedBySecret", "true")],
+        ..World::new()
+    };
+    let passphrase = ("encryptionPassphrase".to_owned(), "correct horse battery".to_owned());
+    let request = NodePublishVolumeRequest {
+        secrets: BTreeMap::from([passphrase]),
+        ..wanted(&[("size", "1Gi")])
+    };
+    world.node().publish_any(request).await.expect("shown");
+    let node = world.node();
+    let pass = |seconds| world.host.state().passed += Duration::from_secs(seconds);
+    let count = || world.fake.cluster().volumes.len();
+    node.end_of_left_inline().await.expect("looked at");
+    pass(3600);
+    node.end_of_left_inline().await.expect("looked at");
+    assert_eq!(count(), 1, "it is used");
+    // Its mount is gone, what decrypts it is left, and nobody comes: from now on it is unused, and not since it was made.
+    world.host.state().mounts.clear();
+    node.end_of_left_inline().await.expect("looked at");
+    assert_eq!(count(), 1, "somebody may come yet");
+    pass(1200);
+    node.end_of_left_inline().await.expect("looked at");
+    assert_eq!(count(), 0);
+    let host = world.host.state();
+    assert!(host.paths.is_empty() && host.mapping.is_none());
 }
 
 #[tokio::test]
