@@ -7,7 +7,7 @@ use crate::api::{NewVolume, OnDelete, Snapshot, Tagged, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
-use crate::parameters::{BY_SECRET, Class, Mutable, on_delete_text};
+use crate::parameters::{BY_SECRET, Class, LUKS_BYTES, Mutable, on_delete_text};
 use crate::topology::{Reach, Requirement};
 use crate::wire::common::{self, TopologyRequirement, VolumeContentSource, VolumeContentSourceTypeOneOf};
 use crate::wire::controller::{CreateVolumeRequest, CreateVolumeResponse};
@@ -356,6 +356,11 @@ impl Controller {
     /// In the nearest pool that has room.
     async fn make_empty(&self, wish: &Wish, choice: &Choice) -> Result<Tagged<Volume>, Status> {
         let size_bytes = wish.sizes.choose(0)?;
+        if wish.is_by_secret() && size_bytes <= LUKS_BYTES {
+            return Err(Status::out_of_range(format!(
+                "it would have {size_bytes} bytes, and with {BY_SECRET} the first {LUKS_BYTES} are the head of LUKS: ask for more than that"
+            )));
+        }
         let labels = wish.labels(self.driver(), size_bytes);
         let only = match choice.pools.is_empty() {
             true => vec![self.only_pool().await?],

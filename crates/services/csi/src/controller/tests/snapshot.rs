@@ -189,4 +189,12 @@ async fn what_is_encrypted_by_a_secret_is_cloned_as_such_and_as_nothing_else() {
         }
     }
     assert!(fake.cluster().snapshots.is_empty());
+    // What its keys fill is of no use to a pod.
+    let small = |bytes| CreateVolumeRequest {
+        parameters: by_secret.clone(),
+        ..wanted("small", bytes)
+    };
+    assert_eq!(code(make(&fake, small(16 << 20)).await), Code::OutOfRange);
+    assert!(!fake.cluster().volumes.contains_key("small"));
+    make(&fake, small(17 << 20)).await.expect("made");
 }
