@@ -68,6 +68,8 @@ pub(super) struct Opening<'a> {
     /// Other nodes may have it at the same time.
     pub is_shared: bool,
     pub is_read_only: bool,
+    /// Bytes of a logical block, as its class has it.
+    pub block_bytes: u32,
 }
 
 /// What is used in place of a disk.
@@ -273,7 +275,7 @@ impl Node {
         };
         let held = match is_made {
             true => held,
-            false => self.make_luks(disk, (held, keys), &how.by.now)?,
+            false => self.make_luks(disk, (held, keys), how)?,
         };
         let number = nvme::number(self.machine(), disk)?.replace(':', "-");
         let name = format!("{}{number}", self.mappings_of(id.number));
@@ -289,7 +291,7 @@ impl Node {
     }
 
     /// Whoever finds the volume reserved by the other key knows that nothing was ever written by this.
-    fn make_luks(&self, disk: &Disk, (held, keys): (Held, id::Keys), by: &str) -> Result<Held, Status> {
+    fn make_luks(&self, disk: &Disk, (held, keys): (Held, id::Keys), how: &Opening<'_>) -> Result<Held, Status> {
         if held == Held::Own {
             self.replace(disk, keys.own, keys.making)?;
         }
@@ -305,8 +307,11 @@ impl Node {
             "--key-size",
             "512",
         ];
-        let words = [&own[..], &STRETCHED, &["--offset", DATA_AT, "--key-file", "-", &device]].concat();
-        let ran = self.cryptsetup(&words, by)?;
+        // By itself cryptsetup takes the physical block, which is 4096 of a disk with logical ones of 512, and pods would get those.
+        let block = how.block_bytes.to_string();
+        let layout = ["--sector-size", &block, "--offset", DATA_AT];
+        let words = [&own[..], &STRETCHED, &layout, &["--key-file", "-", &device]].concat();
+        let ran = self.cryptsetup(&words, &how.by.now)?;
         match ran.code {
             0 if held == Held::Shared => Ok(Held::Shared),
             0 => Ok(Held::Unfinished),

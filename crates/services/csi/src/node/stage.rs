@@ -9,6 +9,7 @@ use super::nvme::{self, Disk};
 use super::{Node, iscsi, path, volume};
 use crate::capability::{self, Access, Sharing};
 use crate::id;
+use crate::parameters::Serving;
 use crate::wire::node::{
     NodeStageVolumeRequest, NodeStageVolumeResponse, NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
 };
@@ -58,10 +59,12 @@ impl Node {
                 // A mount of a disk that is gone keeps what lies on that.
                 self.unmount_lost(staging)?;
                 let is_shared = wanted.sharing != Sharing::Single;
+                let serving = Serving::read(context).map_err(Status::invalid_argument)?;
                 let how = Opening {
                     by,
                     is_shared,
                     is_read_only,
+                    block_bytes: serving.block_bytes,
                 };
                 let opened = self.open(&id, &disk, held, &how)?;
                 held.0 = opened.held;

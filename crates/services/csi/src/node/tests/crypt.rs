@@ -104,7 +104,12 @@ fn a_volume_is_encrypted_before_anything_is_on_it_and_its_text_is_what_pods_see(
             .iter()
             .find(|line| line.starts_with("cryptsetup luksFormat"))
             .expect("made");
-        for words in ["--offset 32768", "--cipher aes-xts-plain64", "--pbkdf-memory 65536"] {
+        for words in [
+            "--offset 32768",
+            "--sector-size 4096",
+            "--cipher aes-xts-plain64",
+            "--pbkdf-memory 65536",
+        ] {
             assert!(made.contains(words), "{made}");
         }
     }
@@ -122,6 +127,26 @@ fn a_volume_is_encrypted_before_anything_is_on_it_and_its_text_is_what_pods_see(
     stage(&host).expect("staged again");
     assert_eq!(opened_by(&host), [PASSPHRASE]);
     assert_eq!(host.state().formatted, 1);
+}
+
+/// Images of machines have their partitions counted in the blocks that the class says.
+#[test]
+fn its_text_has_the_blocks_of_its_class() {
+    let host = Host::new(&nqn());
+    let mut volume_context = context();
+    volume_context.insert("blockSize".to_owned(), "512".to_owned());
+    let request = NodeStageVolumeRequest {
+        volume_context,
+        secrets: secret(PASSPHRASE, ""),
+        ..stage_of(block(Mode::SingleNodeWriter), EXCLUSIVE)
+    };
+    node(&host).stage(&request).expect("staged");
+    let state = host.state();
+    let mut made = state
+        .ran
+        .iter()
+        .filter(|line| line.starts_with("cryptsetup luksFormat"));
+    assert!(made.any(|line| line.contains("--sector-size 512 ")), "{:?}", state.ran);
 }
 
 #[test]
