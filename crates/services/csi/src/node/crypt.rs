@@ -420,6 +420,7 @@ impl Node {
     /// Closes a mapping that nobody uses.
     fn close(&self, mapping: &Mapping) -> Result<(), Status> {
         self.not_used(&mapping.disk)?;
+        iscsi::end_of_waiting_at(self, &mapping.beneath);
         let claim = self.claimed(&mapping.disk)?;
         if let Err(why) = claim.sync() {
             log::error!("not all that was written came to {}: {why}", mapping.name);

@@ -478,6 +478,17 @@ pub(super) fn map_at(node: &Node, number: &str) -> Option<Disk> {
     })
 }
 
+/// What waits for a path in the map of this number fails, where no session is live that it has a path by: else whoever closes what lies on it would wait as well.
+pub(super) fn end_of_waiting_at(node: &Node, number: &str) {
+    let Some(map) = map_at(node, number) else { return };
+    let all = sessions(node);
+    let live = all.iter().filter(|session| session.is_live);
+    let mut live = live.flat_map(|session| paths(node, session));
+    if !live.any(|path| map.paths.contains(&path.name)) {
+        node.tools.end_of_waiting(node.machine(), &map_name(node, &map));
+    }
+}
+
 /// Takes away what is left of a map whose sessions are all gone: nothing else tells whose it was.
 pub(super) fn end_of_bare_map(node: &Node, number: &str, map: &Disk) -> Result<(), Status> {
     match map_at(node, number) {

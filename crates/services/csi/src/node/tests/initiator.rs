@@ -527,6 +527,12 @@ impl Machine for Initiator {
     }
 
     fn run_with(&self, tool: &str, words: &[&str], input: &str) -> io::Result<Ran> {
+        let has_paths = self.state().map.as_ref().is_none_or(|paths| !paths.is_empty());
+        let is_waiting = self.state().is_waiting;
+        assert!(
+            words[0] != "close" || has_paths || !is_waiting,
+            "who writes what is left waits for a path"
+        );
         let words: Vec<String> = words.iter().map(|word| there(word)).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.host.run_with(tool, &words, input)

@@ -488,5 +488,9 @@ fn a_volume_that_is_encrypted_here_comes_and_goes() {
     nothing_is_left(&machine);
     stage_by_secret(&machine).expect("staged again");
     assert_eq!(machine.host.state().formatted, 1);
+    // What nobody can write any more keeps nobody waiting.
+    machine.lose();
+    unstage(&machine).expect("gone");
+    assert!(machine.host.state().mapping.is_none() && machine.state().map.is_none());
     everywhere(&[stage_by_secret], unstage);
 }
