@@ -44,6 +44,8 @@ const STRETCHED: [&str; 8] = [
     "--iter-time",
     "1000",
 ];
+/// The KiB of it: more than these no key slot of the driver's takes to be opened.
+const STRETCHED_KIB: u64 = 65536;
 /// Where the data begin, in sectors of 512 bytes: [`crate::parameters::LUKS_BYTES`]. What the controller tells of changed blocks is counted from there.
 const DATA_AT: &str = "32768";
 
@@ -130,6 +132,42 @@ fn said(ran: &Ran) -> &str {
 
 fn bad(what: &str, ran: &Ran) -> Status {
     Status::internal(format!("cryptsetup {what} has ended with {}: {}", ran.code, said(ran)))
+}
+
+/// How a head, as luksDump shows it, is another one than the driver makes. Whoever has the disk may have written what is shown, line ends in its label as well: so each line counts, and none
+/// makes good for another one.
+fn strange(dump: &str) -> Option<String> {
+    let lines: Vec<&str> = dump.lines().collect();
+    let fields = lines.iter().filter_map(|line| line.trim().split_once(':'));
+    let fields: Vec<(String, &str)> = fields
+        .map(|(key, value)| (key.to_ascii_lowercase(), value.trim()))
+        .collect();
+    let all = |wanted: &str| -> Vec<&str> {
+        let own = fields.iter().filter(|(key, _)| key == wanted);
+        own.map(|(_, value)| *value).collect()
+    };
+    // One that encrypts nothing, or keeps its keys in the clear, opens by any passphrase.
+    let ciphers = all("cipher");
+    if ciphers.is_empty() || ciphers.iter().any(|cipher| *cipher != CIPHER) {
+        return Some(format!(
+            "is encrypted by {}, and not by {CIPHER} alone",
+            ciphers.join(", ")
+        ));
+    }
+    // Tokens are asked for a passphrase before the Secret's is tried.
+    if lines
+        .windows(2)
+        .any(|pair| pair[0].trim() == "Tokens:" && pair[1].starts_with(' '))
+    {
+        return Some("names tokens that open it".to_owned());
+    }
+    // One that says that it is being encrypted anew, or decrypted, is so by whatever opens it.
+    if let Some(required) = all("requirements").first() {
+        return Some(format!("is in the middle of something ({required})"));
+    }
+    let is_much = |kib: &str| kib.parse::<u64>().ok().is_none_or(|kib| kib > STRETCHED_KIB);
+    let much = all("memory").into_iter().find(|kib| is_much(kib))?;
+    Some(format!("takes {much} KiB of memory to be opened"))
 }
 
 /// The number of the disk beneath, of a mapping's name.
@@ -356,22 +394,16 @@ impl Node {
         }
     }
 
-    /// Who has the disk may have written another head to it: one that encrypts nothing, or keeps its keys in the clear, opens by any passphrase.
+    /// Who has the disk may have written another head to it.
     fn is_ours(&self, device: &str) -> Result<(), Status> {
         let ran = self.cryptsetup(&["luksDump", device], "")?;
         if ran.code != 0 {
             return Err(bad("luksDump", &ran));
         }
-        let ciphers = ran.out.lines().filter_map(|line| {
-            let (key, value) = line.trim().split_once(':')?;
-            key.eq_ignore_ascii_case("cipher").then(|| value.trim())
-        });
-        let ciphers: Vec<&str> = ciphers.collect();
-        match !ciphers.is_empty() && ciphers.iter().all(|cipher| *cipher == CIPHER) {
-            true => Ok(()),
-            false => Err(Status::failed_precondition(format!(
-                "{device} is encrypted by {}, and not by {CIPHER} alone: it was not made so by the driver, and nothing is written there",
-                ciphers.join(", ")
+        match strange(&ran.out) {
+            None => Ok(()),
+            Some(why) => Err(Status::failed_precondition(format!(
+                "{device} {why}: it was not made so by the driver, and nothing is written there"
             ))),
         }
     }
@@ -490,6 +522,43 @@ mod tests {
         ] {
             assert_eq!(beneath(none), None, "{none}");
         }
+    }
+
+    /// As cryptsetup 2.6 shows one that the driver has made, and what others would make of it.
+    #[test]
+    fn a_head_of_somebody_elses_is_strange() {
+        let own = "LUKS header information\nVersion:       \t2\nLabel:         \t(no label)\nFlags:       \t(no flags)\n\n\
+            Data segments:\n  0: crypt\n\toffset: 16777216 [bytes]\n\tlength: (whole device)\n\tcipher: aes-xts-plain64\n\tsector: 4096 [bytes]\n\n\
+            Keyslots:\n  0: luks2\n\tKey:        512 bits\n\tCipher:     aes-xts-plain64\n\tCipher key: 512 bits\n\tPBKDF:      argon2id\n\
+            \tTime cost:  17\n\tMemory:     65536\n\tThreads:    1\nTokens:\nDigests:\n  0: pbkdf2\n\tHash:       sha256\n";
+        assert_eq!(strange(own), None);
+        for (from, to, wanted) in [
+            (
+                "cipher: aes-xts-plain64",
+                "cipher: (no SW encryption)",
+                "no SW encryption",
+            ),
+            (
+                "Cipher:     aes-xts-plain64",
+                "Cipher:     cipher_null-ecb",
+                "cipher_null-ecb",
+            ),
+            ("Tokens:\n", "Tokens:\n  0: luks2-keyring\n\tKeyslot:    0\n", "tokens"),
+            ("(no label)", "\nTokens:\nDigests:\n\nTokens:\n  0: ssh\n", "tokens"),
+            (
+                "(no flags)\n",
+                "\nRequirements:\tonline-reencrypt-v2 \n",
+                "online-reencrypt-v2",
+            ),
+            ("Memory:     65536", "Memory:     4194304", "4194304 KiB"),
+            ("Memory:     65536", "Memory:     much", "much"),
+        ] {
+            let changed = own.replacen(from, to, 1);
+            assert_ne!(changed, own, "{from}");
+            let why = strange(&changed).unwrap_or_else(|| panic!("{to} is taken"));
+            assert!(why.contains(wanted), "{why}");
+        }
+        assert!(strange("").is_some());
     }
 
     #[test]
