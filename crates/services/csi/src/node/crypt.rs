@@ -7,9 +7,10 @@
 //! LUKS is made as a file system is, by the key that says so (`stage.rs`): whoever finds one that was cut makes it anew, for nothing was ever written by it. A passphrase goes by standard input
 //! alone: arguments can be read by every process of the machine.
 
+use super::attach::Target;
 use super::filesystem::{self, Content};
 use super::hold::Held;
-use super::machine::Ran;
+use super::machine::{Claim, Ran};
 use super::mounts::Mount;
 use super::nvme::{self, Disk};
 use super::{Node, iscsi};
@@ -269,6 +270,18 @@ impl Node {
             name: name.to_owned(),
             paths: Vec::new(),
         })
+    }
+
+    /// Holds a disk for as long as its head is looked at, made and opened, by its name each time: where it went away meanwhile, which takes seconds, another volume's disk could have that.
+    pub(super) fn pin(&self, target: &Target, disk: &Disk) -> Result<Claim, Status> {
+        let device = disk.device();
+        let pin = self.machine().pin(&device).map_err(nvme::failed(&device))?;
+        match target.disk(self)? {
+            Some(there) if there.name == disk.name => Ok(pin),
+            _ => Err(Status::unavailable(format!(
+                "{device} is not the volume's disk any more; ask again"
+            ))),
+        }
     }
 
     /// Opens a volume's disk, which is made one of LUKS where it is empty.

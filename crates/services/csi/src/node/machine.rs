@@ -174,6 +174,11 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// See [`Machine::read`].
     fn claim(&self, device: &str) -> io::Result<Option<Claim>>;
+    /// Holds a disk, so that no other one gets its name or its number where it goes away meanwhile. Whoever else uses it may.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn pin(&self, device: &str) -> io::Result<Claim>;
     /// What a discovery service says by its device (NVM Express Base Specification 2.1, 5.1.12.3.1).
     ///
     /// # Errors
@@ -335,6 +340,10 @@ impl Machine for Linux {
         }
     }
 
+    fn pin(&self, device: &str) -> io::Result<Claim> {
+        Ok(Box::new(File::open(device)?))
+    }
+
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {
         super::discovery::read(device)
     }
@@ -433,6 +442,7 @@ mod tests {
         Linux.sync(&path).expect("synced");
         Linux.sync(&format!("{path}/none")).expect_err("nothing is there");
         assert!(Linux.claim("/dev/null").expect("it opens").is_some());
+        drop(Linux.pin("/dev/null").expect("it opens"));
         Linux
             .claim(&format!("{path}/none"))
             .map(|_| ())

@@ -52,6 +52,7 @@ impl Node {
             self.close_unused(id.number)?;
         }
         let staged = target.connect(self, &id).and_then(|disk| {
+            let _pin = by.as_ref().map(|_| self.pin(&target, &disk)).transpose()?;
             let mut held = (self.reserve(&disk, told)?, self.keys(told)?);
             let is_read_only = wanted.reads_only || nvme::is_read_only(self.machine(), &disk);
             let mut shown = Shown::of(&disk);

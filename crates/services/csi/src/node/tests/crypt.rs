@@ -364,6 +364,21 @@ fn a_dead_mapping_is_in_nobodys_way() {
     assert_eq!(state.mounts.len(), 1);
 }
 
+/// What has its name by then is not made one of LUKS in its place.
+#[test]
+fn a_disk_that_goes_away_keeps_its_name_to_itself() {
+    let host = Host::new(&nqn());
+    host.state().goes_before_pin = true;
+    assert_eq!(code(stage(&host)), Code::Unavailable);
+    {
+        let mut state = host.state();
+        assert!(state.luks.is_none() && state.ran.iter().all(|line| !line.starts_with("cryptsetup luks")));
+        state.goes_before_pin = false;
+    }
+    stage(&host).expect("staged");
+    assert_eq!(host.state().pins, 0);
+}
+
 #[test]
 fn who_has_no_cryptsetup_is_told_so() {
     let host = Host::new(&nqn());

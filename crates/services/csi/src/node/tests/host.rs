@@ -99,6 +99,10 @@ pub struct State {
     pub mapping: Option<Mapped>,
     /// The next luksFormat is killed in the middle.
     pub is_luks_format_killed: bool,
+    /// Who holds the disk, so that its name is its own.
+    pub pins: usize,
+    /// It goes away before somebody does.
+    pub goes_before_pin: bool,
     /// There is no cryptsetup at this machine.
     pub has_no_cryptsetup: bool,
     /// On a disk of which tools say that there is nothing: bytes that are not zero, or none that can be read.
@@ -255,6 +259,8 @@ impl State {
                 "a passphrase is no argument"
             );
         }
+        let is_by_disk = words.contains(&device.as_str());
+        assert!(!is_by_disk || self.pins > 0, "another disk may have the name by now");
         match words[0] {
             "luksFormat" => {
                 let is_empty = self.content.is_none() && !self.has_data;
@@ -636,6 +642,23 @@ impl State {
     }
 }
 
+/// The disk, held.
+struct Pinned(Host);
+
+impl Claimed for Pinned {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.0.0.lock() {
+            state.pins -= 1;
+        }
+    }
+}
+
 /// A disk, taken.
 struct Taken(Host, String);
 
@@ -892,6 +915,16 @@ impl Machine for Host {
         let is_opened = device != MAPPED_DEVICE && state.mapping.is_some();
         let is_free = !is_mounted && !is_opened && !state.is_used_elsewhere && state.built.is_empty();
         Ok(is_free.then(|| Box::new(Taken(self.clone(), device.to_owned())) as Claim))
+    }
+
+    fn pin(&self, device: &str) -> io::Result<Claim> {
+        assert_eq!(device, format!("/dev/{DISK}"));
+        let mut state = self.state();
+        if state.goes_before_pin {
+            state.paths.clear();
+        }
+        state.pins += 1;
+        Ok(Box::new(Pinned(self.clone())))
     }
 
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {

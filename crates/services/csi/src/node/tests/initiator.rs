@@ -558,6 +558,10 @@ impl Machine for Initiator {
         self.host.claim(&there(device))
     }
 
+    fn pin(&self, device: &str) -> io::Result<Claim> {
+        self.host.pin(&there(device))
+    }
+
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {
         gone(device)
     }
