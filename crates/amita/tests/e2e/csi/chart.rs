@@ -361,7 +361,10 @@ fn changed_blocks(documents: &[Value]) {
     let tls = volumes
         .iter()
         .find(|volume| volume["secret"]["items"].to_string().contains("tls.key"));
-    let tls = tls.expect("the certificate's secret")["name"].to_string();
+    let tls = tls.expect("the certificate's secret");
+    // Whoever forgets it has no changed blocks, and volumes all the same.
+    assert_eq!(tls["secret"]["optional"], true, "{tls}");
+    let tls = tls["name"].to_string();
     for container in containers(controller) {
         let sees = container["volumeMounts"].to_string().contains(&tls);
         assert_eq!(sees, container["name"] == "snapshot-metadata", "{container}");
