@@ -313,7 +313,7 @@ impl Node {
             Content::Empty if how.is_read_only => return refused("nothing, and is only read"),
             Content::Empty if how.is_shared => {
                 return refused(
-                    "nothing, and several nodes may have it, each of which would make a key of its own (have one node use it first)",
+                    "nothing, and several nodes may have it, each of which would make a key of its own (begin with a claim of ReadWriteOnce alone, use it once, and clone it)",
                 );
             }
             Content::Empty => false,
