@@ -57,6 +57,8 @@ pub struct Migrating {
     pub trouble_per_mille: u64,
     /// A mover's calls to the metadata take so much longer, at most.
     pub slow_calls: Duration,
+    /// A mover wishes for short holds, however long the last pass before took: that a move is right does not rest on what it expects.
+    pub short_holds: bool,
     /// Those nodes run this mirror, between this cluster and another one; none: volumes move within this one.
     pub mirror: Option<MirrorId>,
     /// In the moment of a switch the owner hears of nothing, and hosts go to another gateway, but for those who are loyal.
@@ -470,6 +472,7 @@ impl Cluster {
         let begins = Begins {
             volume: record.volume,
             value: super::records::json(&serial),
+            short_holds: self.migrations.setup.short_holds,
         };
         let handle = Handle::start(clock(now), move |line| mover::run(line, &begins));
         self.tell(|| {

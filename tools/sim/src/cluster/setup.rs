@@ -518,6 +518,7 @@ impl Setup {
                 trouble_per_mille: *random.pick(&[0, 2, 5, 15]),
                 slow_calls: Duration::from_millis(*random.pick(&[0, 0, 0, 4, 20])),
                 hosts_go: random.percent(20),
+                short_holds: !seed.is_multiple_of(4),
                 mirror: None,
             },
             ..setup

@@ -52,6 +52,7 @@ fn late(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = moved(seed, &mut random);
     setup.migrating.slow_calls = Duration::from_millis(random.within(2, 12));
+    setup.migrating.short_holds = true;
     setup
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Begins {
     pub volume: VolumeId,
     /// What the key of who is at it holds.
     pub value: Vec<u8>,
+    /// Of a last pass that came late it does not say how long it took.
+    pub short_holds: bool,
 }
 
 /// Why it does not go on.
@@ -89,6 +91,7 @@ pub(super) fn run(line: &Line, begins: &Begins) {
         line,
         volume: begins.volume,
         claim,
+        short_holds: begins.short_holds,
         target: None,
         source: false,
         lap: None,
@@ -118,6 +121,7 @@ struct Work<'a> {
     line: &'a Line,
     volume: VolumeId,
     claim: u64,
+    short_holds: bool,
     /// The target, open.
     target: Option<Opened>,
     /// The source is open.
@@ -663,7 +667,7 @@ impl Work<'_> {
             Switched::LetGo => {
                 self.line.say(Ask::Hit("migrate.let_go"));
                 let took = self.line.now().saturating_sub(asked);
-                self.another_pass(Some(took))
+                self.another_pass(Some(if self.short_holds { Duration::ZERO } else { took }))
             }
             Switched::Anew(why) => {
                 self.line.say(Ask::Hit("migrate.anew"));
