@@ -3,6 +3,7 @@
 use super::*;
 use crate::admin::subsystem::uses_guard;
 use amita_types::map::Closing;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Many at one metadata, each in its own thread: they wait as those with a server do.
 struct Shared(Mutex<State>);
@@ -22,34 +23,39 @@ impl Transact for Shared {
 const WORKERS: usize = 100;
 const EACH: usize = 10;
 
-/// What each of many does to its own volumes, all at one time; what went wrong.
-fn at_once(meta: &Shared, what: impl Fn(&Shared, &str) -> Result<()> + Sync) -> Vec<AdminError> {
-    let failed = Mutex::new(Vec::new());
+/// What each of many does to its own volumes, all at one time; how many gave up. Those ask again, as programs do: who is kept off a processor between what
+/// it has read and what it writes loses as often as that happens.
+fn at_once(meta: &Shared, what: impl Fn(&Shared, &str) -> Result<()> + Sync) -> usize {
+    let gave_up = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
-            let (failed, what) = (&failed, &what);
+            let (gave_up, what) = (&gave_up, &what);
             scope.spawn(move || {
                 for number in 0..EACH {
-                    if let Err(why) = what(meta, &format!("v{worker}-{number}")) {
-                        failed.lock().unwrap().push(why);
+                    while let Err(why) = what(meta, &format!("v{worker}-{number}")) {
+                        assert!(matches!(why, AdminError::TooManyRaces { .. }), "{why}");
+                        gave_up.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
-    failed.into_inner().unwrap()
+    gave_up.into_inner()
 }
+
+/// Without pauses more than half of all give up (decision 091).
+const FEW: usize = WORKERS * EACH / 4;
 
 #[test]
 fn a_hundred_make_and_delete_volumes_at_one_time() {
     let meta = Shared(cluster_of(3));
     create_pool(&meta, &spec(3)).unwrap();
-    let failed = at_once(&meta, |meta, name| create_volume(meta, name, "main", 4096).map(drop));
-    assert_eq!(failed, []);
+    let gave_up = at_once(&meta, |meta, name| create_volume(meta, name, "main", 4096).map(drop));
+    assert!(gave_up < FEW, "{gave_up}");
     let numbers: BTreeSet<u64> = volumes(&meta).unwrap().iter().map(|volume| volume.id.0).collect();
     assert_eq!(numbers.len(), WORKERS * EACH, "a number was given twice");
-    let failed = at_once(&meta, |meta, name| delete(meta, name, false).map(drop));
-    assert_eq!(failed, []);
+    let gave_up = at_once(&meta, |meta, name| delete(meta, name, false).map(drop));
+    assert!(gave_up < FEW, "{gave_up}");
     assert_eq!(volumes(&meta).unwrap(), []);
 }
 
