@@ -7,6 +7,7 @@
 
 mod clones;
 mod cluster;
+mod gateways;
 mod initiators;
 mod machines;
 mod moves;
@@ -63,6 +64,24 @@ impl Verdict {
             .as_ref()
             .is_none_or(|summary| !summary.failures.is_empty());
         self.with_rule.failures.is_empty() && needed
+    }
+}
+
+/// A history of a cluster in which nothing is wrong but its faults.
+fn history(
+    name: &'static str,
+    story: &'static str,
+    setup: fn(u64) -> Setup,
+    seeds: u64,
+    broken: fn(&mut Plants),
+) -> Scenario {
+    Scenario {
+        name,
+        story,
+        runs: Runs::Cluster(setup),
+        hostile: |_| {},
+        broken: Some(broken),
+        seeds,
     }
 }
 
@@ -134,6 +153,7 @@ pub const NOT_YET: &[(&str, &str)] = &[(
 pub fn all() -> Vec<Scenario> {
     let mut all = store::all();
     all.extend(cluster::all());
+    all.extend(gateways::all());
     all.extend(initiators::all());
     all.extend(machines::all());
     all.extend(networks::all());

@@ -1,5 +1,6 @@
 use super::*;
 use crate::campaign::run_caught;
+use crate::history::Kind;
 
 #[test]
 fn a_few_seeds_hold() {

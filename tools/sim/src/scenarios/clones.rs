@@ -1,7 +1,7 @@
 //! Histories of clones (R11: S6 to S9 of `docs/protocol.md`).
 
 use super::cluster::{MS, hot, plan, random};
-use super::{Runs, Scenario, plant};
+use super::{Scenario, history, plant};
 use crate::cluster::operator::{Chore, Chores};
 use crate::cluster::{Cloning, Setup};
 use crate::faults::Fault;
@@ -172,65 +172,57 @@ fn owners_go(seed: u64) -> Setup {
 
 /// The histories of clones.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, seeds, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds,
-    };
     vec![
-        scenario(
+        history(
             "R11: what is absent of a clone is its parent's",
             "C has no chunk of its own; its owner opens it as one that was never written, and it reads as zeros.",
             quiet,
             60,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::InheritNothing)),
         ),
-        scenario(
+        history(
             "R11: a clone's chunk is made with all entries",
             "C's chunk is made at its parent's version, and has nothing of what that has: W1 and zeros.",
             quiet,
             60,
             plant!(plants => plants.store = plants.store.with(amita_store::Fault::ClonesNothing)),
         ),
-        scenario(
+        history(
             "R11: a clone holds its parent",
             "P's snapshot is deleted while C, which comes from it, has not made its chunks; stores trim what C would have.",
             deleted,
             100,
             plant!(plants => plants.forget_pins = true),
         ),
-        scenario(
+        history(
             "R11: parents first",
             "T comes back, and C's owner claims it before P's has brought the snapshot; C's chunk is made there of less, or not at all.",
             members_return,
             300,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ParentsLast)),
         ),
-        scenario(
+        history(
             "R11: a clone lets go of its parents when all is made",
             "C's parents leave its record when a chunk is not made; P's snapshot goes, and C reads zeros.",
             flattened,
             100,
             plant!(plants => plants.flatten_unmade = true),
         ),
-        scenario(
+        history(
             "R11: a volume shrinks when its end is empty",
             "V, or a clone of it, is made smaller as it is, and grows again: what it had, or what its parent has, is there again.",
             shrunk,
             100,
             plant!(plants => plants.shrink_uncleared = true),
         ),
-        scenario(
+        history(
             "R11: a volume is reverted behind a generation that all have adopted",
             "C is reverted when G2 owns it and no store has heard of that; G1, which has not, acknowledges W2 to what C was.",
             reverted,
             200,
             plant!(plants => plants.revert_unadopted = true),
         ),
-        scenario(
+        history(
             "R11: who comes back makes chunks before the others",
             "T is brought up to date and has listed C's chunks; one is made, not on T; T is called whole, and C lets go of its parents.",
             flattened_meanwhile,
@@ -241,7 +233,7 @@ pub fn all() -> Vec<Scenario> {
         // that has more is evicted in between: a test of the sequencer switches it off.
         Scenario {
             broken: None,
-            ..scenario(
+            ..history(
                 "R11: what is shared is settled first",
                 "S1 wrote W1 to M1 alone and died; P's snapshot is taken, and nobody has opened the chunk: C has W1 on M1, and not on M2.",
                 owners_go,

@@ -1,7 +1,8 @@
 //! Histories of initiators: hosts that use several gateways by iSCSI.
 
-use super::cluster::{MS, plan, random, several_paths};
-use super::{Runs, Scenario, plant};
+use super::cluster::{MS, plan, random};
+use super::gateways::several_paths;
+use super::{Scenario, history, plant};
 use crate::cluster::{Fronted, Initiators, Protocol, Setup};
 use crate::faults::Fault;
 use std::time::Duration;
@@ -120,14 +121,7 @@ fn copying(seed: u64) -> Setup {
 }
 
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds: 40,
-    };
+    let scenario = |name, story, setup, broken| history(name, story, setup, 40, broken);
     vec![
         scenario(
             "I1: what nobody knows to be written is not answered as written",

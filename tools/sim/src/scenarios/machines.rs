@@ -2,7 +2,7 @@
 //! while.
 
 use super::cluster::{MS, cut_off_together, hot, plan, random};
-use super::{Runs, Scenario, plant};
+use super::{Scenario, history, plant};
 use crate::cluster::Setup;
 use crate::faults::Fault;
 #[cfg(feature = "planted")]
@@ -136,14 +136,7 @@ fn never_together(seed: u64) -> Setup {
 }
 
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds: 100,
-    };
+    let scenario = |name, story, setup, broken| history(name, story, setup, 100, broken);
     // Where there is no switch, these scenarios have not met what their rule forbids: tests of the sequencer show that.
     vec![
         Scenario {

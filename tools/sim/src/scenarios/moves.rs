@@ -1,7 +1,7 @@
 //! Histories of volumes that move to another pool while they are used (M1 to M8 of `docs/decisions/080`).
 
 use super::cluster::{MS, hot, plan, random};
-use super::{Runs, Scenario, plant};
+use super::{Scenario, history, plant};
 use crate::cluster::operator::{Chore, Chores};
 use crate::cluster::{Cloning, Migrating, Setup};
 use crate::faults::Fault;
@@ -121,23 +121,15 @@ fn movers_go(seed: u64) -> Setup {
 
 /// The histories of moves.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, seeds, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds,
-    };
     vec![
-        scenario(
+        history(
             "M1: the switch compares what the volume is",
             "V's owner lets go, or another one takes V, and acknowledges W; the mover has read that it is held, and puts T in its place: no W.",
             late_and_taken,
             100,
             plant!(plants => plants.metadata.blind_switch = true),
         ),
-        scenario(
+        history(
             "M2: its owner holds from before the last snapshot until the switch",
             "V's owner has taken the last snapshot, and acknowledges W; the mover brings that snapshot and switches: W is nowhere.",
             quiet,
@@ -147,7 +139,7 @@ pub fn all() -> Vec<Scenario> {
         // No seed is known that finds `ReadOnHold`: the model has its history.
         Scenario {
             broken: None,
-            ..scenario(
+            ..history(
                 "M3: it holds reads too",
                 "V's owner hears of no switch; T's new owner acknowledges W, and a host that has stayed reads by the old one what was before.",
                 unheard,
@@ -155,14 +147,14 @@ pub fn all() -> Vec<Scenario> {
                 |_| {},
             )
         },
-        scenario(
+        history(
             "M4: a hold ends by the metadata's word alone",
             "V's owner holds until its time is up, lets go, and acknowledges W; its record says that it holds, and the switch is made.",
             late,
             100,
             plant!(plants => plants.node = plants.node.with(amita_node::Fault::LetGoUnasked)),
         ),
-        scenario(
+        history(
             "M7: what a volume was stays for what was cloned of it",
             "V moves, and C comes from a snapshot of what it was; that goes, and C reads zeros.",
             cloned,
@@ -173,7 +165,7 @@ pub fn all() -> Vec<Scenario> {
         // the one before does not count. The tests of `amita_control::admin` have its history.
         Scenario {
             broken: None,
-            ..scenario(
+            ..history(
                 "P1: what a mover notes is noted by the claim",
                 "A mover stands still, another one goes on; the first one wakes up, and notes of a pass that it is done.",
                 movers_go,

@@ -1,20 +1,13 @@
 //! Histories of nodes whose network is sick.
 
-use super::{Runs, Scenario, plant};
+use super::{Scenario, history, plant};
 use crate::cluster::Setup;
 
 /// They live for minutes: few seeds are enough.
 const SEEDS: u64 = 12;
 
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds: SEEDS,
-    };
+    let scenario = |name, story, setup, broken| history(name, story, setup, SEEDS, broken);
     let survived = |name, story, setup| Scenario {
         broken: None,
         ..scenario(name, story, setup, |_| {})

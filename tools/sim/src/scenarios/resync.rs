@@ -1,7 +1,7 @@
 //! Histories of members that are brought up to date.
 
 use super::cluster::{MS, hot, plan, random};
-use super::{Runs, Scenario, plant};
+use super::{Scenario, history, plant};
 use crate::cluster::{Setup, patience};
 use crate::faults::Fault;
 
@@ -67,30 +67,22 @@ fn relay(seed: u64) -> Setup {
 
 /// The histories of members that are brought up to date.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, seeds, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds,
-    };
     vec![
-        scenario(
+        history(
             "R5: what was skipped is compared again",
             "b at 40 is to be replaced, and a part of b is written at 41 before that: b at 41 lies on what was wrong.",
             slow_return,
             400,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::TrustMends)),
         ),
-        scenario(
+        history(
             "R1: blocks are the same when their checksums are",
             "A part of b is written at 41 to all members, one of which had another b: both say 41, and differ.",
             slow_return,
             100,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::CompareVersions)),
         ),
-        scenario(
+        history(
             "R2: a raise of the generation stops promotions",
             "The coordinator has read that all owners call a member whole; a new owner comes, which has never heard of it.",
             relay,

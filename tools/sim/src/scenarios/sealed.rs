@@ -2,7 +2,7 @@
 
 use super::clones::{cloned, members_return};
 use super::cluster::{MS, plan, random};
-use super::{Runs, Scenario, plant};
+use super::{Scenario, history, plant};
 use crate::cluster::{Sealed, Setup};
 use crate::faults::Fault;
 
@@ -54,51 +54,43 @@ fn brought(seed: u64) -> Setup {
 
 /// The histories of encrypted volumes.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, seeds, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds,
-    };
     vec![
-        scenario(
+        history(
             "S14: what is sent again is the same ciphertext",
             "A link ends under W1; what is sent again is encrypted anew: M2 has other bytes in W1's version than M1.",
             links_end,
             60,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SealAgain)),
         ),
-        scenario(
+        history(
             "S14: a clone has a key of its own",
             "P and its clone C both get to one generation, and each writes (8, 41) of one block, by one key: two contents.",
             cloned_much,
             100,
             plant!(plants => plants.keys.shared_key = true),
         ),
-        scenario(
+        history(
             "S14: what was written has the key of its generation",
             "C reads what it has from P by its own key: noise.",
             cloned_much,
             60,
             plant!(plants => plants.keys.present_key = true),
         ),
-        scenario(
+        history(
             "S14: the version goes with the bytes",
             "T is brought W1's block under the version that it had before: the sum is right, and the text is noise.",
             brought,
             100,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::MendUnderOwn)),
         ),
-        scenario(
+        history(
             "S15: ciphertext is never merged",
             "A write of half a block goes out as it is, and stores merge it with the other half of other ciphertext.",
             in_parts,
             60,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::MergeCiphertext)),
         ),
-        scenario(
+        history(
             "S15: a hole is no ciphertext",
             "A block that was cleared lies between two that were not, and is decrypted: noise.",
             in_parts,

@@ -1,7 +1,7 @@
 //! Histories of snapshots (R11).
 
 use super::cluster::{MS, hot, plan, random};
-use super::{Runs, Scenario, plant};
+use super::{Scenario, history, plant};
 use crate::cluster::Setup;
 use crate::cluster::operator::{Chore, Chores};
 use crate::faults::Fault;
@@ -209,51 +209,43 @@ fn owners_of_sets_change(seed: u64) -> Setup {
 
 /// The histories of snapshots.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, setup, seeds, broken| Scenario {
-        name,
-        story,
-        runs: Runs::Cluster(setup),
-        hostile: |_| {},
-        broken: Some(broken),
-        seeds,
-    };
     vec![
-        scenario(
+        history(
             "R11: nobody hears of what carries a number before all cores do",
             "Core 0 has adopted 1 and acknowledges W1; then the host writes W2 by core 1, which has not: W2 without W1.",
             cores_apart,
             200,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoCutHold)),
         ),
-        scenario(
+        history(
             "R11: a number is released when all cores carry it",
             "The same, of an owner that waits for the first core only.",
             cores_apart,
             200,
             plant!(plants => plants.node = plants.node.with(amita_node::Fault::ReleaseEarly)),
         ),
-        scenario(
+        history(
             "R11: the number belongs to the version",
             "W1 reaches M1, the link to M2 breaks, 1 is adopted, and the resend says 1: snapshot 1 has W1 on M1 only.",
             links_break,
             200,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NumberWhenSent)),
         ),
-        scenario(
+        history(
             "R11: a number that a member was rolled across is not sealed",
             "W1(0) meets a rotten block at M2, which gets it together with W2(1): its snapshot 1 has no W1.",
             rotten_parts,
             200,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SealSpoilt)),
         ),
-        scenario(
+        history(
             "S12: what has rotted is replaced where it lies",
             "Snapshot 1 and the head share a block that rots on M2: a repair gives the head another slot, and 1 keeps the bad one.",
             shared_rot,
             200,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RepairHeadsAlone)),
         ),
-        scenario(
+        history(
             "R11: whole means with snapshots",
             "M2 is away while 1 and 2 are taken, and comes back: its head is mended, it is promoted, and has neither.",
             members_return,
@@ -263,7 +255,7 @@ pub fn all() -> Vec<Scenario> {
                 plants.store = plants.store.with(amita_store::Fault::WholeWithoutStates);
             }),
         ),
-        scenario(
+        history(
             "R11: a number that is not sealed ends with its owner",
             "S1 adopts 1 and is deposed; S2 seals it, while S1's other core still gives out W2(0).",
             owners_change,
@@ -273,7 +265,7 @@ pub fn all() -> Vec<Scenario> {
                 plants.node = plants.node.with(amita_node::Fault::SealAnothers);
             }),
         ),
-        scenario(
+        history(
             "R11: a set lets go together",
             "A has adopted and lets go: W1(1) of A is acknowledged, B has not adopted, and W2(0) of B is in the set.",
             owners_apart,
@@ -283,7 +275,7 @@ pub fn all() -> Vec<Scenario> {
         // No seed is known that finds `OneRound`: the tests of `amita_node::sets` have its history.
         Scenario {
             broken: None,
-            ..scenario(
+            ..history(
                 "R11: who has let go says so in a second round",
                 "A has held for 300 ms, and lets go by itself before B adopts: its word of before does not count.",
                 owners_apart,
@@ -294,7 +286,7 @@ pub fn all() -> Vec<Scenario> {
         // No seed is known that finds `LeaveSets`: the tests of the opener have its history.
         Scenario {
             broken: None,
-            ..scenario(
+            ..history(
                 "R11: a set is void with the owner of any of its volumes",
                 "A is taken over when it is prepared; its new owner acknowledges W1(1), and then B adopts, and gives out W2(0) before.",
                 owners_of_sets_change,
