@@ -227,7 +227,7 @@ impl Cluster {
             moves_since: BTreeMap::new(),
             closed_under: vec![Generation(0); setup.volumes as usize],
             looks: Looks::of(setup.seed),
-            ledger: Ledger::new(setup.expect_full, setup.hosts_notice()),
+            ledger: Ledger::new(setup.expect_full, setup.hosts_notice()).polite(setup.polite_hosts),
             told: 0,
             blocked: BTreeSet::new(),
             sent_home: BTreeSet::new(),

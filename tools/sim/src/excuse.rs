@@ -130,6 +130,8 @@ pub struct Ledger {
     used: BTreeMap<Excuse, u64>,
     /// Hosts whose gateway has lost power find out after this: they have nothing to send, and wait for answers.
     hosts_notice: Duration,
+    /// Hosts that want a volume elsewhere wait until those that have it open close it.
+    polite: bool,
 }
 
 fn bit(node: Member) -> Nodes {
@@ -147,11 +149,18 @@ impl Ledger {
             raised: BTreeMap::new(),
             used: BTreeMap::new(),
             hosts_notice,
+            polite: false,
         };
         if full {
             ledger.add(Kind::Full, Time::default(), None, EVERYBODY);
         }
         ledger
+    }
+
+    /// Hosts wait for others to close a volume, for as long as those need.
+    #[must_use]
+    pub fn polite(self, polite: bool) -> Ledger {
+        Ledger { polite, ..self }
     }
 
     fn add(&mut self, kind: Kind, from: Time, until: Option<Time>, nodes: Nodes) {
@@ -372,6 +381,9 @@ impl Ledger {
                 _ => GRACE,
             };
             let ended = trouble.until.is_some_and(|until| until.plus(grace) < plea.since);
+            // Who waits for a volume has it whenever it is given away.
+            let waits = self.polite && (trouble.kind, plea.excuse) == (Kind::Move, Excuse::TakenOver);
+            let ended = ended && !waits;
             trouble.from <= plea.at && !ended
         };
         let any = |nodes: Nodes, kinds: &[Kind]| {
@@ -408,7 +420,7 @@ impl Ledger {
             // A write of a part of a rotten block waits for as long as its member may not be evicted.
             Excuse::GaveUp => any(nodes | own, &STANDING) || any(nodes, &[Kind::Rot]),
             Excuse::Unsure | Excuse::Unavailable | Excuse::TakenOver => any(nodes | own, &STANDING),
-            Excuse::StoreFailed => any(own, &[Kind::DiskErrors, Kind::HungDisk, Kind::Rot]),
+            Excuse::StoreFailed => any(own, &[Kind::DiskErrors, Kind::HungDisk, Kind::Rot]) || self.is_heard_late(plea),
             Excuse::Damaged | Excuse::Blocked | Excuse::StaysOut | Excuse::Unopened | Excuse::Unread => {
                 any(nodes | own, &[Kind::Rot, Kind::DiskErrors])
             }
@@ -422,6 +434,22 @@ impl Ledger {
             // By its own count only.
             Excuse::CarriedOutAgain => false,
         }
+    }
+
+    /// A disk failed while its node's process stood still: that hears of it when it goes on, however long the disk is sound by then.
+    fn is_heard_late(&self, plea: &Plea) -> bool {
+        let ours = |kind: Kind| {
+            let is_ours = move |trouble: &&Trouble| trouble.kind == kind && trouble.nodes == bit(plea.node);
+            self.troubles.iter().filter(is_ours)
+        };
+        ours(Kind::DiskErrors).any(|disk| {
+            ours(Kind::Process).any(|still| {
+                let together = disk.until.is_none_or(|until| still.from <= until);
+                let until = |trouble: &Trouble| trouble.until.map(|until| until.plus(GRACE));
+                let goes_on = until(still).is_none_or(|until| until >= disk.from && until >= plea.since);
+                together && goes_on && disk.from <= plea.at && still.from <= plea.at
+            })
+        })
     }
 
     /// How often something was injected that breaks connections between gateways.

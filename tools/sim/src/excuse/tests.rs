@@ -101,3 +101,38 @@ fn a_campaign_is_over_its_ceiling_though_every_case_had_a_cause() {
         assert!(!within && text.contains("OVER ITS CEILING"), "{text}");
     }
 }
+
+#[test]
+fn who_stood_still_hears_late_of_a_disk_that_failed() {
+    let failed = plea(Excuse::StoreFailed, 40 * SECOND, 40 * SECOND, 2);
+    let errors = Fault::DiskErrors {
+        node: 2,
+        per_mille: 100,
+        for_ns: SECOND,
+    };
+    let freeze = |node| Fault::CoreFreeze {
+        node,
+        core: 0,
+        for_ns: 29 * SECOND,
+    };
+    for (begins, node, explained) in [(10, 2, true), (10, 1, false), (12, 2, false), (4, 2, false)] {
+        let mut ledger = Ledger::new(false, Duration::ZERO);
+        ledger.injected(Time(10 * SECOND), &errors);
+        ledger.injected(Time(begins * SECOND), &freeze(node));
+        let met = ledger.excuse(failed, bit(2));
+        assert_eq!(met.is_ok(), explained, "from {begins} s, node {node}: {met:?}");
+    }
+}
+
+#[test]
+fn polite_hosts_have_a_volume_when_others_have_closed_it() {
+    let taken = plea(Excuse::TakenOver, 100 * SECOND, 100 * SECOND, 0);
+    for polite in [true, false] {
+        let mut ledger = Ledger::new(false, Duration::ZERO).polite(polite);
+        assert!(ledger.excuse(taken, bit(1)).is_err(), "nobody wants it");
+        ledger.injected(Time(SECOND), &Fault::Move { gateway: 1 });
+        assert_eq!(ledger.excuse(taken, bit(1)).is_ok(), polite);
+        let gave_up = plea(Excuse::GaveUp, 100 * SECOND, 100 * SECOND, 0);
+        assert!(ledger.excuse(gave_up, bit(1)).is_err(), "only that");
+    }
+}
