@@ -112,6 +112,7 @@ pub(super) fn seat(core: &Core, name: &str, volume: VolumeId, generation: Genera
         volume,
         generation,
         epoch,
+        is_first: record.term == 1 && record.first == Some(generation),
     };
     (record.seat == Some(volume)).then(|| (seat, record.clone()))
 }
@@ -140,9 +141,13 @@ pub(super) fn give_away(core: &mut Core, now: Time, name: &str, to: impl Iterato
     });
     let Some(seat) = others.next() else { return };
     let key = map::joint_limits_key(name);
+    // An owner of a greater generation, of which this node has not heard, waits as if there had been another.
+    let is_first = record.seat.is_none() && record.term == 0;
+    let generation = core.cx.view.volume_of(seat).map(|volume| volume.generation);
     let new = JointLimits {
         seat: Some(seat),
         term: record.term.saturating_add(1),
+        first: generation.filter(|_| is_first),
         ..record.clone()
     };
     let request = Call {

@@ -26,6 +26,8 @@ pub(crate) struct Seat {
     pub volume: VolumeId,
     pub generation: Generation,
     pub epoch: LeaseEpoch,
+    /// Nobody has lent them before.
+    pub is_first: bool,
 }
 
 #[derive(Debug)]
@@ -124,7 +126,8 @@ impl Lender {
             true => {
                 joint.mandate.confirmed(now);
                 // Whoever lent before may do so until then.
-                let lending = || Lending::new(seat.epoch, now.plus(MANDATE));
+                let others_until = if seat.is_first { now } else { now.plus(MANDATE) };
+                let lending = || Lending::new(seat.epoch, others_until);
                 joint.lending.get_or_insert_with(lending).renew(&joint.mandate);
             }
             false => {

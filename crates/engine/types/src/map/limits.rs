@@ -1,7 +1,7 @@
 //! What a volume may do, as its record says it. The record is data: what of it can be kept is said by who writes it.
 
 use super::PREFIX;
-use crate::id::VolumeId;
+use crate::id::{Generation, VolumeId};
 use serde::{Deserialize, Serialize};
 
 /// The finalized cluster version from which on volumes are limited: a gateway that does not know the field lets everything pass, and
@@ -68,6 +68,10 @@ pub struct JointLimits {
     /// Counts seats.
     #[serde(default)]
     pub term: u32,
+    /// The generation of the first seat's volume when it became that: nobody has lent before who has it open under that. None: not known, or it is not
+    /// the first seat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Generation>,
 }
 
 /// `/amita/tenancies/VOLUME_ID`: whose a volume is. A volume without such a record is nobody's.

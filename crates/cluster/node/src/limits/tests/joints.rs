@@ -17,6 +17,8 @@ struct Jointly {
     lenders: Vec<(u32, Lender)>,
     joints: BTreeMap<&'static str, Limits>,
     term: u32,
+    /// Has nobody lent before the one of term 1?
+    is_first: bool,
     passed: Vec<(Time, VolumeId, Op)>,
 }
 
@@ -30,6 +32,7 @@ impl Jointly {
             lenders: vec![(1, Lender::default())],
             joints: joints.iter().copied().collect(),
             term: 1,
+            is_first: false,
             passed: Vec::new(),
         };
         for (name, limits) in joints {
@@ -53,6 +56,7 @@ impl Jointly {
             volume: VolumeId(99),
             generation,
             epoch: epoch(term, generation),
+            is_first: false,
         }
     }
 
@@ -60,7 +64,11 @@ impl Jointly {
     fn lend(&mut self, name: &str, asks: &Asks, term: u32) -> Answer {
         let (now, limits) = (self.now, self.joints[name]);
         let (_, lender) = self.lenders.iter_mut().find(|(of, _)| *of == term).unwrap();
-        lender.ask_joint(now, name, Jointly::seat(term), &limits, asks)
+        let seat = Seat {
+            is_first: self.is_first && term == 1,
+            ..Jointly::seat(term)
+        };
+        lender.ask_joint(now, name, seat, &limits, asks)
     }
 
     /// Each lender reads the record, as far as it is time to.
@@ -278,6 +286,25 @@ fn of_two_that_lend_one_after_the_other_no_more_passes_than_the_limit() {
 }
 
 /// Whoever lends for a tenant is out of reach of this gateway alone; the volumes that wait may be served all the same.
+/// Of a running tenant nothing stands still because it is limited now.
+#[test]
+fn who_lends_first_of_all_waits_for_nobody() {
+    for is_first in [true, false] {
+        let mut rig = Jointly::new(1, &[(TENANT, iops(1_000, 202))]);
+        rig.is_first = is_first;
+        rig.volume(VOLUME, None, &[TENANT]);
+        rig.hold(0, VOLUME, read(4096), 1);
+        rig.run(ms(10_200));
+        assert_eq!(
+            rig.passed_of(VOLUME, ms(0)),
+            usize::from(is_first),
+            "another may lend for a mandate"
+        );
+        rig.run(ms(12_500));
+        assert_eq!(rig.passed_of(VOLUME, ms(0)), 1);
+    }
+}
+
 #[test]
 fn a_seat_that_is_out_of_reach_ends_only_what_has_waited_as_long_as_for_an_owner() {
     let mut gate = Gate::new(0, 5, Faults::NONE);
