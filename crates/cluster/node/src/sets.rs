@@ -30,6 +30,8 @@ const PREPARE_PATIENCE: Duration = Duration::from_secs(40);
 const ROUND_PATIENCE: Duration = Duration::from_secs(1);
 /// For how long older writes may take. A store that does not answer is evicted before, where it may be.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(60);
+/// Before an owner that has not said that it has settled is asked again: a link that broke has taken the question along, or the answer.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Before it is looked again whether a set has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// After a call that failed.
@@ -85,6 +87,8 @@ struct Leading {
     members: BTreeMap<VolumeId, Member>,
     /// The end of the phase's patience.
     until: Time,
+    /// When whoever owes an answer is asked again; none: it is not.
+    asks_again: Option<Time>,
     /// Not before this the record of one that has ended goes.
     kept: Time,
     call: Option<CallId>,
@@ -130,7 +134,9 @@ impl Sets {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let waiting = self.leading.values().filter(|leading| leading.call.is_none());
-        waiting.map(|leading| leading.until).min()
+        waiting
+            .map(|leading| leading.asks_again.map_or(leading.until, |at| at.min(leading.until)))
+            .min()
     }
 
     /// Is any set led here?
@@ -158,6 +164,7 @@ impl Sets {
                 phase: Phase::Preparing,
                 members: BTreeMap::new(),
                 until: now.plus(PREPARE_PATIENCE),
+                asks_again: None,
                 kept: now,
                 call: None,
                 void: None,
@@ -167,6 +174,7 @@ impl Sets {
                 if !matches!(leading.phase, Phase::Ended | Phase::Removing) {
                     (leading.set, leading.revision) = (set.clone(), revision);
                     leading.phase = Phase::Ended;
+                    leading.asks_again = None;
                     leading.kept = now.plus(match set.state {
                         SetState::Ready => Duration::ZERO,
                         _ => KEPT,
@@ -219,6 +227,8 @@ impl Sets {
             CutStep::Adopt | CutStep::Release => ROUND_PATIENCE,
             CutStep::Settle => SETTLE_PATIENCE,
         });
+        // The others end before that, and hosts wait: the set is taken anew.
+        leading.asks_again = (step == CutStep::Settle).then(|| now.plus(ASK_AGAIN));
         for member in leading.members.values_mut() {
             (member.tag, member.done) = (None, false);
         }
@@ -256,7 +266,30 @@ impl Sets {
         }
     }
 
-    /// A node has answered a question, or cannot be asked.
+    /// There is no link to who was to be asked.
+    pub fn unreached(&mut self, now: Time, node: NodeId, tag: u64) {
+        let of = self.asked.get(&tag).and_then(|(set, ..)| self.leading.get(set));
+        // Whoever takes over from it makes the set void; else the link comes back.
+        if of.is_none_or(|leading| leading.asks_again.is_none()) {
+            self.answered_by(now, node, tag, CutOutcome::NotOwner);
+        }
+    }
+
+    /// Who owes an answer is asked again: what it was asked for it does once.
+    fn ask_again(&mut self, now: Time, set: SetId) {
+        let Some(leading) = self.leading.get_mut(&set) else {
+            return;
+        };
+        leading.asks_again = Some(now.plus(ASK_AGAIN));
+        for member in leading.members.values_mut() {
+            if let Some(tag) = member.tag.take() {
+                self.asked.remove(&tag);
+            }
+        }
+        self.fill(set);
+    }
+
+    /// A node has answered a question.
     pub fn answered_by(&mut self, now: Time, from: NodeId, tag: u64, outcome: CutOutcome) {
         let Some((set, volume, node)) = self.asked.get(&tag).copied() else {
             return;
@@ -311,6 +344,7 @@ impl Sets {
             CutStep::Release => self.ask(now, set, CutStep::Settle),
             CutStep::Settle => {
                 leading.phase = Phase::Deciding;
+                leading.asks_again = None;
                 self.decide(set);
             }
         }
@@ -335,6 +369,7 @@ impl Sets {
             return;
         };
         leading.phase = Phase::Voiding;
+        leading.asks_again = None;
         leading.until = now.plus(PAUSE);
         let void = leading.set.voided(why.clone(), again);
         leading.void = Some((why, again));
@@ -394,6 +429,12 @@ impl Sets {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
+        let silent = self
+            .leading
+            .iter()
+            .filter(|(_, leading)| now < leading.until && leading.asks_again.is_some_and(|at| now >= at));
+        let silent: Vec<SetId> = silent.map(|(set, _)| *set).collect();
+        silent.into_iter().for_each(|set| self.ask_again(now, set));
         let waiting = self.leading.iter().filter(|(_, leading)| leading.call.is_none());
         let due: Vec<SetId> = waiting
             .filter(|(_, leading)| now >= leading.until)

@@ -5,7 +5,7 @@ use super::context::Context;
 use crate::mail::{SnapshotMessage, VolumeMessage};
 use crate::sets;
 use crate::snapshots::{Asker, Effect, Order, Word};
-use amita_fabric::{Cut, CutOutcome, Message};
+use amita_fabric::{Cut, Message};
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::{Generation, NodeId, VolumeId};
@@ -119,7 +119,7 @@ fn ask(core: &mut Core, now: Time, node: NodeId, cut: Cut) {
                 .peers
                 .send_by(route, Message::Cut(cut), Slice::default(), mail, control);
         }
-        None => core.sets.answered_by(now, node, cut.tag, CutOutcome::NotOwner),
+        None => core.sets.unreached(now, node, cut.tag),
     }
 }
 

@@ -243,6 +243,43 @@ fn silence_makes_the_set_void() {
     );
 }
 
+/// A link that breaks takes questions and answers along. Hosts have been let go on by then, so nobody hurries; but who takes a set does not wait for
+/// a minute, and nothing is void for it.
+#[test]
+fn who_has_not_said_that_it_has_settled_is_asked_again() {
+    let mut rig = Rig::prepared(3);
+    rig.answer_all(CutStep::Adopt, CutOutcome::Adopted);
+    rig.answer_all(CutStep::Release, CutOutcome::Held);
+    let (answered, settles) = rig.asked.remove(0);
+    rig.sets
+        .answered_by(rig.now, answered, settles.tag, CutOutcome::Settled);
+    let lost: Vec<(NodeId, Cut)> = rig.asked.drain(..).collect();
+    let wanted = rig.sets.deadline().unwrap();
+    rig.pass(wanted.since(rig.now));
+    let again = |asked: &[(NodeId, Cut)]| asked.iter().map(|(_, cut)| cut.volume).collect::<Vec<_>>();
+    assert_eq!(again(&rig.asked), again(&lost), "volume 1 has settled");
+    // What comes late belongs to nothing, and where there is no link it is tried again.
+    for (node, cut) in lost {
+        rig.sets.answered_by(rig.now, node, cut.tag, CutOutcome::NotOwner);
+    }
+    for (node, cut) in rig.asked.drain(..) {
+        rig.sets.unreached(rig.now, node, cut.tag);
+    }
+    rig.collect();
+    assert!(rig.calls.is_empty());
+    rig.pass(wanted.since(Time(1_000_000_000)));
+    assert_eq!(rig.answer_all(CutStep::Settle, CutOutcome::Settled), 2);
+    rig.do_calls();
+    assert_eq!(rig.state(), Some(SetState::Ready));
+    // Before that who cannot be reached makes it void: hosts wait.
+    let mut rig = Rig::prepared(2);
+    let (node, cut) = rig.asked.remove(0);
+    rig.sets.unreached(rig.now, node, cut.tag);
+    rig.collect();
+    rig.do_calls();
+    assert!(matches!(rig.state(), Some(SetState::Void(voided)) if voided.again));
+}
+
 /// S4: a raise has made it void while its owner said that it had held.
 #[test]
 fn what_a_raise_has_made_void_stays_void() {
