@@ -87,16 +87,18 @@ enum Change<'a> {
     Label(&'a str, &'a str),
 }
 
-/// How large a volume is to be.
+/// How large a volume is to be, as its pods see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     required: u64,
     /// 0: as large as one likes.
     limit: u64,
+    /// Bytes that it has beside these.
+    head: u64,
 }
 
 impl Sizes {
-    fn read(range: Option<&CapacityRange>) -> Result<Sizes, Status> {
+    fn read(range: Option<&CapacityRange>, head: u64) -> Result<Sizes, Status> {
         let CapacityRange {
             required_bytes,
             limit_bytes,
@@ -104,10 +106,10 @@ impl Sizes {
         let (Ok(required), Ok(limit)) = (u64::try_from(required_bytes), u64::try_from(limit_bytes)) else {
             return Err(Status::invalid_argument("a size is negative"));
         };
-        Ok(Sizes { required, limit })
+        Ok(Sizes { required, limit, head })
     }
 
-    /// The size of a volume that has `least` bytes already.
+    /// The size of a volume that shows `least` bytes already: what its pods are to see. The volume itself has [`Sizes::raw`] of it.
     fn choose(self, least: u64) -> Result<u64, Status> {
         let wanted = match (self.required, self.limit) {
             (0, 0) => USUAL_BYTES,
@@ -117,18 +119,20 @@ impl Sizes {
         // Nothing is said of its size: it is what it began as.
         let wanted = if self.required == 0 && least > 0 { least } else { wanted };
         let bytes = wanted.max(least).max(MIN_BYTES);
-        match self.allows(bytes) && bytes <= MAX_BYTES {
+        let most = MAX_BYTES - self.head;
+        match self.allows(bytes) && bytes <= most {
             true => Ok(bytes),
             false => Err(Status::out_of_range(format!(
-                "it would have {bytes} bytes: that is more than may be ({}); volumes have {MIN_BYTES} to {MAX_BYTES} bytes, in steps of \
+                "it would have {bytes} bytes: that is more than may be ({}); volumes have {MIN_BYTES} to {most} bytes, in steps of \
                  {BLOCK_BYTES}",
-                if self.limit == 0 {
-                    MAX_BYTES
-                } else {
-                    self.limit.min(MAX_BYTES)
-                }
+                if self.limit == 0 { most } else { self.limit.min(most) }
             ))),
         }
+    }
+
+    /// What a volume has whose pods see so much.
+    fn raw(self, bytes: u64) -> u64 {
+        bytes.saturating_add(self.head)
     }
 
     fn allows(self, bytes: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::api::{Snapshot, Volume};
 use crate::id::{self, SnapshotId, VolumeId};
+use crate::parameters::LUKS_BYTES;
 use crate::topology::Reach;
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ pub const NAME: &str = "csi.amita.io/name";
 pub const GROUP: &str = "csi.amita.io/group";
 /// What it began as.
 pub const SOURCE: &str = "csi.amita.io/source";
-/// How many bytes it was to have.
+/// How many bytes its pods were to see.
 pub const SIZE: &str = "csi.amita.io/size";
 /// What becomes of it.
 pub const ON_DELETE: &str = "csi.amita.io/on-delete";
@@ -25,7 +26,8 @@ pub const ACCESSIBLE_FROM: &str = "csi.amita.io/accessible-from";
 pub const INLINE: &str = "csi.amita.io/inline";
 /// The tenant whose it was made, which the API does not show of a volume.
 pub const TENANT: &str = "csi.amita.io/tenant";
-/// Its text is encrypted at its node, by a passphrase of a Secret: what lies on it is not what its pods see.
+/// Its text is encrypted at its node, by a passphrase of a Secret: what lies on it is not what its pods see. It says how many bytes it has for that beside those of [`SIZE`]; where it says
+/// another number, it was made when they were among those.
 pub const BY_SECRET: &str = "csi.amita.io/encrypted-by-secret";
 /// It is being deleted; or was, and has snapshots still.
 pub const DELETED: &str = "csi.amita.io/deleted";
@@ -76,6 +78,33 @@ pub fn is_deleted(volume: &Volume) -> bool {
 #[must_use]
 pub fn is_by_secret(volume: &Volume) -> bool {
     volume.labels.contains_key(BY_SECRET)
+}
+
+/// Bytes of it that its pods do not see: the head of LUKS, which lies before the others.
+#[must_use]
+pub fn head_bytes(volume: &Volume) -> u64 {
+    match is_by_secret(volume) {
+        true => LUKS_BYTES,
+        false => 0,
+    }
+}
+
+/// What its pods see of so many bytes of it, or of a snapshot of it.
+#[must_use]
+pub fn seen_of(volume: &Volume, bytes: u64) -> u64 {
+    bytes.saturating_sub(head_bytes(volume))
+}
+
+/// How many bytes its pods see.
+#[must_use]
+pub fn seen(volume: &Volume) -> u64 {
+    seen_of(volume, volume.size_bytes)
+}
+
+/// Was it made with its head beside its size?
+#[must_use]
+pub fn has_head_beside(volume: &Volume) -> bool {
+    get(&volume.labels, BY_SECRET) == LUKS_BYTES.to_string()
 }
 
 /// Is it only read?

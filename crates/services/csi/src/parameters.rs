@@ -101,6 +101,21 @@ pub fn on_delete(text: &str) -> Result<OnDelete, String> {
 }
 
 impl Class {
+    /// Are its volumes encrypted at their node?
+    #[must_use]
+    pub fn is_by_secret(&self) -> bool {
+        self.context.contains_key(BY_SECRET)
+    }
+
+    /// Bytes that each of its volumes has beside those that its pods see.
+    #[must_use]
+    pub fn head_bytes(&self) -> u64 {
+        match self.is_by_secret() {
+            true => LUKS_BYTES,
+            false => 0,
+        }
+    }
+
     /// Of the parameters of a request.
     ///
     /// # Errors

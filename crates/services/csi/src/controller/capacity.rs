@@ -33,6 +33,7 @@ impl Controller {
             return Ok(GetCapacityResponse::default());
         }
         self.may_reach(class.reach)?;
+        let head = class.head_bytes();
         let mut names = class.pools;
         if names.is_empty() {
             names = self.api.pools().await?.into_iter().map(|pool| pool.name).collect();
@@ -58,8 +59,8 @@ impl Controller {
         // Volumes are thin: one may be larger than what is free, and no larger than the quota.
         let most = left.map_or(MAX_BYTES, |left| left.min(MAX_BYTES));
         Ok(GetCapacityResponse {
-            available_capacity: signed(available),
-            maximum_volume_size: Some(signed(most)),
+            available_capacity: signed(available.saturating_sub(head)),
+            maximum_volume_size: Some(signed(most.saturating_sub(head))),
             minimum_volume_size: Some(signed(MIN_BYTES)),
         })
     }

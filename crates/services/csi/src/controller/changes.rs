@@ -4,7 +4,6 @@ use super::{BLOCK_BYTES, Controller, missing, signed};
 use crate::grpc::{Answers, streamed};
 use crate::id::SnapshotId;
 use crate::labels;
-use crate::parameters::LUKS_BYTES;
 use crate::wire::snapshot_metadata::{
     BlockMetadata, BlockMetadataType, GetMetadataAllocatedRequest, GetMetadataAllocatedResponse,
     GetMetadataDeltaRequest, GetMetadataDeltaResponse,
@@ -75,12 +74,8 @@ impl Controller {
             .snapshot(of.name(), &snapshot.name)
             .await?
             .ok_or_else(|| none(id))?;
-        let before = if labels::is_by_secret(of.volume()) {
-            LUKS_BYTES
-        } else {
-            0
-        };
-        let bytes = found.thing.size_bytes.saturating_sub(before);
+        let before = labels::head_bytes(of.volume());
+        let bytes = labels::seen_of(of.volume(), found.thing.size_bytes);
         Ok((snapshot, of.name().to_owned(), Seen { before, bytes }))
     }
 

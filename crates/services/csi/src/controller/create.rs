@@ -7,7 +7,7 @@ use crate::api::{NewVolume, OnDelete, Snapshot, Tagged, Volume};
 use crate::capability::{self, Sharing};
 use crate::id::{self, SnapshotId, VolumeId};
 use crate::labels::{self, Labels};
-use crate::parameters::{BY_SECRET, Class, LUKS_BYTES, Mutable, on_delete_text};
+use crate::parameters::{BY_SECRET, Class, Mutable, on_delete_text};
 use crate::topology::{Reach, Requirement};
 use crate::wire::common::{self, TopologyRequirement, VolumeContentSource, VolumeContentSourceTypeOneOf};
 use crate::wire::controller::{CreateVolumeRequest, CreateVolumeResponse};
@@ -63,11 +63,12 @@ impl Wish {
                 "a volume that is only read begins as a snapshot, or as another volume",
             ));
         }
+        let class = Class::read(&request.parameters).map_err(Status::invalid_argument)?;
         Ok(Wish {
             name: id::volume_name(&csi_name),
             csi_name,
-            sizes: Sizes::read(request.capacity_range.as_ref())?,
-            class: Class::read(&request.parameters).map_err(Status::invalid_argument)?,
+            sizes: Sizes::read(request.capacity_range.as_ref(), class.head_bytes())?,
+            class,
             mutable: Mutable::read(&request.mutable_parameters).map_err(Status::invalid_argument)?,
             source,
             content,
@@ -87,11 +88,6 @@ impl Wish {
     /// Whose it is to be; empty: nobody's.
     fn tenant(&self) -> &str {
         self.class.tenant.as_deref().unwrap_or_default()
-    }
-
-    /// Is it to be encrypted at its node?
-    fn is_by_secret(&self) -> bool {
-        self.class.context.contains_key(BY_SECRET)
     }
 
     /// The snapshot that is taken of a volume that is to be cloned.
@@ -118,8 +114,8 @@ impl Wish {
         if self.read_only {
             put(labels::READ_ONLY, "1".to_owned());
         }
-        if self.is_by_secret() {
-            put(labels::BY_SECRET, "1".to_owned());
+        if self.class.is_by_secret() {
+            put(labels::BY_SECRET, self.class.head_bytes().to_string());
         }
         labels
     }
@@ -127,7 +123,7 @@ impl Wish {
     /// Why a volume that is there is another one; none: it is this one, or what a call that was cut off has left of it.
     fn differs(&self, volume: &Volume, choice: &Choice) -> Option<String> {
         let label = |key: &str| labels::get(&volume.labels, key);
-        let made_for = label(labels::SIZE).parse().unwrap_or(volume.size_bytes);
+        let made_for = label(labels::SIZE).parse().unwrap_or_else(|_| labels::seen(volume));
         let checks = [
             ("name", label(labels::NAME) == self.csi_name),
             ("source", label(labels::SOURCE) == self.source_text()),
@@ -139,7 +135,7 @@ impl Wish {
             ),
             (
                 "encryption by a Secret",
-                labels::is_by_secret(volume) == self.is_by_secret(),
+                labels::is_by_secret(volume) == self.class.is_by_secret(),
             ),
             ("access mode", labels::is_read_only(volume) == self.read_only),
             ("reach (accessibleFrom)", labels::reach(volume) == self.class.reach),
@@ -180,9 +176,19 @@ fn to_be_asked_again(why: Status) -> Status {
     }
 }
 
-/// How many bytes a volume was to have.
+/// How many bytes a volume is to have.
 fn wanted_bytes(volume: &Volume) -> u64 {
-    labels::get(&volume.labels, labels::SIZE).parse().unwrap_or(0)
+    let seen = labels::get(&volume.labels, labels::SIZE).parse::<u64>();
+    seen.map_or(0, |seen| seen.saturating_add(labels::head_bytes(volume)))
+}
+
+/// Has nobody been told of a volume yet, because it is short of its size? One that was made with its head within that was told of as it was, and may be in use for long: it grows by the head.
+fn is_unfinished(volume: &Volume) -> bool {
+    let within = match labels::has_head_beside(volume) {
+        true => 0,
+        false => labels::head_bytes(volume),
+    };
+    volume.size_bytes.saturating_add(within) < wanted_bytes(volume)
 }
 
 fn source_of(content: &VolumeContentSource) -> Result<Source, Status> {
@@ -227,7 +233,7 @@ impl Controller {
         };
         Ok(CreateVolumeResponse {
             volume: Some(common::Volume {
-                capacity_bytes: signed(found.volume().size_bytes),
+                capacity_bytes: signed(labels::seen(found.volume())),
                 volume_id: found.id.to_string(),
                 volume_context: wish.class.context,
                 content_source: wish.content,
@@ -250,7 +256,7 @@ impl Controller {
             Some(there) => self.made_before(wish, there, choice).await?,
         };
         let is_short = found.volume().size_bytes < wanted_bytes(found.volume());
-        if is_own || is_short {
+        if is_own || is_unfinished(found.volume()) {
             *unfinished = Some(found.clone());
         }
         if is_short {
@@ -330,14 +336,14 @@ impl Controller {
                 let is_own =
                     |found: &Tagged<Snapshot>| labels::snapshot_id(self.driver(), &of.id, &found.thing).is_some();
                 let found = found.filter(is_own).ok_or_else(none)?;
-                let least = found.thing.size_bytes;
+                let least = labels::seen_of(of.volume(), found.thing.size_bytes);
                 self.fits_source(wish, (&of, least), choice).await?;
                 self.make_of(wish, &of, (&snapshot.name, least)).await?
             }
             Some(Source::Volume(source)) => {
                 let _hold = self.hold_snapshots(source)?;
                 let of = self.find(&source.to_string()).await?;
-                self.fits_source(wish, (&of, of.volume().size_bytes), choice).await?;
+                self.fits_source(wish, (&of, labels::seen(of.volume())), choice).await?;
                 let name = wish.clone_snapshot();
                 let taken = match self.api.snapshot(of.name(), &name).await? {
                     Some(taken) => taken.thing,
@@ -347,7 +353,8 @@ impl Controller {
                         taken.map_err(crossed)?
                     }
                 };
-                self.make_of(wish, &of, (&name, taken.size_bytes)).await?
+                let least = labels::seen_of(of.volume(), taken.size_bytes);
+                self.make_of(wish, &of, (&name, least)).await?
             }
         };
         self.found(wish, made)
@@ -355,13 +362,8 @@ impl Controller {
 
     /// In the nearest pool that has room.
     async fn make_empty(&self, wish: &Wish, choice: &Choice) -> Result<Tagged<Volume>, Status> {
-        let size_bytes = wish.sizes.choose(0)?;
-        if wish.is_by_secret() && size_bytes <= LUKS_BYTES {
-            return Err(Status::out_of_range(format!(
-                "it would have {size_bytes} bytes, and with {BY_SECRET} the first {LUKS_BYTES} are the head of LUKS: ask for more than that"
-            )));
-        }
-        let labels = wish.labels(self.driver(), size_bytes);
+        let seen = wish.sizes.choose(0)?;
+        let labels = wish.labels(self.driver(), seen);
         let only = match choice.pools.is_empty() {
             true => vec![self.only_pool().await?],
             false => Vec::new(),
@@ -371,7 +373,7 @@ impl Controller {
             let wanted = NewVolume {
                 name: &wish.name,
                 pool,
-                size_bytes,
+                size_bytes: wish.sizes.raw(seen),
                 labels: &labels,
                 encrypted: wish.class.encrypted,
                 tenant: wish.class.tenant.as_deref(),
@@ -387,8 +389,7 @@ impl Controller {
     }
 
     async fn make_of(&self, wish: &Wish, of: &Found, (snapshot, least): (&str, u64)) -> Result<Tagged<Volume>, Status> {
-        let size_bytes = wish.sizes.choose(least)?;
-        let labels = wish.labels(self.driver(), size_bytes);
+        let labels = wish.labels(self.driver(), wish.sizes.choose(least)?);
         let made = self
             .api
             .clone_snapshot((of.name(), snapshot), &wish.name, &labels)
@@ -399,7 +400,7 @@ impl Controller {
     /// A clone lies where its source does, is encrypted as that is, and begins with its size. What cannot be is told before anything is made: also that it cannot
     /// grow to what it is to have.
     async fn fits_source(&self, wish: &Wish, (of, least): (&Found, u64), choice: &Choice) -> Result<(), Status> {
-        let bytes = wish.sizes.choose(least)?;
+        let bytes = wish.sizes.raw(wish.sizes.choose(least)?);
         let volume = of.volume();
         if choice.elsewhere.contains(&volume.pool) {
             return Err(Status::resource_exhausted(format!(
@@ -426,15 +427,12 @@ impl Controller {
                 "its source is not encrypted, and so is nothing that is made of it",
             ));
         }
-        if labels::is_by_secret(volume) != wish.is_by_secret() {
+        let is_by_secret = wish.class.is_by_secret();
+        if labels::is_by_secret(volume) != is_by_secret {
             return Err(Status::invalid_argument(format!(
                 "its source is {} by a Secret at its node, and so is what is made of it: take a class {} {BY_SECRET}",
-                if wish.is_by_secret() {
-                    "not encrypted"
-                } else {
-                    "encrypted"
-                },
-                if wish.is_by_secret() { "without" } else { "with" },
+                if is_by_secret { "not encrypted" } else { "encrypted" },
+                if is_by_secret { "without" } else { "with" },
             )));
         }
         let left = self.api.pool(&volume.pool).await?.and_then(|pool| left(&pool));

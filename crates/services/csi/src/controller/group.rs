@@ -155,7 +155,7 @@ impl Controller {
             let gone = || Status::aborted(format!("snapshot {} of {} was deleted meanwhile", set.name, of.name()));
             let taken = self.api.snapshot(of.name(), &set.name).await?.ok_or_else(gone)?;
             let id = labels::snapshot_id(self.driver(), &of.id, &taken.thing).ok_or_else(gone)?;
-            snapshots.push(as_wire(&id, &taken.thing));
+            snapshots.push(as_wire(&id, &taken.thing, labels::head_bytes(of.volume())));
         }
         let group_snapshot_id = GroupId {
             set: set.id,

@@ -45,7 +45,7 @@ pub(super) fn piece<T>(
 
 fn as_wire(id: &VolumeId, volume: &Volume, accessible_topology: Vec<Topology>) -> common::Volume {
     common::Volume {
-        capacity_bytes: signed(volume.size_bytes),
+        capacity_bytes: signed(labels::seen(volume)),
         volume_id: id.to_string(),
         accessible_topology,
         ..Default::default()

@@ -21,15 +21,15 @@ pub(crate) fn time(seconds: u64) -> Timestamp {
     }
 }
 
-/// A snapshot as it is told.
-pub(crate) fn as_wire(id: &SnapshotId, found: &api::Snapshot) -> Snapshot {
+/// A snapshot as it is told: as large as what pods see of a volume that is made of it. `head`: bytes of its volume that they do not see.
+pub(crate) fn as_wire(id: &SnapshotId, found: &api::Snapshot, head: u64) -> Snapshot {
     let group = found.set.map(|set| GroupId {
         set,
         name: found.name.clone(),
     });
     let group = group.filter(|_| found.labels.contains_key(labels::GROUP));
     Snapshot {
-        size_bytes: signed(found.size_bytes),
+        size_bytes: signed(found.size_bytes.saturating_sub(head)),
         snapshot_id: id.to_string(),
         source_volume_id: id.volume.to_string(),
         creation_time: Some(time(found.taken_at)),
@@ -76,6 +76,7 @@ impl Controller {
                 }
             }
         };
+        let head = labels::head_bytes(of.volume());
         let id = SnapshotId {
             volume: of.id,
             name: snapshot.name.clone(),
@@ -84,7 +85,7 @@ impl Controller {
             return Err(no_volume(&request.source_volume_id));
         }
         Ok(CreateSnapshotResponse {
-            snapshot: Some(as_wire(&id, &snapshot)),
+            snapshot: Some(as_wire(&id, &snapshot, head)),
         })
     }
 
@@ -204,7 +205,7 @@ impl Controller {
         let found = self.api.snapshot(of.name(), &id.name).await?;
         Ok(found.and_then(|found| {
             let id = labels::snapshot_id(self.driver(), &of.id, &found.thing)?;
-            Some(as_wire(&id, &found.thing))
+            Some(as_wire(&id, &found.thing, labels::head_bytes(of.volume())))
         }))
     }
 
@@ -244,7 +245,7 @@ impl Controller {
         let all = self.api.snapshots(of.name()).await?;
         let own = all.iter().filter_map(|taken| {
             let id = labels::snapshot_id(self.driver(), &of.id, taken)?;
-            Some(as_wire(&id, taken))
+            Some(as_wire(&id, taken, labels::head_bytes(of.volume())))
         });
         Ok(own.collect())
     }
@@ -252,14 +253,18 @@ impl Controller {
     async fn every_snapshot(&self) -> Result<Vec<Snapshot>, Status> {
         let driver = self.driver();
         let volumes = self.api.volumes((labels::DRIVER, driver)).await?;
-        let ids: BTreeMap<String, VolumeId> = volumes
+        let of: BTreeMap<String, (VolumeId, u64)> = volumes
             .into_iter()
-            .filter_map(|volume| Some((volume.name.clone(), labels::volume_id(driver, &volume)?)))
+            .filter_map(|volume| {
+                let known = (labels::volume_id(driver, &volume)?, labels::head_bytes(&volume));
+                Some((volume.name, known))
+            })
             .collect();
         let all = self.api.all_snapshots((labels::DRIVER, driver)).await?;
         let own = all.iter().filter_map(|taken| {
-            let id = labels::snapshot_id(driver, ids.get(&taken.volume)?, taken)?;
-            Some(as_wire(&id, taken))
+            let (volume, head) = of.get(&taken.volume)?;
+            let id = labels::snapshot_id(driver, volume, taken)?;
+            Some(as_wire(&id, taken, *head))
         });
         Ok(own.collect())
     }

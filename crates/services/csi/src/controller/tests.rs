@@ -7,6 +7,7 @@ mod group;
 mod model;
 mod place;
 mod publish;
+mod sealed;
 mod snapshot;
 mod target;
 mod together;
@@ -276,20 +277,6 @@ async fn a_volume_grows_and_never_shrinks() {
     };
     assert_eq!(code(fake.controller().expand(request).await), Code::InvalidArgument);
     assert_eq!(fake.cluster().volumes["v"].size_bytes, 2 << 30);
-    // What decrypts a raw disk is made larger by its node, and by nothing else.
-    let sealed = CreateVolumeRequest {
-        parameters: of(&[("encryptedBySecret", "true")]),
-        ..wanted("sealed", GIB)
-    };
-    let (id, _) = make(&fake, sealed).await.expect("made");
-    let request = ControllerExpandVolumeRequest {
-        volume_id: id,
-        capacity_range: wanted("sealed", 2 * GIB).capacity_range,
-        volume_capability: Some(block(Mode::SingleNodeWriter)),
-        ..Default::default()
-    };
-    let grown = fake.controller().expand(request).await.expect("grown");
-    assert!(grown.node_expansion_required);
 }
 
 #[tokio::test]

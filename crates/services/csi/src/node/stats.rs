@@ -6,6 +6,7 @@ use super::machine::{Kind, Space};
 use super::mounts::{self, Mount};
 use super::nvme::{self, Disk};
 use super::{Node, iscsi, path, present, volume};
+use crate::parameters::LUKS_BYTES;
 use crate::wire::addons::{NodeReclaimSpaceRequest, NodeReclaimSpaceResponse};
 use crate::wire::node::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
@@ -111,10 +112,25 @@ impl Node {
         let grows = mapping
             .as_ref()
             .map_or_else(|| Ok(disk.clone()), |mapping| self.disk_beneath(mapping))?;
-        let bytes = self.await_size(&grows, u64::try_from(wanted).unwrap_or(0), self.is_of(&id))?;
-        if let Some(mapping) = &mapping {
-            self.grow_mapping(mapping)?;
-        }
+        let wanted = u64::try_from(wanted).unwrap_or(0);
+        let bytes = match &mapping {
+            None => self.await_size(&grows, wanted, self.is_of(&id))?,
+            Some(mapping) => {
+                let whole = self.await_size(&grows, wanted.saturating_add(LUKS_BYTES), self.is_of(&id));
+                if let Err(why) = whole {
+                    // Controllers of before count the head among what is wanted, and nobody asks them again.
+                    if nvme::size(self.machine(), &grows)? < wanted {
+                        return Err(why);
+                    }
+                    log::warn!(
+                        "{} has {wanted} bytes with its head, which a controller of before has made so",
+                        grows.name
+                    );
+                }
+                self.grow_mapping(mapping)?;
+                nvme::size(self.machine(), &mapping.disk)?
+            }
+        };
         if let Some(mount) = mount
             && !self.is_disk(at)?
             && !nvme::is_read_only(self.machine(), &disk)

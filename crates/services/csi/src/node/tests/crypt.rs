@@ -1,6 +1,7 @@
 //! Volumes that are encrypted at the node, by a passphrase of a Secret (decision 099).
 
 use super::*;
+use crate::parameters::LUKS_BYTES;
 use host::{BY_NAME, Luks};
 
 const PASSPHRASE: &str = "correct horse battery";
@@ -293,22 +294,26 @@ fn a_raw_disk_is_shown_by_what_decrypts_it() {
 fn what_decrypts_a_disk_grows_with_it() {
     let host = Host::new(&nqn());
     stage(&host).expect("staged");
-    host.state().will_have = Some(3 << 30);
-    let request = NodeExpandVolumeRequest {
-        volume_id: VOLUME.to_owned(),
-        volume_path: STAGING.to_owned(),
-        capacity_range: Some(CapacityRange {
-            required_bytes: 3 << 30,
-            limit_bytes: 0,
-        }),
-        ..Default::default()
+    let grow = |disk: u64| {
+        host.state().will_have = Some(disk);
+        let request = NodeExpandVolumeRequest {
+            volume_id: VOLUME.to_owned(),
+            volume_path: STAGING.to_owned(),
+            capacity_range: Some(CapacityRange {
+                required_bytes: 3 << 30,
+                limit_bytes: 0,
+            }),
+            ..Default::default()
+        };
+        let grown = node(&host).expand(&request)?;
+        let seen = host.state().file_system_bytes;
+        assert_eq!(grown.capacity_bytes, seen.cast_signed());
+        Ok::<_, Status>(seen)
     };
-    let grown = node(&host).expand(&request).expect("grown");
-    assert_eq!(grown.capacity_bytes, 3 << 30);
-    assert_eq!(
-        host.state().file_system_bytes,
-        (3 << 30) - crate::parameters::LUKS_BYTES
-    );
+    assert_eq!(code(grow(2 << 30)), Code::Unavailable);
+    // As a controller of before makes it, for which the head is within what is wanted.
+    assert_eq!(grow(3 << 30).expect("grown"), (3 << 30) - LUKS_BYTES);
+    assert_eq!(grow((3 << 30) + LUKS_BYTES).expect("grown"), 3 << 30);
 }
 
 /// Kubelet may name a place where it was shown to a pod that has gone since.
@@ -318,7 +323,7 @@ fn what_decrypts_a_raw_disk_grows_with_it() {
     stage_disk(&host).expect("staged");
     bind(&host).expect("bound");
     for (at, bytes) in [(TARGET, 3_u64 << 30), ("/var/lib/kubelet/pods/2/volume", 4 << 30)] {
-        host.state().will_have = Some(bytes);
+        host.state().will_have = Some(bytes + LUKS_BYTES);
         let request = NodeExpandVolumeRequest {
             volume_id: VOLUME.to_owned(),
             volume_path: at.to_owned(),
@@ -328,9 +333,13 @@ fn what_decrypts_a_raw_disk_grows_with_it() {
             }),
             ..Default::default()
         };
-        node(&host).expand(&request).expect("grown");
+        let grown = node(&host).expand(&request).expect("grown");
         let mapped = host.state().mapping.as_ref().map(|mapping| mapping.bytes);
-        assert_eq!(mapped, Some(bytes - crate::parameters::LUKS_BYTES), "{at}");
+        assert_eq!(
+            (grown.capacity_bytes, mapped),
+            (bytes.cast_signed(), Some(bytes)),
+            "{at}"
+        );
     }
 }
 
