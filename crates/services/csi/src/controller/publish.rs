@@ -22,6 +22,8 @@ pub mod context {
     pub const NQN: &str = "nqn";
     /// The namespace's UUID.
     pub const UUID: &str = "uuid";
+    /// The same of a volume that is encrypted at its node, in place of the other: a driver that does not know of that would have pods write to the disk itself, and does not know this name.
+    pub const SEALED_UUID: &str = "sealed-uuid";
     /// Where, as ADDRESS:PORT separated by commas: the owner first, and last those that were away.
     pub const PORTALS: &str = "portals";
     /// Present: the node reserves the volume for itself.
@@ -40,6 +42,8 @@ pub mod context {
     pub const LUN: &str = "lun";
     /// The disk's name (NAA), in digits.
     pub const NAA: &str = "naa";
+    /// See [`SEALED_UUID`].
+    pub const SEALED_NAA: &str = "sealed-naa";
     /// The iSCSI name that the node has there.
     pub const INITIATOR: &str = "initiator";
 }
@@ -52,6 +56,12 @@ pub(crate) const FENCED: &str = "csi-fenced";
 /// the host has the volume again. It ends with the subsystem's name, by which nodes know whose it is.
 fn fresh_nqn(name: &str) -> String {
     format!("nqn.2026-11.io.amita:{}:{name}", Uuid::new_v4().simple())
+}
+
+/// Under which name a node is told of a volume's disk.
+pub(super) fn disk_key(found: &Found, plain: &str, sealed: &str) -> String {
+    let is_sealed = labels::is_by_secret(found.volume());
+    (if is_sealed { sealed } else { plain }).to_owned()
 }
 
 pub(super) fn portal(address: &str, port: u16) -> String {
@@ -230,7 +240,7 @@ impl Controller {
             .collect();
         let mut told = BTreeMap::from([
             (context::NQN.to_owned(), nqn),
-            (context::UUID.to_owned(), uuid),
+            (disk_key(found, context::UUID, context::SEALED_UUID), uuid),
             (context::PORTALS.to_owned(), portals.join(",")),
         ]);
         if labels::is_read_only(found.volume()) {

@@ -1,6 +1,6 @@
 //! Publishing by iSCSI: a target for each published volume, as a subsystem is for NVMe/TCP (`publish.rs`), with one LUN. Its iSCSI name is used for one attachment alone.
 
-use super::publish::{context, others_stayed, portal};
+use super::publish::{context, disk_key, others_stayed, portal};
 use super::{Controller, Found, LOOKS, crossed};
 use crate::api::{IscsiAttachment, NewTarget, Registrant, Tagged, Target};
 use crate::capability::{Sharing, Use};
@@ -181,7 +181,7 @@ impl Controller {
         let mut told = BTreeMap::from([
             (context::IQN.to_owned(), iqn),
             (context::LUN.to_owned(), lun.to_string()),
-            (context::NAA.to_owned(), naa),
+            (disk_key(found, context::NAA, context::SEALED_NAA), naa),
             (context::INITIATOR.to_owned(), node.initiator()),
             (context::PORTALS.to_owned(), portals.join(",")),
         ]);

@@ -91,12 +91,12 @@ impl Node {
         at: &str,
     ) -> Result<(), Status> {
         let machine = self.machine();
-        let none = BTreeMap::new();
-        let target = Target::read(self, &request.publish_context, &none, &none)?;
+        let (told, context) = (&request.publish_context, &request.volume_context);
+        let target = Target::read(self, told, context, &BTreeMap::new())?;
         let disk = target.disk(self)?;
         let not_staged = || Status::failed_precondition("its disk is not staged at this node");
         let mut disk = disk.ok_or_else(not_staged)?;
-        if crypt::is_wanted(&request.volume_context) {
+        if crypt::is_wanted(context) {
             // Never the disk itself: a pod would write over what it is opened by.
             disk = self.mapping(id, &disk)?.ok_or_else(not_staged)?.disk;
         }

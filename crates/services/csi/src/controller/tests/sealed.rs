@@ -292,6 +292,23 @@ async fn a_clone_that_cannot_grow_by_little_goes() {
     assert!(!fake.cluster().volumes.contains_key("two"));
 }
 
+/// A node whose driver does not know of it would have a pod write over the head, or make a file system in the clear: it is not told of the disk under the name that it knows.
+#[tokio::test]
+async fn a_node_is_told_of_a_disk_under_a_name_of_its_own() {
+    let fake = Fake::new();
+    let (id, _) = make(&fake, sealed("one", GIB)).await.expect("made");
+    let (plain, _) = make(&fake, wanted("plain", GIB)).await.expect("made");
+    let mode = Mode::SingleNodeWriter;
+    let by_iscsi = format!("{}.iscsi", publish::TWO);
+    for (node, usual, own) in [(publish::ONE, "uuid", "sealed-uuid"), (&by_iscsi, "naa", "sealed-naa")] {
+        for (id, has, has_not) in [(&id, own, usual), (&plain, usual, own)] {
+            let told = publish::publish(&fake, id, node, mode).await.expect("published");
+            assert!(told.contains_key(has) && !told.contains_key(has_not), "{told:?}");
+            publish::unpublish(&fake, id, node).await.expect("taken off");
+        }
+    }
+}
+
 /// A clone has its source's keys, whatever its class says.
 #[tokio::test]
 async fn what_is_encrypted_by_a_secret_is_cloned_as_such_and_as_nothing_else() {

@@ -28,10 +28,18 @@ fn stage_by(
 ) -> Result<(), Status> {
     let request = NodeStageVolumeRequest {
         volume_context: context(),
+        publish_context: sealed(told(more)),
         secrets,
         ..stage_of(capability, more)
     };
     node(host).stage(&request).map(drop)
+}
+
+/// What the controller tells of such a volume.
+fn sealed(mut told: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let disk = told.remove("uuid").expect("a disk");
+    told.insert("sealed-uuid".to_owned(), disk);
+    told
 }
 
 fn stage(host: &Host) -> Result<(), Status> {
@@ -43,17 +51,20 @@ fn stage_disk(host: &Host) -> Result<(), Status> {
     stage_by(host, disk, EXCLUSIVE, secret(PASSPHRASE, ""))
 }
 
-fn bind(host: &Host) -> Result<(), Status> {
-    let request = NodePublishVolumeRequest {
+fn to_bind() -> NodePublishVolumeRequest {
+    NodePublishVolumeRequest {
         volume_id: VOLUME.to_owned(),
-        publish_context: told(EXCLUSIVE),
+        publish_context: sealed(told(EXCLUSIVE)),
         volume_context: context(),
         staging_target_path: STAGING.to_owned(),
         target_path: TARGET.to_owned(),
         volume_capability: Some(block(Mode::SingleNodeWriter)),
         ..Default::default()
-    };
-    node(host).publish(&request).map(drop)
+    }
+}
+
+fn bind(host: &Host) -> Result<(), Status> {
+    node(host).publish(&to_bind()).map(drop)
 }
 
 /// A disk of LUKS with ext4, opened by these.
@@ -288,6 +299,58 @@ fn a_raw_disk_is_shown_by_what_decrypts_it() {
     unstage(&host).expect("gone");
     let state = host.state();
     assert!(state.mapping.is_none() && state.luks.as_ref().is_some_and(|luks| luks.content.is_none()));
+}
+
+/// Drivers of before look for the disk under the usual name alone, whatever it holds; and this one attaches it for nobody who would use it as it is.
+#[test]
+fn the_disk_itself_is_shown_to_nobody() {
+    let none = BTreeMap::new();
+    let before = nvme::Target::read(own(), &sealed(told(EXCLUSIVE)), &none, &none);
+    let refused = before.err().expect("refused");
+    assert!(refused.message().contains("has no uuid"), "{refused}");
+    let host = Host::new(&nqn());
+    for access in [writer("ext4"), block(Mode::SingleNodeWriter)] {
+        let request = NodeStageVolumeRequest {
+            publish_context: sealed(told(EXCLUSIVE)),
+            ..stage_of(access, EXCLUSIVE)
+        };
+        let refused = node(&host).stage(&request).expect_err("refused");
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        assert!(refused.message().contains("encryptedBySecret"), "{refused}");
+    }
+    assert!(host.state().lines.is_empty(), "nobody is asked for it");
+    stage_disk(&host).expect("staged");
+    let in_the_clear = NodePublishVolumeRequest {
+        volume_context: none,
+        ..to_bind()
+    };
+    assert_eq!(code(node(&host).publish(&in_the_clear)), Code::FailedPrecondition);
+    assert!(host.state().mounts.is_empty());
+}
+
+/// What a VolumeAttachment has stays in it while the driver is updated.
+#[test]
+fn what_was_published_under_the_usual_name_goes_on() {
+    let host = Host::new(&nqn());
+    let request = NodeStageVolumeRequest {
+        volume_context: context(),
+        secrets: secret(PASSPHRASE, ""),
+        ..stage_of(block(Mode::SingleNodeWriter), EXCLUSIVE)
+    };
+    assert!(request.publish_context.contains_key("uuid"));
+    node(&host).stage(&request).expect("staged");
+    let request = NodePublishVolumeRequest {
+        publish_context: told(EXCLUSIVE),
+        ..to_bind()
+    };
+    node(&host).publish(&request).expect("bound");
+    assert!(host.state().mounts[0].root.starts_with("/mapper/amita-csi-"));
+    // And is published anew in between.
+    bind(&host).expect("bound already");
+    unpublish(&host).expect("bound no longer");
+    unstage(&host).expect("gone");
+    stage_disk(&host).expect("staged again");
+    assert_eq!(opened_by(&host), [PASSPHRASE]);
 }
 
 #[test]

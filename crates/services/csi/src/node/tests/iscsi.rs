@@ -466,11 +466,17 @@ fn a_node_says_that_it_has_iscsi_alone() {
 #[test]
 fn a_volume_that_is_encrypted_here_comes_and_goes() {
     fn stage_by_secret(machine: &Initiator) -> Result<(), Status> {
+        stage_told_by_secret(machine, "sealed-naa")
+    }
+    fn stage_told_by_secret(machine: &Initiator, name: &str) -> Result<(), Status> {
         let text = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        let mut told = told_of(&current(), &[]);
+        let naa = told.remove("naa").expect("a disk");
+        told.insert(name.to_owned(), naa);
         let request = NodeStageVolumeRequest {
             volume_context: text("encryptedBySecret", "true"),
             secrets: text("encryptionPassphrase", "correct horse battery"),
-            ..request(writer("ext4"), told_of(&current(), &[]))
+            ..request(writer("ext4"), told)
         };
         node(machine).stage(&request).map(drop)
     }
@@ -482,7 +488,8 @@ fn a_volume_that_is_encrypted_here_comes_and_goes() {
         assert!(name.is_some_and(|name| name.ends_with("-7-253-0")), "{name:?}");
         assert_eq!(state.content.as_deref(), Some("crypto_LUKS"));
     }
-    stage_by_secret(&machine).expect("staged already");
+    // By the name that it was published by before there was that one.
+    stage_told_by_secret(&machine, "naa").expect("staged already");
     unstage(&machine).expect("gone");
     assert!(machine.host.state().mapping.is_none());
     nothing_is_left(&machine);
