@@ -26,6 +26,7 @@ mod reservation;
 mod stage;
 mod stats;
 mod tools;
+mod turns;
 
 pub use inline::{Inline, quantity};
 pub use machine::{Linux, Machine};
@@ -68,6 +69,8 @@ pub struct Node {
     tools: tools::Tools,
     /// Who changes the interface of open-iscsi.
     interface: Arc<Mutex<()>>,
+    /// Who opens a volume by a passphrase.
+    openings: turns::Turns,
 }
 
 /// The host identifier of a machine: the same for as long as it is the same installation under the same name. It is another one than the machine's own
@@ -111,6 +114,7 @@ impl Node {
             paths_are_missing: Arc::default(),
             tools: tools::Tools::default(),
             interface: Arc::default(),
+            openings: turns::Turns::of(crypt::AT_ONCE),
         }
     }
 

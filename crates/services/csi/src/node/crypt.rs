@@ -17,6 +17,7 @@ use super::{Node, iscsi};
 use crate::id::{self, VolumeId};
 use crate::parameters::BY_SECRET;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tonic::Status;
 
 /// What the Secret has: by what the volume is encrypted,
@@ -29,9 +30,12 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 12..=512;
 const PREFIX: &str = "amita-";
 /// What is on the disk, as blkid says.
 const LUKS: &str = "crypto_LUKS";
-/// `cryptsetup` (8): no key slot is opened by this passphrase; nothing is there.
+/// `cryptsetup` (8), "RETURN VALUES": no key slot is opened by this passphrase; it has no memory; nothing is there; it is there already, or somebody uses it. And what [`Ran`] has for a signal.
 const NO_KEY: i32 = 2;
+const NO_MEMORY: i32 = 3;
 const NOT_THERE: i32 = 4;
+const IN_USE: i32 = 5;
+const KILLED: i32 = -1;
 /// How data are encrypted.
 const CIPHER: &str = "aes-xts-plain64";
 /// A passphrase is stretched by this. By itself cryptsetup takes up to a GiB, which no container of the driver need have.
@@ -47,6 +51,10 @@ const STRETCHED: [&str; 8] = [
 ];
 /// The KiB of it: more than these no key slot of the driver's takes to be opened.
 const STRETCHED_KIB: u64 = 65536;
+/// Volumes that are opened at one time: each takes this memory, and a core, for a second or several.
+pub(super) const AT_ONCE: usize = 4;
+/// So long one waits for its turn. Kubelet gives up after two minutes.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the data begin, in sectors of 512 bytes: [`crate::parameters::LUKS_BYTES`]. What the controller tells of changed blocks is counted from there.
 const DATA_AT: &str = "32768";
 
@@ -131,8 +139,18 @@ fn said(ran: &Ran) -> &str {
     if ran.err.is_empty() { &ran.out } else { &ran.err }
 }
 
-fn bad(what: &str, ran: &Ran) -> Status {
-    Status::internal(format!("cryptsetup {what} has ended with {}: {}", ran.code, said(ran)))
+/// A command that has not done what it should, to a disk or a mapping.
+fn bad(what: &str, to: &str, ran: &Ran) -> Status {
+    let why = |why: &str| format!("cryptsetup {what} of {to}: {why}: {}", said(ran));
+    match ran.code {
+        IN_USE => Status::failed_precondition(why(
+            "it is in use, or there already, by whatever (lsblk and dmsetup ls --tree show it)",
+        )),
+        NO_MEMORY | KILLED => Status::unavailable(why(&format!(
+            "it had no memory, or was ended by a signal: each passphrase takes {STRETCHED_KIB} KiB (does the driver's container have a limit?)"
+        ))),
+        code => Status::internal(why(&format!("it has ended with {code}"))),
+    }
 }
 
 /// How a head, as luksDump shows it, is another one than the driver makes. Whoever has the disk may have written what is shown, line ends in its label as well: so each line counts, and none
@@ -190,12 +208,12 @@ impl Node {
     }
 
     /// Before the names of a volume's mappings.
-    fn mappings_of(&self, number: u64) -> String {
+    pub(super) fn mappings_of(&self, number: u64) -> String {
         format!("{PREFIX}{}{number}-", id::subsystem_before(&self.driver.name))
     }
 
     /// All mappings whose names begin so.
-    fn mappings(&self, before: &str) -> Vec<Mapping> {
+    pub(super) fn mappings(&self, before: &str) -> Vec<Mapping> {
         let machine = self.machine();
         // What goes away while it is looked at is none.
         let all = machine.list("/sys/block").unwrap_or_default();
@@ -324,6 +342,14 @@ impl Node {
             }
             Content::FileSystem(found) | Content::Other(found) => return refused(&format!("{found} in the clear")),
         };
+        let turn = self.openings.take(self.machine(), PATIENCE);
+        let _turn = turn.ok_or_else(|| {
+            Status::unavailable(format!(
+                "{} waits to be opened: {AT_ONCE} volumes are opened at one time, for each takes {STRETCHED_KIB} KiB of memory, and others had their turns for {} s; ask again",
+                disk.name,
+                PATIENCE.as_secs()
+            ))
+        })?;
         let held = match is_made {
             true => held,
             false => self.make_luks(disk, (held, keys), how)?,
@@ -366,7 +392,7 @@ impl Node {
         match ran.code {
             0 if held == Held::Shared => Ok(Held::Shared),
             0 => Ok(Held::Unfinished),
-            _ => Err(bad("luksFormat", &ran)),
+            _ => Err(bad("luksFormat", &device, &ran)),
         }
     }
 
@@ -399,7 +425,7 @@ impl Node {
         match ran.code {
             0 => log::info!("{device} is opened by the Secret's new passphrase from now on"),
             NO_KEY => return Err(refused()),
-            _ => return Err(bad("luksAddKey", &ran)),
+            _ => return Err(bad("luksAddKey", &device, &ran)),
         }
         match self.unlock_by(&device, name, &how.by.now, false)? {
             true => self.forget(&device, previous),
@@ -411,7 +437,7 @@ impl Node {
     fn is_ours(&self, device: &str) -> Result<(), Status> {
         let ran = self.cryptsetup(&["luksDump", device], "")?;
         if ran.code != 0 {
-            return Err(bad("luksDump", &ran));
+            return Err(bad("luksDump", device, &ran));
         }
         match strange(&ran.out) {
             None => Ok(()),
@@ -438,7 +464,7 @@ impl Node {
         match ran.code {
             0 => Ok(true),
             NO_KEY => Ok(false),
-            _ => Err(bad("open", &ran)),
+            _ => Err(bad("open", device, &ran)),
         }
     }
 
@@ -448,7 +474,7 @@ impl Node {
         match ran.code {
             0 => log::info!("{device} is not opened by the Secret's previous passphrase any more"),
             NO_KEY => {}
-            _ => return Err(bad("luksRemoveKey", &ran)),
+            _ => return Err(bad("luksRemoveKey", device, &ran)),
         }
         Ok(())
     }
@@ -458,7 +484,7 @@ impl Node {
         let ran = self.cryptsetup(&["resize", &mapping.name], "")?;
         match ran.code {
             0 => Ok(()),
-            _ => Err(bad("resize", &ran)),
+            _ => Err(bad("resize", &mapping.name, &ran)),
         }
     }
 
@@ -471,7 +497,7 @@ impl Node {
             log::error!("not all that was written came to {}: {why}", mapping.name);
         }
         drop(claim);
-        self.end_of_mapping(mapping)
+        self.end_of_mapping(mapping, &[])
     }
 
     /// Closes the mappings of a volume that nobody uses before it is attached: they may be of before another node had it, and what they lie on is in nobody's way then.
@@ -479,17 +505,17 @@ impl Node {
         for mapping in self.mappings(&self.mappings_of(number)) {
             // Whoever wrote to it has closed it, and had the kernel write all of it by that: a path that is away is not waited for.
             if !self.is_lost(&mapping) && self.is_free(&mapping.disk)? {
-                self.end_of_mapping(&mapping)?;
+                self.end_of_mapping(&mapping, &[])?;
             }
         }
         Ok(())
     }
 
-    fn end_of_mapping(&self, mapping: &Mapping) -> Result<(), Status> {
-        let ran = self.cryptsetup(&["close", &mapping.name], "")?;
+    pub(super) fn end_of_mapping(&self, mapping: &Mapping, how: &[&str]) -> Result<(), Status> {
+        let ran = self.cryptsetup(&[&["close"][..], how, &[mapping.name.as_str()]].concat(), "")?;
         match ran.code {
             0 | NOT_THERE => Ok(()),
-            _ => Err(bad("close", &ran)),
+            _ => Err(bad("close", &mapping.name, &ran)),
         }
     }
 
@@ -512,7 +538,8 @@ impl Node {
         let all = self.mappings(&self.mappings_of(number));
         for lost in all.iter().filter(|mapping| self.is_lost(mapping)) {
             log::warn!("{} lies on a disk that is gone: it is closed", lost.name);
-            if let Err(why) = self.cryptsetup(&["close", "--deferred", &lost.name], "") {
+            // It keeps nothing of the volume's: the disk has another number by now, and what decrypts it another name.
+            if let Err(why) = self.end_of_mapping(lost, &["--deferred"]) {
                 log::warn!("{} stays: {}", lost.name, why.message());
             }
         }

@@ -98,7 +98,13 @@ impl Node {
         let mut disk = disk.ok_or_else(not_staged)?;
         if crypt::is_wanted(context) {
             // Never the disk itself: a pod would write over what it is opened by.
-            disk = self.mapping(id, &disk)?.ok_or_else(not_staged)?.disk;
+            let not_open = || {
+                Status::failed_precondition(format!(
+                    "{} is there, and what decrypts it is not: somebody has closed it, or it lies on a disk that is gone; end the pod, so that the volume is staged anew",
+                    disk.name
+                ))
+            };
+            disk = self.mapping(id, &disk)?.ok_or_else(not_open)?.disk;
         }
         if request.readonly && !nvme::is_read_only(machine, &disk) {
             return Err(Status::invalid_argument(

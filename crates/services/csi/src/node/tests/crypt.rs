@@ -436,6 +436,92 @@ fn a_dead_mapping_is_in_nobodys_way() {
     assert_eq!(state.mounts.len(), 1);
 }
 
+/// A mapping that somebody has closed, or that lies on a disk that is gone, is no reason to show the disk.
+#[test]
+fn what_is_not_open_is_not_shown() {
+    let host = Host::new(&nqn());
+    stage_disk(&host).expect("staged");
+    host.state().mapping = None;
+    let refused = node(&host).publish(&to_bind()).expect_err("refused");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("staged anew"), "{refused}");
+    assert!(host.state().mounts.is_empty());
+    stage_disk(&host).expect("staged anew");
+    bind(&host).expect("bound");
+}
+
+/// Each passphrase takes memory while it is tried: a machine that starts anew with many volumes opens them one behind another.
+#[test]
+fn only_some_volumes_are_opened_at_one_time() {
+    let host = Host::new(&nqn());
+    let node = node(&host);
+    let request = || NodeStageVolumeRequest {
+        publish_context: sealed(told(EXCLUSIVE)),
+        volume_context: context(),
+        secrets: secret(PASSPHRASE, ""),
+        ..stage_of(writer("ext4"), EXCLUSIVE)
+    };
+    let none = std::time::Duration::ZERO;
+    let turn = || node.openings.take(&host, none);
+    let mut held: Vec<_> = (0..crate::node::crypt::AT_ONCE)
+        .map(|_| turn().expect("a turn"))
+        .collect();
+    assert!(turn().is_none());
+    let refused = node.stage(&request()).expect_err("refused");
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().contains("at one time"), "{refused}");
+    assert!(host.state().luks.is_none() && host.state().paths.is_empty());
+    held.pop();
+    node.stage(&request()).expect("staged");
+    // It is given back.
+    assert!(turn().is_some());
+    // What is open already needs none.
+    held.push(turn().expect("a turn"));
+    node.stage(&request()).expect("staged already");
+}
+
+#[test]
+fn what_cryptsetup_ends_with_is_told() {
+    for (what, code, wanted, says) in [
+        ("open", 5, Code::FailedPrecondition, "in use"),
+        ("open", 3, Code::Unavailable, "memory"),
+        ("open", -1, Code::Unavailable, "signal"),
+        ("open", 1, Code::Internal, "has ended with 1"),
+        ("luksFormat", 5, Code::FailedPrecondition, "in use"),
+        ("luksDump", 4, Code::Internal, "has ended with 4"),
+    ] {
+        let host = Host::new(&nqn());
+        host.state().cryptsetup_fails = Some((what, code));
+        let refused = stage(&host).expect_err("refused");
+        assert_eq!(refused.code(), wanted, "{refused}");
+        let message = refused.message();
+        assert!(
+            message.contains(says) && message.contains(what) && message.contains("it says why"),
+            "{refused}"
+        );
+        assert!(host.state().mapping.is_none());
+        host.state().cryptsetup_fails = None;
+        stage(&host).expect("staged");
+        host.state().cryptsetup_fails = Some(("close", 5));
+        let refused = unstage(&host).expect_err("refused");
+        assert!(
+            refused.code() == Code::FailedPrecondition && refused.message().contains("in use"),
+            "{refused}"
+        );
+        assert!(!host.state().paths.is_empty());
+        host.state().cryptsetup_fails = None;
+        unstage(&host).expect("gone");
+    }
+    // The same of one that lies on a disk that is gone, which is in nobody's way: nothing is made of it but a line in the log.
+    let host = Host::new(&nqn());
+    stage(&host).expect("staged");
+    let node = node(&host);
+    let id = VolumeId::parse(VOLUME).expect("an id");
+    let all = node.mappings(&node.mappings_of(id.number));
+    host.state().cryptsetup_fails = Some(("close", 1));
+    assert_eq!(code(node.end_of_mapping(&all[0], &["--deferred"])), Code::Internal);
+}
+
 /// What has its name by then is not made one of LUKS in its place.
 #[test]
 fn a_disk_that_goes_away_keeps_its_name_to_itself() {

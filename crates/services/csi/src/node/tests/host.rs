@@ -97,6 +97,8 @@ pub struct State {
     pub luks: Option<Luks>,
     /// What decrypts it.
     pub mapping: Option<Mapped>,
+    /// What cryptsetup does not do, and the code that it ends with.
+    pub cryptsetup_fails: Option<(&'static str, i32)>,
     /// The next luksFormat is killed in the middle.
     pub is_luks_format_killed: bool,
     /// Who holds the disk, so that its name is its own.
@@ -262,6 +264,9 @@ impl State {
         let is_by_disk = words.contains(&device.as_str());
         assert!(!is_by_disk || self.pins > 0, "another disk may have the name by now");
         match words[0] {
+            what if self.cryptsetup_fails.is_some_and(|(fails, _)| fails == what) => {
+                ran(self.cryptsetup_fails.map_or(0, |(_, code)| code), "it says why")
+            }
             "luksFormat" => {
                 let is_empty = self.content.is_none() && !self.has_data;
                 assert!(
