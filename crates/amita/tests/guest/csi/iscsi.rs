@@ -60,7 +60,7 @@ fn a_volume_comes_by_iscsi_grows_and_moves_from_a_lost_node() {
     }
     let (one, two) = (id_of(&gateways, &first), id_of(&gateways, &second));
     assert!(one.ends_with(".iscsi") && two.ends_with(".iscsi"), "{one} {two}");
-    let volume = make(&gateways, &controller, ext4(), &[]);
+    let volume = make(&gateways, &controller, ("pvc-1", None), ext4(), &[]);
     let mut iqn = String::new();
     steps.step("it comes by all portals", || {
         iqn = bring(&gateways, &controller, &first, &one, &volume)?["iqn"].clone();

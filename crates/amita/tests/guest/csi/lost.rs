@@ -6,7 +6,7 @@ use crate::cluster::{Gateways, binary};
 use crate::steps::Steps;
 use amita_csi::wire::common::{
     CapacityRange, VolumeCapability, VolumeCapabilityAccessMode, VolumeCapabilityAccessModeMode as Mode,
-    VolumeCapabilityAccessTypeOneOf as AccessType, VolumeCapabilityMountVolume,
+    VolumeCapabilityAccessTypeOneOf as AccessType, VolumeCapabilityMountVolume, VolumeContentSource,
 };
 use amita_csi::wire::controller::*;
 use amita_csi::wire::node::*;
@@ -141,16 +141,17 @@ pub(super) fn id_of(gateways: &Gateways, node: &At) -> String {
     info.node_id
 }
 
-/// A volume of 64 MiB whose class says `parameters`, and that it is deleted at once.
+/// A volume of 64 MiB, which may begin as something that is there, whose class says `parameters`, and that it is deleted at once.
 pub(super) fn make(
     gateways: &Gateways,
     controller: &At,
+    (name, source): (&str, Option<VolumeContentSource>),
     capability: Option<VolumeCapability>,
     parameters: &[(&str, &str)],
 ) -> Volume {
     let always = [("pool", "demo"), ("onDelete", "now")];
     let wanted = CreateVolumeRequest {
-        name: "pvc-1".to_owned(),
+        name: name.to_owned(),
         capacity_range: Some(CapacityRange {
             required_bytes: 64 << 20,
             limit_bytes: 0,
@@ -161,6 +162,7 @@ pub(super) fn make(
             .chain(parameters)
             .map(|&(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
+        volume_content_source: source,
         ..Default::default()
     };
     let made: CreateVolumeResponse =
@@ -256,7 +258,7 @@ fn a_volume_moves_from_a_lost_node_and_late_writes_are_not_taken() {
     assert_ne!(one, two);
     // What waits for a path fails soon, so that the end of a late write is seen.
     let parameters = [("nvmeFastIoFailTmo", "5"), ("nvmeKeepAliveTmo", "30")];
-    let volume = make(&gateways, &controller, ext4(), &parameters);
+    let volume = make(&gateways, &controller, ("pvc-1", None), ext4(), &parameters);
     steps.step("the first node writes", || {
         let told = bring(&gateways, &controller, &first, &one, &volume)?;
         assert!(!told.contains_key("preempt"), "{told:?}");
@@ -341,7 +343,13 @@ fn what_a_lost_node_had_queued_is_not_sent_when_it_has_the_volume_again() {
         steps.step("a node starts", || pod.sh("drivers; by_port; uname -r"));
     }
     let (one, two) = (id_of(&gateways, &first), id_of(&gateways, &second));
-    let volume = make(&gateways, &controller, ext4(), &[("nvmeKeepAliveTmo", "5")]);
+    let volume = make(
+        &gateways,
+        &controller,
+        ("pvc-1", None),
+        ext4(),
+        &[("nvmeKeepAliveTmo", "5")],
+    );
     let before = steps_of_loss(&mut steps, &gateways, &controller, &alpha, &first, (&one, &volume));
     let mut written = String::new();
     steps.step("the second node writes, and lets go of it", || {

@@ -200,7 +200,13 @@ fn a_virtual_machine_moves_to_another_node_while_it_writes() {
         steps.step("a node starts", || node.sh("drivers; by_port; uname -r"));
     }
     let (one, two) = (id_of(&gateways, &alpha.driver), id_of(&gateways, &beta.driver));
-    let volume = make(&gateways, &controller, block(), &[("nvmeKeepAliveTmo", "30")]);
+    let volume = make(
+        &gateways,
+        &controller,
+        ("pvc-1", None),
+        block(),
+        &[("nvmeKeepAliveTmo", "30")],
+    );
     let mut nqn = String::new();
     steps.step("both nodes have it, by all paths, and nobody has it reserved", || {
         nqn = show(&gateways, &controller, &alpha, &one, &volume)?;

@@ -1,6 +1,6 @@
 //! Volumes that are encrypted at the node by a passphrase of a Secret (decision 099): `cryptsetup` and dm-crypt are the distribution's. What the cluster has is looked at from the node's disk.
 
-use super::lost::{At, STAGING, Volume, ask, bring, controller, delete, end, ext4, id_of, take_off, unstage};
+use super::lost::{self, At, STAGING, Volume, ask, bring, controller, delete, end, ext4, id_of, take_off, unstage};
 use super::{MIB, Pod};
 use crate::cluster::Gateways;
 use crate::steps::Steps;
@@ -34,24 +34,21 @@ fn secret(now: &str, previous: &str) -> BTreeMap<String, String> {
     ])
 }
 
-fn wanted(name: &str, source: Option<VolumeContentSource>) -> CreateVolumeRequest {
-    CreateVolumeRequest {
-        name: name.to_owned(),
-        capacity_range: Some(CapacityRange {
-            required_bytes: 64 << 20,
-            limit_bytes: 0,
-        }),
-        volume_capabilities: ext4().into_iter().collect(),
-        parameters: text(&[
-            ("pool", "demo"),
-            ("onDelete", "now"),
-            ("encryptedBySecret", "true"),
-            ("nvmeFastIoFailTmo", "5"),
-            ("nvmeKeepAliveTmo", "30"),
-        ]),
-        volume_content_source: source,
-        ..Default::default()
-    }
+/// What its class says beside that it is deleted at once.
+const CLASS: [(&str, &str); 3] = [
+    ("encryptedBySecret", "true"),
+    ("nvmeFastIoFailTmo", "5"),
+    ("nvmeKeepAliveTmo", "30"),
+];
+
+/// What pods see of a volume is as large as its claim, in a guest.
+fn is_as_large(pod: &Pod, bytes: u64) -> Result<String> {
+    pod.sh(&format!(
+        "number=$(awk '$5 == \"{STAGING}\" {{ print $3 }}' /proc/self/mountinfo)
+         seen=$(($(cat /sys/dev/block/$number/size) * 512))
+         [ $seen = {bytes} ] || fail \"pods see $seen bytes of {bytes}\"
+         echo \"pods see $seen bytes\""
+    ))
 }
 
 #[test]
@@ -69,19 +66,15 @@ fn a_volume_is_opened_by_its_secret_and_by_nothing_else() {
     }
     let (one, two) = (id_of(&gateways, &first), id_of(&gateways, &second));
     let make = |name: &str, source: Option<VolumeContentSource>, secrets: BTreeMap<String, String>| -> Volume {
-        let method = "csi.v1.Controller/CreateVolume";
-        let made: CreateVolumeResponse = ask(&gateways, &controller, method, &wanted(name, source)).expect("made");
-        let made = made.volume.expect("a volume");
         Volume {
-            id: made.volume_id,
-            context: made.volume_context,
-            capability: ext4(),
             secrets,
+            ..lost::make(&gateways, &controller, (name, source), ext4(), &CLASS)
         }
     };
     let mut volume = make("pvc-1", None, secret(FIRST, ""));
     steps.step("it is encrypted before anything is on it", || {
         bring(&gateways, &controller, &first, &one, &volume)?;
+        is_as_large(&alpha, 64 << 20)?;
         alpha.sh(&format!(
             "for line in $(seq 4000); do echo '{NEEDLE}'; done >{STAGING}/text && sync -f {STAGING}
              grep -q '{NEEDLE}' {STAGING}/text || fail 'it is not there'
@@ -112,6 +105,7 @@ fn a_volume_is_opened_by_its_secret_and_by_nothing_else() {
         };
         let grown: NodeExpandVolumeResponse = ask(&gateways, &first, "csi.v1.Node/NodeExpandVolume", &larger)?;
         assert_eq!(grown.capacity_bytes, 128 << 20);
+        is_as_large(&alpha, 128 << 20)?;
         alpha.sh(&format!(
             "df --output=size -m {STAGING} | tail -n 1 | awk '$1 < 90 {{ exit 1 }} {{ print }}'"
         ))
@@ -169,7 +163,9 @@ fn a_volume_is_opened_by_its_secret_and_by_nothing_else() {
         };
         beta.sh(&format!("sync -f {STAGING}"))?;
         let taken: CreateSnapshotResponse = ask(&gateways, &controller, method, &snapshot)?;
-        let snapshot_id = taken.snapshot.expect("a snapshot").snapshot_id;
+        let taken = taken.snapshot.expect("a snapshot");
+        assert_eq!(taken.size_bytes, 128 << 20);
+        let snapshot_id = taken.snapshot_id;
         let source = VolumeContentSource {
             r#type: Some(Source::Snapshot(VolumeContentSourceSnapshotSource {
                 snapshot_id: snapshot_id.clone(),
@@ -177,6 +173,7 @@ fn a_volume_is_opened_by_its_secret_and_by_nothing_else() {
         };
         let made = make("pvc-2", Some(source), secret(THIRD, SECOND));
         bring(&gateways, &controller, &first, &one, &made)?;
+        is_as_large(&alpha, 128 << 20)?;
         is_there(&alpha)?;
         unstage(&gateways, &first, &made)?;
         take_off(&gateways, &controller, &one, &made)?;
