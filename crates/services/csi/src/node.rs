@@ -6,6 +6,7 @@
 
 mod attach;
 mod claims;
+mod copied;
 mod crypt;
 mod discovery;
 pub(crate) mod filesystem;
@@ -28,6 +29,7 @@ mod stats;
 mod tools;
 mod turns;
 
+pub use copied::Copied;
 pub use inline::{Inline, quantity};
 pub use machine::{Linux, Machine};
 pub use report::Registered;

@@ -8,6 +8,7 @@
 //! alone: arguments can be read by every process of the machine.
 
 use super::attach::Target;
+use super::copied::Copied;
 use super::filesystem::{self, Content};
 use super::hold::Held;
 use super::machine::{Claim, Ran};
@@ -15,8 +16,9 @@ use super::mounts::Mount;
 use super::nvme::{self, Disk};
 use super::{Node, iscsi};
 use crate::id::{self, VolumeId};
-use crate::parameters::BY_SECRET;
+use crate::parameters::{BY_SECRET, LUKS_BYTES};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 use tonic::Status;
 
@@ -57,6 +59,28 @@ pub(super) const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the data begin, in sectors of 512 bytes: [`crate::parameters::LUKS_BYTES`]. What the controller tells of changed blocks is counted from there.
 const DATA_AT: &str = "32768";
+
+/// In which order a head is written: the keys, of which nothing speaks yet, and then its two descriptions one after the other, of which one is whole at every moment, and the newer one counts
+/// (LUKS2 On-Disk Format Specification, 2 "LUKS2 On-Disk Format").
+const PIECES: [Range<u64>; 3] = [
+    2 * DESCRIPTION_BYTES..LUKS_BYTES,
+    0..DESCRIPTION_BYTES,
+    DESCRIPTION_BYTES..2 * DESCRIPTION_BYTES,
+];
+/// Bytes of one description,
+const DESCRIPTION_BYTES: u64 = 16384;
+/// as `cryptsetup` is told to make it, with keys in the rest of the head.
+const AREAS: [&str; 4] = ["--luks2-metadata-size", "16k", "--luks2-keyslots-size", "16352k"];
+
+/// The head of a disk.
+struct Head<'a> {
+    device: &'a str,
+    copy: Box<dyn Copied>,
+    /// Where the copy is.
+    path: String,
+    /// As luksDump shows it.
+    dump: String,
+}
 
 /// By what a volume is opened. It is shown nowhere.
 pub(super) struct Passphrases {
@@ -187,6 +211,16 @@ fn strange(dump: &str) -> Option<String> {
     let is_much = |kib: &str| kib.parse::<u64>().ok().is_none_or(|kib| kib > STRETCHED_KIB);
     let much = all("memory").into_iter().find(|kib| is_much(kib))?;
     Some(format!("takes {much} KiB of memory to be opened"))
+}
+
+/// Do its descriptions and keys lie where [`PIECES`] has them?
+fn is_laid_out(dump: &str) -> bool {
+    let has = |key: &str, bytes: u64| {
+        let mut all = dump.lines().filter_map(|line| line.strip_prefix(key));
+        let is_it = |value: &str| value.trim() == format!("{bytes} [bytes]");
+        all.next().is_some_and(is_it) && all.all(is_it)
+    };
+    has("Metadata area:", DESCRIPTION_BYTES) && has("Keyslots area:", LUKS_BYTES - 2 * DESCRIPTION_BYTES)
 }
 
 /// The number of the disk beneath, of a mapping's name.
@@ -386,8 +420,8 @@ impl Node {
         ];
         // By itself cryptsetup takes the physical block, which is 4096 of a disk with logical ones of 512, and pods would get those.
         let block = how.block_bytes.to_string();
-        let layout = ["--sector-size", &block, "--offset", DATA_AT];
-        let words = [&own[..], &STRETCHED, &layout, &["--key-file", "-", &device]].concat();
+        let layout = [&["--sector-size", block.as_str(), "--offset", DATA_AT][..], &AREAS].concat();
+        let words = [&own[..], &STRETCHED, &layout[..], &["--key-file", "-", &device]].concat();
         let ran = self.cryptsetup(&words, &how.by.now)?;
         match ran.code {
             0 if held == Held::Shared => Ok(Held::Shared),
@@ -399,10 +433,10 @@ impl Node {
     /// Has a mapping of a disk be there, by the passphrase of now or by that of before.
     fn unlock(&self, disk: &Disk, name: &str, how: &Opening<'_>) -> Result<(), Status> {
         let device = disk.device();
-        self.is_ours(&device)?;
+        let head = self.head(&device)?;
         // Two nodes that change the keys of one disk at a time would spoil them.
         let may_change = !how.is_read_only && !how.is_shared;
-        if self.unlock_by(&device, name, &how.by.now, how.is_read_only)? {
+        if self.unlock_by(&head, name, &how.by.now, how.is_read_only)? {
             if let Some(previous) = how.by.previous.as_deref().filter(|_| may_change) {
                 self.forget(&device, previous)?;
             }
@@ -415,32 +449,38 @@ impl Node {
         };
         let previous = how.by.previous.as_deref().ok_or_else(refused)?;
         if !may_change {
-            return match self.unlock_by(&device, name, previous, how.is_read_only)? {
+            return match self.unlock_by(&head, name, previous, how.is_read_only)? {
                 true => Ok(()),
                 false => Err(refused()),
             };
         }
-        let words = [&["luksAddKey", "--batch-mode"][..], &STRETCHED, &[device.as_str()]].concat();
-        let ran = self.cryptsetup(&words, &format!("{previous}\n{}\n", how.by.now))?;
-        match ran.code {
-            0 => log::info!("{device} is opened by the Secret's new passphrase from now on"),
-            NO_KEY => return Err(refused()),
-            _ => return Err(bad("luksAddKey", &device, &ran)),
+        if !self.add_key(&head, previous, &how.by.now)? {
+            return Err(refused());
         }
-        match self.unlock_by(&device, name, &how.by.now, false)? {
+        match self.unlock_by(&head, name, &how.by.now, false)? {
             true => self.forget(&device, previous),
             false => Err(refused()),
         }
     }
 
-    /// Who has the disk may have written another head to it.
-    fn is_ours(&self, device: &str) -> Result<(), Status> {
-        let ran = self.cryptsetup(&["luksDump", device], "")?;
+    /// A disk's head, as it is now: what is looked at is what is used. Who has the disk may have written another one to it, and may show one to who looks and another one to who opens.
+    fn head<'a>(&self, device: &'a str) -> Result<Head<'a>, Status> {
+        let copy = self
+            .machine()
+            .copy_start(device, LUKS_BYTES)
+            .map_err(nvme::failed(device))?;
+        let path = copy.path();
+        let ran = self.cryptsetup(&["luksDump", &path], "")?;
         if ran.code != 0 {
             return Err(bad("luksDump", device, &ran));
         }
         match strange(&ran.out) {
-            None => Ok(()),
+            None => Ok(Head {
+                device,
+                path,
+                copy,
+                dump: ran.out,
+            }),
             Some(why) => Err(Status::failed_precondition(format!(
                 "{device} {why}: it was not made so by the driver, and nothing is written there"
             ))),
@@ -448,7 +488,7 @@ impl Node {
     }
 
     /// Is it opened by this passphrase?
-    fn unlock_by(&self, device: &str, name: &str, by: &str, is_read_only: bool) -> Result<bool, Status> {
+    fn unlock_by(&self, head: &Head<'_>, name: &str, by: &str, is_read_only: bool) -> Result<bool, Status> {
         // The key stays with the mapping, so that it grows without the passphrase.
         let own = [
             "open",
@@ -460,12 +500,34 @@ impl Node {
             "--allow-discards",
         ];
         let read_only: &[&str] = if is_read_only { &["--readonly"] } else { &[] };
-        let ran = self.cryptsetup(&[&own[..], read_only, &[device, name]].concat(), by)?;
+        let of = ["--header", &head.path, head.device, name];
+        let ran = self.cryptsetup(&[&own[..], read_only, &of].concat(), by)?;
         match ran.code {
             0 => Ok(true),
             NO_KEY => Ok(false),
-            _ => Err(bad("open", device, &ran)),
+            _ => Err(bad("open", head.device, &ran)),
         }
+    }
+
+    /// Has a head be opened by another passphrase as well, in memory and then on its disk: a head that the disk showed for this alone could have its own key wrapped by the new passphrase, and
+    /// be opened by that later. Not, where the one of before does not open it.
+    fn add_key(&self, head: &Head<'_>, previous: &str, now: &str) -> Result<bool, Status> {
+        let device = head.device;
+        if !is_laid_out(&head.dump) {
+            return Err(Status::failed_precondition(format!(
+                "{device} has a head that is laid out otherwise than the driver makes it, which cannot be written so that a cut does no harm: it keeps its passphrase"
+            )));
+        }
+        let words = [&["luksAddKey", "--batch-mode"][..], &STRETCHED, &[head.path.as_str()]].concat();
+        let ran = self.cryptsetup(&words, &format!("{previous}\n{now}\n"))?;
+        match ran.code {
+            0 => {}
+            NO_KEY => return Ok(false),
+            _ => return Err(bad("luksAddKey", device, &ran)),
+        }
+        head.copy.write_back(device, &PIECES).map_err(nvme::failed(device))?;
+        log::info!("{device} is opened by the Secret's new passphrase from now on");
+        Ok(true)
     }
 
     /// A passphrase opens a disk no more. There is another one that does.
@@ -567,11 +629,20 @@ mod tests {
     /// As cryptsetup 2.6 shows one that the driver has made, and what others would make of it.
     #[test]
     fn a_head_of_somebody_elses_is_strange() {
-        let own = "LUKS header information\nVersion:       \t2\nLabel:         \t(no label)\nFlags:       \t(no flags)\n\n\
+        let own = "LUKS header information\nVersion:       \t2\nMetadata area: \t16384 [bytes]\nKeyslots area: \t16744448 [bytes]\nLabel:         \t(no label)\nFlags:       \t(no flags)\n\n\
             Data segments:\n  0: crypt\n\toffset: 16777216 [bytes]\n\tlength: (whole device)\n\tcipher: aes-xts-plain64\n\tsector: 4096 [bytes]\n\n\
             Keyslots:\n  0: luks2\n\tKey:        512 bits\n\tCipher:     aes-xts-plain64\n\tCipher key: 512 bits\n\tPBKDF:      argon2id\n\
             \tTime cost:  17\n\tMemory:     65536\n\tThreads:    1\nTokens:\nDigests:\n  0: pbkdf2\n\tHash:       sha256\n";
         assert_eq!(strange(own), None);
+        assert!(is_laid_out(own));
+        for (from, to) in [
+            ("\t16384 ", "\t32768 "),
+            ("\t16744448 ", "\t16711680 "),
+            ("(no label)", "\nMetadata area: \t4096 [bytes]"),
+        ] {
+            assert!(!is_laid_out(&own.replacen(from, to, 1)), "{to}");
+        }
+        assert!(!is_laid_out(""));
         for (from, to, wanted) in [
             (
                 "cipher: aes-xts-plain64",

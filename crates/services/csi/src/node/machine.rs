@@ -1,5 +1,6 @@
 //! What a host is asked: its files, its tools, its disks. [`Linux`] is a real one; units have one that is made up.
 
+use super::copied::{self, Copied};
 use super::report::Registered;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
@@ -179,6 +180,11 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// See [`Machine::read`].
     fn pin(&self, device: &str) -> io::Result<Claim>;
+    /// Copies the first bytes of a disk.
+    ///
+    /// # Errors
+    /// See [`Machine::read`].
+    fn copy_start(&self, device: &str, bytes: u64) -> io::Result<Box<dyn Copied>>;
     /// What a discovery service says by its device (NVM Express Base Specification 2.1, 5.1.12.3.1).
     ///
     /// # Errors
@@ -342,6 +348,10 @@ impl Machine for Linux {
 
     fn pin(&self, device: &str) -> io::Result<Claim> {
         Ok(Box::new(File::open(device)?))
+    }
+
+    fn copy_start(&self, device: &str, bytes: u64) -> io::Result<Box<dyn Copied>> {
+        copied::copy(device, bytes)
     }
 
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::parameters::LUKS_BYTES;
 use host::{BY_NAME, Luks};
+use std::collections::BTreeSet;
 
 const PASSPHRASE: &str = "correct horse battery";
 const OTHER: &str = "staple of another claim";
@@ -121,6 +122,7 @@ fn a_volume_is_encrypted_before_anything_is_on_it_and_its_text_is_what_pods_see(
             "--sector-size 4096",
             "--cipher aes-xts-plain64",
             "--pbkdf-memory 65536",
+            "--luks2-metadata-size 16k --luks2-keyslots-size 16352k",
         ] {
             assert!(made.contains(words), "{made}");
         }
@@ -286,6 +288,29 @@ fn a_head_that_encrypts_nothing_is_not_used() {
     assert!(host.state().mapping.is_none());
 }
 
+/// A gateway may show the head that there is to who looks, and another one to who opens it, or adds a passphrase to it.
+#[test]
+fn what_is_looked_at_is_what_is_opened() {
+    let lie = Luks {
+        passphrases: BTreeSet::from(["the gateway's own".to_owned()]),
+        content: Some("ext4".to_owned()),
+        cipher: "cipher_null-ecb",
+    };
+    for (now, previous) in [(PASSPHRASE, ""), (OTHER, PASSPHRASE)] {
+        let host = made(&[PASSPHRASE]);
+        host.state().lies = Some(lie.clone());
+        stage_by(&host, writer("ext4"), EXCLUSIVE, secret(now, previous)).expect("staged");
+        let mapped = host.state().mapping.as_ref().map(|mapping| mapping.cipher);
+        assert_eq!(mapped, Some("aes-xts-plain64"));
+        let shown = host.state().luks.clone().expect("LUKS");
+        // What a gateway has made is opened by no passphrase of the Secret's afterwards.
+        assert!(
+            shown == lie || (shown.cipher == "aes-xts-plain64" && opened_by(&host) == [now]),
+            "{shown:?}"
+        );
+    }
+}
+
 #[test]
 fn a_raw_disk_is_shown_by_what_decrypts_it() {
     let host = Host::new(&nqn());
@@ -420,6 +445,7 @@ fn a_dead_mapping_is_in_nobodys_way() {
             name: name.clone(),
             bytes: 1 << 20,
             is_read_only: false,
+            cipher: "aes-xts-plain64",
         });
         state.mounts.push(host::Mount {
             source: format!("{BY_NAME}{name}"),

@@ -1,6 +1,11 @@
 //! A machine that is made up: what sysfs says of paths and a disk, mounts, tools, and a place where it is cut.
 
+mod luks;
+
+pub use luks::{Luks, Mapped};
+
 use crate::node::Registered;
+use crate::node::copied::Copied;
 use crate::node::discovery::{self, NQN as DISCOVERY};
 use crate::node::machine::{Claim, Claimed, Kind, Machine, Ran, Reserve, Reserved, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,28 +39,11 @@ pub struct Mount {
     pub is_read_only: bool,
 }
 
-/// A disk of LUKS: the passphrases that open it, and what is on it behind them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Luks {
-    pub passphrases: BTreeSet<String>,
-    pub content: Option<String>,
-    pub cipher: &'static str,
-}
-
-/// A mapping of dm-crypt above the disk, or above one that is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapped {
-    pub name: String,
-    pub bytes: u64,
-    pub is_read_only: bool,
-}
-
 /// A mapping's disk.
 pub const MAPPED: &str = "dm-7";
 const MAPPED_DEVICE: &str = "/dev/dm-7";
 /// Before the name of one.
 pub const BY_NAME: &str = "/dev/mapper/";
-const LUKS_BYTES: u64 = crate::parameters::LUKS_BYTES;
 
 #[derive(Debug, Default)]
 pub struct State {
@@ -95,6 +83,10 @@ pub struct State {
     pub content: Option<String>,
     /// What opens the disk, where it is one of LUKS.
     pub luks: Option<Luks>,
+    /// What it shows in place of that to who looks a second time.
+    pub lies: Option<Luks>,
+    /// Copies of what it has shown.
+    heads: Vec<Luks>,
     /// What decrypts it.
     pub mapping: Option<Mapped>,
     /// What cryptsetup does not do, and the code that it ends with.
@@ -249,109 +241,6 @@ impl State {
     fn is_text_in_use(&self) -> bool {
         let is_it = |mount: &Mount| mount.source.starts_with(BY_NAME) || mount.root.starts_with("/mapper/");
         self.mounts.iter().any(is_it)
-    }
-
-    /// As cryptsetup(8) does it; what is written by it is on standard input.
-    fn cryptsetup(&mut self, words: &[&str], input: &str) -> Ran {
-        let device = format!("/dev/{DISK}");
-        let has = |word: &str| words.contains(&word);
-        if let Some(secret) = input.lines().find(|line| !line.is_empty()) {
-            assert!(
-                !words.iter().any(|word| word.contains(secret)),
-                "a passphrase is no argument"
-            );
-        }
-        let is_by_disk = words.contains(&device.as_str());
-        assert!(!is_by_disk || self.pins > 0, "another disk may have the name by now");
-        match words[0] {
-            what if self.cryptsetup_fails.is_some_and(|(fails, _)| fails == what) => {
-                ran(self.cryptsetup_fails.map_or(0, |(_, code)| code), "it says why")
-            }
-            "luksFormat" => {
-                let is_empty = self.content.is_none() && !self.has_data;
-                assert!(
-                    is_empty || self.is_making(),
-                    "what holds something is not encrypted anew"
-                );
-                assert!(!self.is_read_only && self.mapping.is_none() && words.last() == Some(&device.as_str()));
-                if std::mem::take(&mut self.is_luks_format_killed) {
-                    (self.content, self.luks, self.has_data) = (None, None, true);
-                    return ran(-1, "killed");
-                }
-                let passphrases = BTreeSet::from([input.to_owned()]);
-                self.luks = Some(Luks {
-                    passphrases,
-                    content: None,
-                    cipher: "aes-xts-plain64",
-                });
-                (self.content, self.has_data) = (Some("crypto_LUKS".to_owned()), false);
-                ran(0, "")
-            }
-            "close" => {
-                if self
-                    .mapping
-                    .as_ref()
-                    .is_none_or(|mapping| Some(&mapping.name.as_str()) != words.last())
-                {
-                    return ran(4, "not active");
-                }
-                if self.is_text_in_use() {
-                    return if has("--deferred") {
-                        ran(0, "")
-                    } else {
-                        ran(5, "in use")
-                    };
-                }
-                self.mapping = None;
-                ran(0, "")
-            }
-            "resize" => {
-                let bytes = self.bytes - LUKS_BYTES;
-                self.mapping.as_mut().expect("it is open").bytes = bytes;
-                ran(0, "")
-            }
-            what => {
-                let Some(luks) = self.luks.as_mut() else {
-                    return ran(1, "is not a valid LUKS device");
-                };
-                match what {
-                    "luksDump" => ran(
-                        0,
-                        &format!(
-                            "  0: crypt\n\tcipher: {}\n  0: luks2\n\tCipher:     aes-xts-plain64",
-                            luks.cipher
-                        ),
-                    ),
-                    "luksAddKey" => {
-                        let (old, new) = input.trim_end().split_once('\n').expect("two lines");
-                        if !luks.passphrases.contains(old) {
-                            return ran(2, "No key available with this passphrase.");
-                        }
-                        luks.passphrases.insert(new.to_owned());
-                        ran(0, "")
-                    }
-                    "luksRemoveKey" => match luks.passphrases.remove(input) {
-                        true => {
-                            assert!(!luks.passphrases.is_empty(), "the last one stays");
-                            ran(0, "")
-                        }
-                        false => ran(2, "No key available with this passphrase."),
-                    },
-                    "open" if !luks.passphrases.contains(input) => ran(2, "No key available with this passphrase."),
-                    "open" => {
-                        assert!(self.mapping.is_none(), "it is open already");
-                        assert!(has("--readonly") || !self.is_read_only);
-                        self.mapping = Some(Mapped {
-                            name: (*words.last().expect("a name")).to_owned(),
-                            bytes: self.bytes - LUKS_BYTES,
-                            is_read_only: has("--readonly"),
-                        });
-                        ran(0, "")
-                    }
-                    other => panic!("nobody runs {other}"),
-                }
-            }
-        }
     }
 
     fn mountinfo(&self) -> String {
@@ -930,6 +819,10 @@ impl Machine for Host {
         }
         state.pins += 1;
         Ok(Box::new(Pinned(self.clone())))
+    }
+
+    fn copy_start(&self, _: &str, bytes: u64) -> io::Result<Box<dyn Copied>> {
+        luks::copy(self, bytes)
     }
 
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 
 use super::host::{Host, MAPPED};
 use crate::node::Registered;
+use crate::node::copied::Copied;
 use crate::node::machine::{Claim, Kind, Machine, Ran, Reserve, Reserved, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -560,6 +561,10 @@ impl Machine for Initiator {
 
     fn pin(&self, device: &str) -> io::Result<Claim> {
         self.host.pin(&there(device))
+    }
+
+    fn copy_start(&self, device: &str, bytes: u64) -> io::Result<Box<dyn Copied>> {
+        self.host.copy_start(&there(device), bytes)
     }
 
     fn discovery_log(&self, device: &str) -> io::Result<Vec<u8>> {
