@@ -65,17 +65,25 @@ pub(super) fn again(cx: &mut Context, now: Time, group: GroupSlot) {
     }
 }
 
+/// May this be the longest version that members have of a chunk which is caught up? One of them has all that was acknowledged, and
+/// none has what was not given out.
+pub(super) fn is_plausible(cx: &mut Context, chunk: ChunkSlot, longest: Version) -> bool {
+    let (committed, issued) = (cx.chunks[chunk].log.committed, cx.chunks[chunk].log.issued);
+    if (committed..=issued).contains(&longest) {
+        return true;
+    }
+    let why = format!("its copies are at {longest}, and {committed} was acknowledged, {issued} given out");
+    open::warn_implausible(cx, chunk, why);
+    false
+}
+
 /// Every member in sync holds the chunk whole at `version`: they have said so, or were rolled forward to it.
 pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, (version, number): (Version, SnapshotId)) {
-    let state = &mut cx.chunks[chunk];
-    let group = state.group;
-    if version < state.log.committed || version > state.log.issued {
-        // No member can have less than was acknowledged, or more than was given out.
-        let (committed, issued) = (state.log.committed, state.log.issued);
-        let why = format!("its copies are at {version}, and {committed} was acknowledged, {issued} given out");
-        open::warn_implausible(cx, chunk, why);
+    if !is_plausible(cx, chunk, version) {
         return fail(cx, now, chunk);
     }
+    let state = &mut cx.chunks[chunk];
+    let group = state.group;
     state.lag.catching = false;
     let behind = std::mem::take(&mut state.lag.behind);
     state.lag.stalled = state.lag.stalled.without(behind);

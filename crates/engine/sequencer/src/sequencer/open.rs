@@ -298,6 +298,10 @@ pub(super) fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
         warn_implausible(cx, chunk, why);
         return fail(cx, now, chunk, IoError::Damaged);
     }
+    if cx.chunks[chunk].lag.catching && !catch_up::is_plausible(cx, chunk, longest) {
+        // Before the others get what that one claims.
+        return fail(cx, now, chunk, IoError::Damaged);
+    }
     let opening = cx.chunks.opening(chunk);
     let mut shorter = Members::NONE;
     for position in members.iter() {

@@ -1,5 +1,6 @@
 use super::rig::{CHUNK_BYTES, MS, Rig, old, store, version};
 use crate::config::{MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
+use crate::io::Warning;
 use crate::{Fault, Faults};
 use amita_reactor::Time;
 use amita_types::io::{IoError, Op};
@@ -604,6 +605,25 @@ fn who_lacks_what_it_has_answered_is_caught_up_at_the_least_number_of_copies() {
         let asked = rig.reads();
         assert!(!asked.is_empty() && asked.iter().all(|request| request.store == store(1)));
     }
+}
+
+/// A member that has lost its memory claims more than was ever given out: nobody gets that.
+#[test]
+fn nobody_is_caught_up_to_what_was_never_given_out() {
+    let mut rig = Rig::open(2, 2);
+    let io = rig.write(0, &[1; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(4) });
+    rig.answer_opens(|id| if id == store(1) { version(9) } else { old(4) });
+    let asked = rig.take(|_, body| matches!(body, RequestBody::Changes(_) | RequestBody::Roll(_)));
+    assert_eq!((asked.len(), rig.result(io)), (0, None));
+    let why = "its copies are at 3:9, and 2:5 was acknowledged, 3:6 given out";
+    assert!(
+        matches!(&rig.warnings[..], [.., Warning::Implausible { why: said, .. }] if said == why),
+        "{:?}",
+        rig.warnings
+    );
 }
 
 /// As above; the only other copy cannot be read for the moment, the link to the member breaks, and then it succeeds.
