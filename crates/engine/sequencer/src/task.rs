@@ -311,6 +311,9 @@ pub struct Task {
     pub sent: Members,
     /// When it was first sent, by position: leases count from then (R4). The first of several sends is the safe one.
     pub sent_at: ByPosition<Time>,
+    /// Since when its answer is owed, by position (R12): since it was sent on this link, or again after a refusal. One that was only busy
+    /// owes it since before. It has taken as long.
+    pub owed_since: ByPosition<Time>,
     stamp: u32,
     /// In the list that the task stands in.
     listed: Neighbours,
@@ -458,6 +461,7 @@ impl Tasks {
                     waiting: Members::NONE,
                     sent: Members::NONE,
                     sent_at: ByPosition::filled(Time(0)),
+                    owed_since: ByPosition::filled(Time(0)),
                     stamp: 0,
                     listed: Neighbours::default(),
                     aged: Neighbours::default(),

@@ -80,7 +80,7 @@ pub(super) fn arrived(
 fn news_of(tasks: &Tasks, awaited: Option<(TaskSlot, Position)>) -> News {
     match awaited {
         Some((slot, _)) if matches!(tasks[slot].kind, Kind::RenewLease | Kind::Settle { .. }) => News::Speaks,
-        Some((slot, position)) => News::Works(tasks[slot].sent_at[position]),
+        Some((slot, position)) => News::Works(tasks[slot].owed_since[position]),
         None => News::Works(Time(0)),
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn measure(
         Kind::Read(_) | Kind::Orphan => false,
         _ => return,
     };
-    let took = now.since(task.sent_at[position]).saturating_sub(waited.least());
+    let took = now.since(task.owed_since[position]).saturating_sub(waited.least());
     let watch = cx.stores[store].watch;
     cx.care.health().record(now, watch, write, took);
 }

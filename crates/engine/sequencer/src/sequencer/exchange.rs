@@ -36,8 +36,10 @@ impl Context {
         let task = &mut self.tasks[slot];
         debug_assert!(task.waiting.has(position) && !task.sent.has(position));
         task.sent.add(position);
-        if task.sent_at[position] == Time(0) {
-            task.sent_at[position] = now;
+        for since in [&mut task.sent_at[position], &mut task.owed_since[position]] {
+            if *since == Time(0) {
+                *since = now;
+            }
         }
         if task.steps.first_sent == Time(0) {
             task.steps.first_sent = now;
@@ -72,7 +74,7 @@ impl Context {
         assert!(!task.waiting.has(position), "one answer of each member is awaited");
         task.waiting.add(position);
         task.sent.remove(position);
-        task.sent_at[position] = Time(0);
+        (task.sent_at[position], task.owed_since[position]) = (Time(0), Time(0));
         let group = task.group;
         let number = self.groups[group].members[position];
         let store = &mut self.stores[number];

@@ -67,8 +67,9 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
     let store = cx.groups[group].members[position];
     cx.tasks[slot].sent.remove(position);
     if !matches!(refusal, Refusal::Busy) {
-        // A refusal is an answer: what is sent again is owed since now, and does not make its store one that is stuck (R12).
-        cx.tasks[slot].sent_at[position] = now;
+        // A refusal is an answer: what is sent again is owed since then, and does not make its store one that is stuck (R12). Leases
+        // count from the first sending all the same (R4), and the store's pace is not that of our pauses.
+        cx.tasks[slot].owed_since[position] = Time(0);
     }
     credits::uncharge(cx, slot, position);
     // What was sent behind it is refused as well: once all of that is in, everything is sent again in order.

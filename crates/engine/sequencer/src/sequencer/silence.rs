@@ -99,7 +99,7 @@ fn look_for_stuck(cx: &mut Context, now: Time) {
         let members = &cx.groups[task.group].members;
         for position in task.waiting.and(task.sent).iter() {
             let store = &mut cx.stores[members[position]];
-            let since = task.sent_at[position].max(store.owed.since);
+            let since = task.owed_since[position].max(store.owed.since);
             let due = since.plus(timeout);
             if due <= now {
                 store.owed.stuck |= store.owed.served > since;

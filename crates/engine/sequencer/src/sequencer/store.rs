@@ -60,7 +60,10 @@ pub(super) fn link_ended(cx: &mut Context, resync: &mut Resync, now: Time, numbe
         cx.tasks[slot].sent.remove(position);
         match &mut cx.tasks[slot].kind {
             // Kept, and sent again on the next link.
-            Kind::Write(write) => write.charged.remove(position),
+            Kind::Write(write) => {
+                write.charged.remove(position);
+                cx.tasks[slot].owed_since[position] = Time(0);
+            }
             Kind::Fence { .. } => {}
             Kind::Read(_) => read::give_up_on(cx, now, slot, position),
             Kind::RenewLease => lease::renewal_ended(cx, slot, position),

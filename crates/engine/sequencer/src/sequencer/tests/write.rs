@@ -1,6 +1,7 @@
 use super::rig::{CHUNK_BYTES, MS, Rig, old, store, version};
 use crate::config::{MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
 use crate::io::Warning;
+use crate::task::Kind;
 use crate::{Fault, Faults};
 use amita_reactor::Time;
 use amita_types::io::{IoError, Op};
@@ -624,6 +625,36 @@ fn nobody_is_caught_up_to_what_was_never_given_out() {
         "{:?}",
         rig.warnings
     );
+}
+
+/// A member refuses a write and is sent it again: it owes it since then, and its leases count from the first sending all the same.
+#[test]
+fn what_is_sent_again_is_owed_since_then() {
+    let mut rig = Rig::open(2, 2);
+    let first = rig.now;
+    let io = rig.write(0, &[1; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.pass_ms(5);
+    rig.refuse(&two[0], Refusal::NoSpace);
+    let refused = rig.now;
+    let mut again = Vec::new();
+    while again.is_empty() {
+        rig.pass_ms(5);
+        again = rig.writes(2);
+    }
+    let tasks = &rig.sequencer.cx.tasks;
+    let mut writes = tasks.slots().filter(|&slot| matches!(tasks[slot].kind, Kind::Write(_)));
+    let slot = writes.next().expect("it has no acknowledgement");
+    let two = tasks[slot].waiting.iter().next().expect("it waits for that one");
+    let (sent_at, owed_since) = (tasks[slot].sent_at[two], tasks[slot].owed_since[two]);
+    assert_eq!(sent_at, first, "R4: the first of several sends is the safe one");
+    assert!(
+        owed_since > refused && owed_since <= rig.now,
+        "{owed_since:?}, refused {refused:?}"
+    );
+    rig.done(&again);
+    assert_eq!(rig.result(io), Some(Ok(())));
 }
 
 /// As above; the only other copy cannot be read for the moment, the link to the member breaks, and then it succeeds.
