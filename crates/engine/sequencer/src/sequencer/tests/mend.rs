@@ -101,6 +101,16 @@ fn only_what_differs_travels_and_replaces_exactly_what_was_listed() {
         change(4, old(2), Some(sum(4))),
     ];
     answer_changes(&mut rig, &source, &target);
+    // The source has said that it has this, and may have ended since.
+    let least = |(_, request, _): &(StoreId, Request, Slice)| match &request.body {
+        RequestBody::Read(read) => Some(read.least),
+        _ => None,
+    };
+    let least: Vec<Version> = rig.sent.iter().filter_map(least).collect();
+    assert!(
+        !least.is_empty() && least.iter().all(|least| *least == old(5)),
+        "{least:?}"
+    );
     rig.answer_reads(old(5));
     let (request, entries) = mends(&mut rig);
     let since = Version::new(old(3).generation(), 0).unwrap();

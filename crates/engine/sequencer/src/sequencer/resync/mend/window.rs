@@ -381,11 +381,14 @@ impl Mending {
         }
         self.stage = Stage::Fetching(window);
         let index = cx.chunks[chunk].index;
+        // It has said that it has this; it may have ended since, and be back without (R8).
+        let unsettled = cx.config.faults.has(Fault::CompareUnsettled);
+        let least = if unsettled { Version::NONE } else { self.scan.mark };
         for (range, _) in runs {
             let body = RequestBody::Read(ReadRequest {
                 chunk: index,
                 range,
-                least: Version::NONE,
+                least,
                 versions: false,
             });
             self.send(cx, now, source, MendStep::Fetch(range), body, Slice::default());
