@@ -33,6 +33,8 @@ amita_reactor::fault_switches! {
     NoCatchUp,
     /// R8: reads name no least version.
     NoLeast,
+    /// R8: a member that lacks what it has acknowledged is read as any other once it was caught up.
+    TrustDoubted,
     /// R10: a group is served when those of its members that can be reached are fenced.
     ServeHalfFenced,
     /// R10: members are evicted below the pool's least.

@@ -40,6 +40,7 @@ mod compare;
 mod context;
 mod credits;
 mod cut;
+mod doubt;
 mod exchange;
 mod faults;
 mod group;

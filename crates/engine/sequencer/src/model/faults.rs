@@ -326,6 +326,18 @@ impl Profile {
             ..Profile::amnesia()
         }
     }
+
+    /// The same, and the other store is out of reach now and then: what is read meanwhile only one has that is in doubt.
+    pub fn doubt() -> Profile {
+        Profile {
+            name: "doubt",
+            read_percent: 70,
+            partial_percent: 30,
+            cuts: 12,
+            length_ns: 400 * MS,
+            ..Profile::amnesia_at_the_least()
+        }
+    }
 }
 
 /// What a run that went well has seen.

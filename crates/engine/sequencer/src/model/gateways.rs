@@ -295,6 +295,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
         lease_renewals,
         settles,
         caught_up,
+        doubted,
         inherited,
         unsettled_parents,
         credit_waits,
@@ -331,6 +332,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.lease_renewals += lease_renewals;
     total.settles += settles;
     total.caught_up += caught_up;
+    total.doubted += doubted;
     total.inherited += inherited;
     total.unsettled_parents += unsettled_parents;
     total.credit_waits += credit_waits;

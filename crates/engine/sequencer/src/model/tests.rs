@@ -97,6 +97,7 @@ fn profile(name: &str, seed: u64) -> Profile {
         "laggards" => Profile::laggards(seed),
         "amnesia" => Profile::amnesia(),
         "amnesia_at_the_least" => Profile::amnesia_at_the_least(),
+        "doubt" => Profile::doubt(),
         "back" => Profile::back(seed),
         "resync" => Profile::resync(seed),
         "relay" => Profile::relay(seed),
@@ -172,7 +173,13 @@ fn amnesia() {
 #[test]
 fn amnesia_at_the_least() {
     let (counters, _) = play(|_| Profile::amnesia_at_the_least(), 0..100);
-    taken!(counters; caught_up, rolled);
+    taken!(counters; caught_up, rolled, doubted);
+}
+
+#[test]
+fn doubt() {
+    let (counters, _) = play(|_| Profile::doubt(), 0..200);
+    taken!(counters; caught_up, doubted);
 }
 
 #[test]
@@ -278,6 +285,7 @@ planted! {
     no_credits, NoCredits by |_| Profile::tight(), 100;
     no_catch_up, NoCatchUp by |_| Profile::amnesia_at_the_least(), 100;
     no_least, NoLeast by |_| Profile::amnesia(), 300;
+    no_least_in_doubt, NoLeast by |_| Profile::doubt(), 300;
     serve_half_fenced, ServeHalfFenced by Profile::deaths, 500;
     ignore_min_copies, IgnoreMinCopies by Profile::split, 500;
     acknowledge_early, AcknowledgeEarly by Profile::deaths, 500;

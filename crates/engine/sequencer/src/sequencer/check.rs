@@ -96,6 +96,7 @@ fn check_groups(cx: &Context) {
             record.syncing.iter().map(|syncing| syncing.store).collect()
         );
         assert!(group.members.current.and(group.members.syncing).is_empty());
+        assert!(group.doubted.without(group.members.current).is_empty());
         assert!(group.members.entered.without(group.members.syncing).is_empty());
         assert!(group.members.whole.without(group.members.entered).is_empty());
         for position in group.fence.ready.iter() {

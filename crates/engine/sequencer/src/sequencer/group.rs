@@ -262,6 +262,7 @@ fn enter(
     cx.cut.stores_changed();
     state.fence.ready = Members::NONE;
     state.to_evict = state.to_evict.and(current.or(stays));
+    state.doubted = state.doubted.and(current);
     state.missed = Members::NONE;
     if let Some(fence) = state.fence.task.take() {
         cx.settle_all(fence);
@@ -332,6 +333,7 @@ fn clear_place(cx: &mut Context, group: GroupSlot, position: Position) {
     for &chunk in &cx.groups[group].chunks {
         let chunk = &mut cx.chunks[chunk];
         chunk.lag.forget(Members::one(position));
+        chunk.lag.unproven.remove(position);
         chunk.bad_sources.remove(position);
         chunk.history.joined.remove(position);
         chunk.history.joining.remove(position);

@@ -150,7 +150,7 @@ pub(super) fn advance(cx: &mut Context, now: Time) {
 }
 
 /// Which touched groups lose whom, as far as that is lawful: an in-sync set never shrinks below the pool's least
-/// (R10). Who cannot apply what it should goes before who is only away, and of those who went first.
+/// (R10). Who cannot apply what it should, or is in doubt, goes before who is only away, and of those who went first.
 fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
     let mut batch = Vec::new();
     for index in 0..cx.groups.touched.len() {
@@ -164,7 +164,10 @@ fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
             .members
             .current
             .iter()
-            .filter(|&position| state.to_evict.has(position) || cx.stores[state.members[position]].lost)
+            .filter(|&position| {
+                let must_go = state.to_evict.or(state.doubted);
+                must_go.has(position) || cx.stores[state.members[position]].lost
+            })
             .collect();
         // Who is being brought up to date goes at any time; it is left to the coordinator while nothing waits for it.
         let mut leaving = Members::NONE;
@@ -178,16 +181,18 @@ fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
             continue;
         }
         unfit.sort_by_key(|&position| {
-            (
-                !state.to_evict.has(position),
-                cx.stores[state.members[position]].lost_at,
-            )
+            let must_go = state.to_evict.or(state.doubted);
+            (!must_go.has(position), cx.stores[state.members[position]].lost_at)
         });
         for position in unfit {
             let left = cx.groups[group].members.current.without(leaving).count() - 1;
             if left >= cx.owned.min_copies || (left > 0 && cx.config.faults.has(Fault::IgnoreMinCopies)) {
                 leaving.add(position);
-            } else {
+            } else if !cx.groups[group].doubted.has(position)
+                || cx.groups[group].to_evict.has(position)
+                || cx.stores[cx.groups[group].members[position]].lost
+            {
+                // Nothing waits for one that is only in doubt.
                 warn_missed(cx, group, position);
             }
         }

@@ -25,12 +25,17 @@ pub(super) fn advance(cx: &mut Context, now: Time, chunk: ChunkSlot) {
 }
 
 fn advance_reads(cx: &mut Context, now: Time, chunk: ChunkSlot) {
-    while let Some(slot) = cx.chunks[chunk].queues.reads.head() {
+    let mut waits = None;
+    while let Some(slot) = cx.chunks[chunk].queues.reads.head().filter(|slot| waits != Some(*slot)) {
         cx.tasks.unlink(&mut cx.chunks[chunk].queues.reads, slot);
         if !read::start(cx, now, slot) {
             // Back to where it stood would be the head; reads have no order among them.
             cx.tasks.push(&mut cx.chunks[chunk].queues.reads, slot);
-            return;
+            waits = waits.or(Some(slot));
+            if cx.groups[cx.chunks[chunk].group].doubted.is_empty() {
+                return;
+            }
+            // Of a member in doubt some may be asked what others may not.
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::answer::Misbehaved;
 use super::context::Context;
 use super::resync::Scrubs;
-use super::{at_rest, care, clear, compare, group, lease, pipeline};
+use super::{at_rest, care, clear, compare, doubt, group, lease, pipeline};
 use crate::faults::Fault;
 use crate::io::StopReason;
 use crate::members::{Members, Position};
@@ -58,14 +58,16 @@ pub(super) fn start(cx: &mut Context, now: Time, slot: TaskSlot) -> bool {
     chosen.is_some()
 }
 
-/// The member to read from: one in this process if it answers, else the one that owes the fewest answers.
+/// The member to read from: one in this process if it answers, else the one that owes the fewest answers. One in doubt is asked where no
+/// other can be.
 fn choose(cx: &mut Context, now: Time, slot: TaskSlot) -> Option<Position> {
     let number = cx.tasks[slot].group;
     let waiting = cx.tasks[slot].waiting;
     let read = cx.tasks[slot].read();
     let out = read.tried.or(read.damaged).or(waiting);
+    let out = out.or(doubt::barred(cx, slot));
     let group = &cx.groups[number];
-    let mut best: Option<((bool, u32, u32), Position)> = None;
+    let mut best: Option<((u8, u32, u32), Position)> = None;
     let mut readable = group.members.current;
     if cx.config.faults.has(Fault::ReadFromSyncing) {
         readable = readable.or(group.members.syncing);
@@ -81,11 +83,13 @@ fn choose(cx: &mut Context, now: Time, slot: TaskSlot) -> Option<Position> {
         let turn = ((slot.at() + position.at()) % group.members.places()) as u32;
         // One that is silent, or where an operation hangs, is asked last, where it may not be evicted.
         let rank = if store.lost {
-            (true, u32::MAX, turn)
+            (3, u32::MAX, turn)
+        } else if group.doubted.has(position) && !cx.config.faults.has(Fault::TrustDoubted) {
+            (2, store.owed.awaited + 1, turn)
         } else if store.local && !hangs && !buggify(Point::ReadAnywhere) {
-            (false, 0, 0)
+            (0, 0, 0)
         } else {
-            (hangs, store.owed.awaited + 1, turn)
+            (u8::from(hangs), store.owed.awaited + 1, turn)
         };
         if best.is_none_or(|(least, _)| rank < least) {
             best = Some((rank, position));
@@ -179,8 +183,13 @@ pub(super) fn refused(
         } if cx.tasks[slot].read().at > SnapshotId::HEAD || cx.tasks[slot].read().is_about_changes() => {
             cx.tasks[slot].read().damaged.add(position);
         }
+        // R8: a member that is behind what it has answered has lost something.
+        Refusal::Behind { .. } if cx.groups[group].members.current.has(position) => {
+            cx.warn_refused(group, cx.groups[group].members[position], refusal);
+            doubt::lacks(cx, now, chunk, position);
+        }
         other => {
-            // R8: a member that is behind what it has answered has lost something. Others are as unfit.
+            // Others are as unfit.
             cx.warn_refused(group, cx.groups[group].members[position], other);
             group::evict_soon(cx, group, position);
         }
@@ -207,6 +216,11 @@ pub(super) fn data_arrived(
         return Ok(());
     }
     let range = read.range;
+    if doubt::barred(cx, slot).has(position) {
+        // It was found to lack something while it was asked.
+        give_up_on(cx, now, slot, position);
+        return Ok(());
+    }
     if version.generation() > cx.owned.generation {
         let generation = version.generation();
         cx.stop(StopReason::Deposed { generation });
@@ -250,6 +264,9 @@ pub(super) fn allocation_arrived(
     position: Position,
     allocated: Box<[u64; 16]>,
 ) {
+    if cx.tasks[slot].read().found.is_none() && doubt::barred(cx, slot).has(position) {
+        return give_up_on(cx, now, slot, position);
+    }
     cx.settle(slot, position);
     cx.note_answer(now, slot, position);
     if cx.tasks[slot].read().found.is_none() {
@@ -260,6 +277,9 @@ pub(super) fn allocation_arrived(
 }
 
 pub(super) fn differs_arrived(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, differs: Box<Differs>) {
+    if cx.tasks[slot].read().found.is_none() && doubt::barred(cx, slot).has(position) {
+        return give_up_on(cx, now, slot, position);
+    }
     cx.settle(slot, position);
     cx.note_answer(now, slot, position);
     if cx.tasks[slot].read().found.is_none() {

@@ -3,7 +3,7 @@
 //! what is under way. Who cannot apply the next valid version is evicted (R7).
 
 use super::context::Context;
-use super::{catch_up, credits, faults, group, join, write};
+use super::{catch_up, credits, doubt, faults, group, join, write};
 use crate::config::MAX_REFUSALS;
 use crate::faults::Fault;
 use crate::members::Position;
@@ -84,11 +84,10 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         // It has not joined the chunk's history: that is asked again before the write.
         Refusal::WrongPredecessor { .. } if join::is_needed(cx, chunk, position) => false,
         Refusal::WrongPredecessor { .. } if first_awaited(cx, chunk, position) != Some(slot) => false,
-        // R8: it lacks what it has answered, and would refuse for ever. What else it lacks nobody knows: it goes as soon as it can be
-        // spared, and is caught up until then.
+        // R8: it lacks what it has answered, and would refuse for ever. It goes as soon as it can be spared, and is caught up until then.
         Refusal::WrongPredecessor { .. } if catch_up::is_needed(cx, group, position) => {
             cx.warn_refused(group, store, refusal);
-            group::evict_soon(cx, group, position);
+            doubt::found(cx, chunk, position);
             cx.chunks[chunk].lag.behind.add(position);
             false
         }

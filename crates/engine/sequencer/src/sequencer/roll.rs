@@ -62,6 +62,7 @@ pub(super) fn start(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Memb
         more: None,
         awaited: 0,
     });
+    cx.chunks[chunk].lag.unproven.add(target);
     if catching && since < committed {
         // It lacks what was acknowledged, of whatever numbers that is, and gets all of it by one record (S5). Its answer may be lost.
         cut::rolled_across(cx, from, to);

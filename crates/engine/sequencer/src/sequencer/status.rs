@@ -34,6 +34,8 @@ pub struct Counters {
     pub lease_renewals: u64,
     /// Times that a chunk was opened once more for a member whose copy had rotted under a write (D7).
     pub caught_up: u64,
+    /// Members of groups that were found to lack what they had acknowledged (R8).
+    pub doubted: u64,
     /// Chunks that were made from what the volume was cloned from (S8).
     pub inherited: u64,
     /// Times that the owner of what the volume was cloned from was asked to open a chunk, because copies of it differed (S7).
@@ -94,12 +96,12 @@ impl Counters {
 
     /// Each with its name, in their order.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 35] {
+    pub fn each(&self) -> [(&'static str, u64); 36] {
         let mut copy = *self;
         copy.each_mut().map(|(name, value)| (name, *value))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 35] {
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 36] {
         let Counters {
             writes,
             reads,
@@ -112,6 +114,7 @@ impl Counters {
             unleased,
             lease_renewals,
             caught_up,
+            doubted,
             inherited,
             unsettled_parents,
             settles,
@@ -149,6 +152,7 @@ impl Counters {
             ("unleased", unleased),
             ("lease_renewals", lease_renewals),
             ("caught_up", caught_up),
+            ("doubted", doubted),
             ("inherited", inherited),
             ("unsettled_parents", unsettled_parents),
             ("settles", settles),

@@ -4,6 +4,7 @@ mod answers;
 mod at_rest;
 mod compare;
 mod cut;
+mod doubt;
 mod evict;
 mod fence;
 mod look;

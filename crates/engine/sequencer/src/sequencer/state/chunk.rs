@@ -80,6 +80,9 @@ pub(in crate::sequencer) struct Lag {
     pub behind: Members,
     /// The chunk is being opened once more for that, with writes that have a version.
     pub catching: bool,
+    /// Members in sync that lack something acknowledged, or were rolled forward to it, and whose entries were not compared since: where
+    /// one is in doubt it is not read (see `doubt`).
+    pub unproven: Members,
 }
 
 /// Syncing members that go on with its history (R5).

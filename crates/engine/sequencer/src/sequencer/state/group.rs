@@ -17,6 +17,8 @@ pub(in crate::sequencer) struct Group {
     pub fence: Fence,
     /// Who must be evicted though its store speaks: it cannot apply what it should.
     pub to_evict: Members,
+    /// Members in sync that were found to lack what they have acknowledged; what else they lack nobody knows (see `doubt`).
+    pub doubted: Members,
     /// Who is left alone for a moment, because it said `Busy`.
     pub paused: Members,
     /// Warned of: missing, and too few to evict it.
@@ -113,6 +115,7 @@ impl Group {
             },
             fence: Fence::default(),
             to_evict: Members::NONE,
+            doubted: Members::NONE,
             paused: Members::NONE,
             missed: Members::NONE,
             reread: Reread::default(),

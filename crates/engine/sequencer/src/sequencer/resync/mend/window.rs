@@ -7,7 +7,7 @@ use crate::members::{Members, Position};
 use crate::sequencer::context::Context;
 use crate::sequencer::resync::progress::Tallies;
 use crate::sequencer::resync::scrub::Scrubs;
-use crate::sequencer::{faults, group, resend};
+use crate::sequencer::{doubt, faults, group, resend};
 use crate::task::MendStep;
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
@@ -128,6 +128,8 @@ impl Mending {
         let mut bad = self.bad_sources;
         if self.is_look() {
             bad.add(position);
+            // What has rotted gets nothing that was not compared.
+            bad = bad.or(cx.groups[group].doubted.and(cx.chunks[chunk].lag.unproven));
         }
         let intact = cx.groups[group].members.current.without(bad);
         if intact.is_empty() {
@@ -138,8 +140,9 @@ impl Mending {
             self.bad_sources = Members::NONE;
             return Err(self.begin_again(cx, now, LONG_PAUSE));
         }
-        // One that is known to be unfit, or to lack a write, only where there is no other.
-        let unfit = cx.groups[group].to_evict.or(cx.chunks[chunk].lag.behind);
+        // One that is known to be unfit, or to lack a write, or what it has acknowledged, only where there is no other.
+        let unfit = cx.groups[group].to_evict.or(cx.groups[group].doubted);
+        let unfit = unfit.or(cx.chunks[chunk].lag.behind);
         let fit = intact.without(unfit);
         let can = |&source: &Position| cx.can_send(group, source);
         let sources = if fit.is_empty() { intact } else { fit };
@@ -158,14 +161,19 @@ impl Mending {
         let listing = self.listing();
         listing.sure = true;
         let source = listing.source;
-        let refusal = match incomplete {
-            Some(_) => Refusal::Incomplete,
-            None if lacks => Refusal::Behind { current: version },
+        let Subject { group, chunk, .. } = self.subject;
+        let store = cx.groups[group].members[source];
+        match incomplete {
+            Some(_) => {
+                cx.warn_refused(group, store, &Refusal::Incomplete);
+                group::evict_soon(cx, group, source);
+            }
+            None if lacks => {
+                cx.warn_refused(group, store, &Refusal::Behind { current: version });
+                doubt::lacks(cx, now, chunk, source);
+            }
             None => return self.compare(cx, scrubs, now),
-        };
-        let group = self.subject.group;
-        cx.warn_refused(group, cx.groups[group].members[source], &refusal);
-        group::evict_soon(cx, group, source);
+        }
         self.bad_sources.add(source);
         self.begin_again(cx, now, PAUSE)
     }

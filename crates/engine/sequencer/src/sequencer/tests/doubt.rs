@@ -1,0 +1,161 @@
+//! A member in sync lacks what it has acknowledged: what is read of it, when it goes, and when it is one like any other again (R8).
+
+use super::rig::{CHUNK_BYTES, Rig, old, store, version};
+use crate::Config;
+use amita_types::io::Op;
+use amita_types::message::{AnswerBody, Change, ChangesAnswer, Refusal, Request, RequestBody};
+use amita_types::{BlockIndex, SnapshotId, StoreId, Version};
+
+const FIRST: SnapshotId = SnapshotId(1);
+const SECOND: SnapshotId = SnapshotId(2);
+
+fn cleared(block: u16, version: Version) -> Change {
+    Change {
+        block: BlockIndex(block),
+        version,
+        sum: None,
+    }
+}
+
+/// What both have of chunk 0 in the end.
+fn entries(_: StoreId) -> Vec<Change> {
+    vec![cleared(0, version(6)), cleared(2, version(7))]
+}
+
+/// Two copies, and both are needed. Chunks 0 and 1 are open at 2:5; store 2 is back without a write of chunk 0 that it had answered, and
+/// was caught up to 3:7.
+fn caught_up(number: SnapshotId) -> Rig {
+    let mut rig = match number {
+        SnapshotId::HEAD => Rig::new(2, 2),
+        number => Rig::numbered(2, 2, number, Config::default()),
+    };
+    rig.open_chunk();
+    let other = rig.read(CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(other), Some(Ok(())));
+    let acknowledged = rig.clear(0, 4096);
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    assert_eq!(rig.result(acknowledged), Some(Ok(())));
+    rig.down(2);
+    rig.up(2);
+    rig.answer_fences();
+    let io = rig.clear(8192, 4096);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(5) });
+    rig.answer_opens_at(|id| match id == store(1) {
+        true => (version(7), number),
+        false => (old(5), SnapshotId::HEAD),
+    });
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    let entries = entries(store(1));
+    rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
+    rig.done(&rolls);
+    rig.do_call();
+    assert_eq!(rig.result(io), Some(Ok(())));
+    let counters = rig.sequencer.counters();
+    assert_eq!((counters.caught_up, counters.doubted), (1, 1));
+    rig
+}
+
+/// Reads, and says who was asked, and for which version at least.
+fn asked(rig: &mut Rig, at: SnapshotId, chunk: u64) -> Vec<(StoreId, Version)> {
+    let (offset, length) = (chunk * CHUNK_BYTES, 4096);
+    rig.submit_at(at, Op::Read { offset, length });
+    let least = |request: Request| match request.body {
+        RequestBody::Read(read) => (request.store, read.least),
+        body => panic!("a read was expected, not {body:?}"),
+    };
+    rig.reads().into_iter().map(least).collect()
+}
+
+#[test]
+fn one_in_doubt_is_read_where_no_other_can_be() {
+    let mut rig = caught_up(SnapshotId::HEAD);
+    for chunk in [0, 1] {
+        for _ in 0..4 {
+            let by = asked(&mut rig, SnapshotId::HEAD, chunk);
+            assert!(matches!(by[..], [(id, _)] if id == store(1)), "{by:?}");
+        }
+    }
+    let mut rig = caught_up(SnapshotId::HEAD);
+    rig.down(1);
+    assert_eq!(asked(&mut rig, SnapshotId::HEAD, 1), [(store(2), old(5))]);
+    let rolled = rig.read(0, 4096);
+    assert!(rig.reads().is_empty(), "what it was rolled forward in was not compared");
+    rig.up(1);
+    rig.answer_fences();
+    let request = rig.reads().remove(0);
+    assert_eq!(request.store, store(1));
+    rig.answer_read(&request, version(6));
+    assert_eq!(rig.result(rolled), Some(Ok(())));
+}
+
+#[test]
+fn what_snapshots_have_is_not_read_from_one_in_doubt() {
+    let mut rig = caught_up(SECOND);
+    rig.down(1);
+    assert_eq!(asked(&mut rig, FIRST, 1), [], "no version tells whether it has it");
+    let differ = Op::Differ {
+        since: FIRST,
+        offset: CHUNK_BYTES,
+    };
+    let _ = rig.submit_at(SnapshotId::HEAD, differ);
+    assert!(rig.take(|_, body| matches!(body, RequestBody::Differ(_))).is_empty());
+    assert_eq!(asked(&mut rig, SnapshotId::HEAD, 1), [(store(2), old(5))]);
+}
+
+#[test]
+fn what_was_on_its_way_when_the_doubt_came_does_not_count() {
+    let mut rig = Rig::numbered(2, 2, SECOND, Config::default());
+    rig.open_chunk();
+    let mut requests = Vec::new();
+    let io = loop {
+        let (offset, length) = (0, 4096);
+        let io = rig.submit_at(FIRST, Op::Read { offset, length });
+        requests.extend(rig.reads());
+        if requests.last().is_some_and(|request| request.store == store(2)) {
+            break io;
+        }
+    };
+    let request = requests.pop().expect("store 2 was asked");
+    rig.read(0, 4096);
+    let second = rig.reads().remove(0);
+    let write = rig.write(8192, &[1; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(4) });
+    rig.answer_read(&request, old(3));
+    assert_eq!((rig.result(io), rig.result(write)), (None, None));
+    let again = rig.reads();
+    assert!(
+        again.iter().any(|request| request.store == store(1)),
+        "{again:?}, beside {second:?}"
+    );
+}
+
+#[test]
+fn who_is_found_behind_by_a_read_is_caught_up_where_it_is_needed() {
+    let mut rig = Rig::open(2, 2);
+    let io = rig.read(0, 4096);
+    let request = rig.reads().remove(0);
+    rig.refuse(&request, Refusal::Behind { current: old(3) });
+    let other = rig.reads().remove(0);
+    assert_ne!(other.store, request.store);
+    rig.answer_read(&other, old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    let behind = request.store;
+    rig.answer_opens(|id| if id == behind { old(3) } else { old(5) });
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    assert!(matches!(&listing[..], [one] if one.store == other.store), "{listing:?}");
+    let entries = vec![cleared(0, old(4)), cleared(1, old(5))];
+    rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
+    assert!(matches!(&rolls[..], [one] if one.store == behind), "{rolls:?}");
+    assert_eq!(rig.sequencer.counters().caught_up, 1);
+}
