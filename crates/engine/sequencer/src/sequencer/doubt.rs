@@ -11,7 +11,7 @@
 //! * What a chunk was for snapshots is not read from it at all, nor what was changed since one: of these a read names no version (S7), and its
 //!   states may end before what they must have.
 //! * It is the source of no comparison where there is another.
-//! * It goes when another member is there.
+//! * It goes when another member is there. Who is lost goes before it: it takes writes.
 //!
 //! What other volumes have there their owners find out by themselves.
 

@@ -150,7 +150,8 @@ pub(super) fn advance(cx: &mut Context, now: Time) {
 }
 
 /// Which touched groups lose whom, as far as that is lawful: an in-sync set never shrinks below the pool's least
-/// (R10). Who cannot apply what it should, or is in doubt, goes before who is only away, and of those who went first.
+/// (R10). Who cannot apply what it should goes before who is only away, and of those who went first. Who is in doubt takes what it is sent:
+/// it goes behind both.
 fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
     let mut batch = Vec::new();
     for index in 0..cx.groups.touched.len() {
@@ -181,8 +182,9 @@ fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
             continue;
         }
         unfit.sort_by_key(|&position| {
-            let must_go = state.to_evict.or(state.doubted);
-            (!must_go.has(position), cx.stores[state.members[position]].lost_at)
+            let store = &cx.stores[state.members[position]];
+            let serves = !store.lost && !state.to_evict.has(position);
+            (serves, !state.to_evict.has(position), store.lost_at)
         });
         for position in unfit {
             let left = cx.groups[group].members.current.without(leaving).count() - 1;

@@ -2,6 +2,7 @@
 
 use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
+use crate::io::Warning;
 use amita_types::io::Op;
 use amita_types::message::{AnswerBody, Change, ChangesAnswer, Refusal, Request, RequestBody};
 use amita_types::{BlockIndex, SnapshotId, StoreId, Version};
@@ -137,6 +138,31 @@ fn what_was_on_its_way_when_the_doubt_came_does_not_count() {
         again.iter().any(|request| request.store == store(1)),
         "{again:?}, beside {second:?}"
     );
+}
+
+#[test]
+fn who_is_lost_goes_before_who_is_in_doubt() {
+    let mut rig = Rig::open(3, 2);
+    rig.read(0, 4096);
+    let request = rig.reads().remove(0);
+    let (doubted, lost) = (request.store, store(request.store.0 % 3 + 1));
+    rig.refuse(&request, Refusal::Behind { current: old(3) });
+    // The metadata is away for a moment.
+    rig.refuse_call();
+    rig.down(lost.0);
+    rig.lost(lost.0);
+    while rig.calls.is_empty() {
+        rig.pass_ms(5);
+    }
+    rig.do_call();
+    let in_sync = rig.group(0).in_sync;
+    assert!(
+        in_sync.len() == 2 && in_sync.contains(&doubted) && !in_sync.contains(&lost),
+        "{in_sync:?}"
+    );
+    rig.pass_ms(500);
+    let waits = |warning: &Warning| matches!(warning, Warning::BelowMinCopies { .. });
+    assert!(!rig.warnings.iter().any(waits), "nothing waits for it");
 }
 
 #[test]
