@@ -27,7 +27,7 @@ use crate::pace::{Level, Pass};
 use crate::sequencer::context::Context;
 use crate::sequencer::join::{self, passes_by_itself};
 use crate::sequencer::state::ChunkState;
-use crate::sequencer::{care, group, open};
+use crate::sequencer::{care, doubt, group, open};
 use crate::table::{ChunkSlot, GroupSlot, MendSlot, SyncSlot, Table, TaskSlot};
 use crate::task::{Kind, MendStep, SyncStep, Tasks};
 use amita_reactor::{Slice, Time};
@@ -597,6 +597,12 @@ impl Mending {
             Refusal::Invalid {
                 what: Problem::Snapshot,
             } if self.is_bringing() => self.begin_again(cx, now, PAUSE),
+            // R8: one in sync, which is looked at or compared with, lacks what it has acknowledged, or is not whole.
+            Refusal::Behind { .. } | Refusal::Incomplete
+                if cx.groups[self.subject.group].members.current.has(position) =>
+            {
+                self.found_short(cx, now, position, refusal)
+            }
             // A write that it refused is to come again before what was sent behind it.
             Refusal::WrongPredecessor { .. } if at_target => self.begin_again(cx, now, PAUSE),
             other if passes_by_itself(other) => self.begin_again(cx, now, PAUSE),
@@ -609,6 +615,20 @@ impl Mending {
                 self.begin_again(cx, now, LONG_PAUSE)
             }
         }
+    }
+
+    /// A member in sync does not have what it must.
+    fn found_short(&mut self, cx: &mut Context, now: Time, position: Position, refusal: &Refusal) -> After {
+        let Subject { group, chunk, .. } = self.subject;
+        cx.warn_refused(group, cx.groups[group].members[position], refusal);
+        match refusal {
+            Refusal::Behind { .. } => doubt::lacks(cx, now, chunk, position),
+            _ => group::evict_soon(cx, group, position),
+        }
+        if position != self.subject.position {
+            self.bad_sources.add(position);
+        }
+        self.begin_again(cx, now, PAUSE)
     }
 
     /// Are states under way?

@@ -4,8 +4,8 @@ use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
 use crate::io::Warning;
 use amita_types::io::Op;
-use amita_types::message::{AnswerBody, Change, ChangesAnswer, Refusal, Request, RequestBody};
-use amita_types::{BlockIndex, SnapshotId, StoreId, Version};
+use amita_types::message::{AnswerBody, Change, ChangesAnswer, ChunkState, Refusal, Request, RequestBody};
+use amita_types::{BlockIndex, ChunkIndex, SnapshotId, StoreId, Version};
 
 const FIRST: SnapshotId = SnapshotId(1);
 const SECOND: SnapshotId = SnapshotId(2);
@@ -184,4 +184,43 @@ fn who_is_found_behind_by_a_read_is_caught_up_where_it_is_needed() {
     let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
     assert!(matches!(&rolls[..], [one] if one.store == behind), "{rolls:?}");
     assert_eq!(rig.sequencer.counters().caught_up, 1);
+}
+
+#[test]
+fn a_scrub_that_finds_a_member_behind_has_it_caught_up() {
+    let mut rig = Rig::open(2, 2);
+    rig.scrub();
+    let mut is_found = false;
+    for _ in 0..20 {
+        rig.answer_chunks(|_| {
+            vec![ChunkState {
+                chunk: ChunkIndex(0),
+                version: old(5),
+                incomplete: None,
+            }]
+        });
+        rig.answer_opens(|id| if id == store(2) && is_found { old(3) } else { old(5) });
+        for request in rig.take(|_, body| matches!(body, RequestBody::Verify(_))) {
+            match request.store == store(2) {
+                true => {
+                    is_found = true;
+                    rig.refuse(&request, Refusal::Behind { current: old(3) });
+                }
+                false => {
+                    let body = amita_types::message::VerifiedAnswer {
+                        entries: Vec::new(),
+                        damaged: Vec::new(),
+                        more: None,
+                    };
+                    rig.accept(&request, AnswerBody::Verified(body));
+                }
+            }
+        }
+        rig.pass_ms(20);
+    }
+    let counters = rig.sequencer.counters();
+    assert_eq!((counters.doubted, counters.caught_up), (1, 1));
+    let listing = rig.take(|id, body| id == store(1) && matches!(body, RequestBody::Changes(_)));
+    let since = |request: &Request| matches!(&request.body, RequestBody::Changes(changes) if changes.since == old(3));
+    assert!(listing.iter().any(since), "{listing:?}");
 }
