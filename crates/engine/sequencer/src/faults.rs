@@ -35,6 +35,8 @@ amita_reactor::fault_switches! {
     NoLeast,
     /// R8: a member that lacks what it has acknowledged is read as any other once it was caught up.
     TrustDoubted,
+    /// R8: a member is in doubt no more though what it holds was not compared.
+    ClearUnlooked,
     /// R10: a group is served when those of its members that can be reached are fenced.
     ServeHalfFenced,
     /// R10: members are evicted below the pool's least.

@@ -232,6 +232,8 @@ pub enum SyncStep {
     Chunks(SyncSlot),
     /// The same, to look at all of them.
     Walk,
+    /// The same, to look at a member that is in doubt.
+    Doubt,
     /// One chunk is compared, and mended.
     Mend(MendSlot, MendStep),
 }
@@ -243,6 +245,8 @@ pub enum MendStep {
     Ask,
     /// Which version has the source?
     Sure,
+    /// Which has the target, which is in doubt?
+    Held,
     /// Entries of the source.
     Source,
     /// Entries of the target.
@@ -278,7 +282,7 @@ impl MendStep {
     pub fn is_answered_by(self, body: &AnswerBody) -> bool {
         matches!(
             (self, body),
-            (MendStep::Ask | MendStep::Sure, AnswerBody::Opened(_))
+            (MendStep::Ask | MendStep::Sure | MendStep::Held, AnswerBody::Opened(_))
                 | (MendStep::Source | MendStep::Target, AnswerBody::Changes(_))
                 | (MendStep::Target, AnswerBody::Verified(_))
                 | (MendStep::Fetch(_), AnswerBody::Data(_))

@@ -88,6 +88,7 @@ fn count_sequencer(coverage: &mut crate::coverage::Coverage, counters: &amita_se
     coverage.add("volume.settles", counters.settles);
     coverage.add("volume.caught_up", counters.caught_up);
     coverage.add("volume.doubted", counters.doubted);
+    coverage.add("volume.cleared", counters.cleared);
     coverage.add("volume.inherited", counters.inherited);
     coverage.add("volume.unsettled_parents", counters.unsettled_parents);
     coverage.add("volume.credit_waits", counters.credit_waits);

@@ -213,6 +213,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("forget-bytes", "R7", of_volume!(ForgetBytes), &[0]),
         cluster("no-least", "R8", of_volume!(NoLeast), &[]),
         cluster("trust-doubted", "R8", of_volume!(TrustDoubted), &[]),
+        cluster("clear-unlooked", "R8", of_volume!(ClearUnlooked), &[]),
         cluster("keep-left", "R8", of_fabric!(KeepLeft), &[313]),
         cluster("no-pulse", "R9", of_gateway!(NoPulse), &[]),
         cluster("any-age", "R9", of_gateway!(AnyAge), &[]),

@@ -296,6 +296,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
         settles,
         caught_up,
         doubted,
+        cleared,
         inherited,
         unsettled_parents,
         credit_waits,
@@ -333,6 +334,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.settles += settles;
     total.caught_up += caught_up;
     total.doubted += doubted;
+    total.cleared += cleared;
     total.inherited += inherited;
     total.unsettled_parents += unsettled_parents;
     total.credit_waits += credit_waits;

@@ -173,13 +173,13 @@ fn amnesia() {
 #[test]
 fn amnesia_at_the_least() {
     let (counters, _) = play(|_| Profile::amnesia_at_the_least(), 0..100);
-    taken!(counters; caught_up, rolled, doubted);
+    taken!(counters; caught_up, rolled, doubted, cleared);
 }
 
 #[test]
 fn doubt() {
     let (counters, _) = play(|_| Profile::doubt(), 0..200);
-    taken!(counters; caught_up, doubted);
+    taken!(counters; caught_up, doubted, cleared);
 }
 
 #[test]

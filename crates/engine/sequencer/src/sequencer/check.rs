@@ -97,6 +97,7 @@ fn check_groups(cx: &Context) {
         );
         assert!(group.members.current.and(group.members.syncing).is_empty());
         assert!(group.doubted.without(group.members.current).is_empty());
+        assert!(group.doubted.is_empty() || cx.groups.doubted.contains(&number));
         assert!(group.members.entered.without(group.members.syncing).is_empty());
         assert!(group.members.whole.without(group.members.entered).is_empty());
         for position in group.fence.ready.iter() {

@@ -13,7 +13,8 @@
 //! * It is the source of no comparison where there is another.
 //! * It goes when another member is there. Who is lost goes before it: it takes writes.
 //!
-//! What other volumes have there their owners find out by themselves.
+//! Meanwhile all that it holds of the volume is looked at (see `resync/doubts`). Where it lacks nothing the doubt ends. What other
+//! volumes have there their owners find out by themselves.
 
 use super::context::Context;
 use super::{catch_up, resend};
@@ -32,13 +33,19 @@ pub(super) fn found(cx: &mut Context, chunk: ChunkSlot, position: Position) {
     assert!(state.members.current.has(position), "others have acknowledged nothing");
     cx.counters.doubted += u64::from(!state.doubted.has(position));
     state.doubted.add(position);
+    state.doubts += 1;
+    cx.groups.doubted.insert(group);
     cx.metadata.evictions = true;
     cx.intake.is_due = true;
 }
 
-/// The same, and nothing is under way that would bring it: where it cannot be spared it is caught up.
+/// The same; where it cannot be spared it is caught up.
 pub(super) fn lacks(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position) {
     found(cx, chunk, position);
+    bring(cx, now, chunk, position);
+}
+
+fn bring(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position) {
     let owes = resend::awaited_writes(cx, chunk).any(|slot| {
         let task = &cx.tasks[slot];
         task.waiting.and(task.sent).has(position)
@@ -47,6 +54,12 @@ pub(super) fn lacks(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Pos
     if !owes && catch_up::is_needed(cx, cx.chunks[chunk].group, position) {
         catch_up::begin(cx, now, chunk);
     }
+}
+
+/// A look at the member has found that it lacks something: it is caught up, where nothing is under way that would bring it.
+pub(super) fn catch_up(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position) {
+    cx.chunks[chunk].lag.unproven.add(position);
+    bring(cx, now, chunk, position);
 }
 
 /// Members in sync that are not asked what this read asks.

@@ -263,6 +263,7 @@ fn enter(
     state.fence.ready = Members::NONE;
     state.to_evict = state.to_evict.and(current.or(stays));
     state.doubted = state.doubted.and(current);
+    state.doubts += 1;
     state.missed = Members::NONE;
     if let Some(fence) = state.fence.task.take() {
         cx.settle_all(fence);

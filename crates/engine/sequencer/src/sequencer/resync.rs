@@ -7,9 +7,11 @@
 //!
 //! * `sync`: one member, from its entering to the word that it holds everything: which chunks must be compared.
 //! * `mend`: one chunk: compared with another copy, window by window, and mended.
+//! * `doubts`: members of which nobody knows what they lack are looked at.
 //! * `scrub`: all copies are looked at, and single blocks where a read has met damage; each look is a mending.
 //! * `progress`: how far each store has come.
 
+mod doubts;
 mod mend;
 mod progress;
 mod scrub;
@@ -21,13 +23,15 @@ pub(super) use scrub::Scrubs;
 use super::agenda::NEVER;
 use super::answer::Misbehaved;
 use super::context::Context;
+use super::state::ChunkState;
+use super::tables::Chunks;
 use super::{group, join};
-use crate::members::{Members, Position};
+use crate::members::{ByPosition, Members, Position};
 use crate::table::{GroupSlot, MendSlot, TaskSlot};
 use crate::task::{Kind, SyncStep};
 use amita_reactor::{Slice, Time};
-use amita_types::message::{AnswerBody, ChunksAnswer, ChunksRequest, Refusal, RequestBody};
-use amita_types::{ChunkId, ChunkIndex};
+use amita_types::message::{AnswerBody, ChunkState as Held, ChunksAnswer, ChunksRequest, Refusal, RequestBody};
+use amita_types::{ChunkId, ChunkIndex, Version};
 use mend::{After, Mendings, Mode};
 
 /// What is under way.
@@ -36,6 +40,7 @@ pub(super) struct Resync {
     syncs: sync::Syncs,
     mendings: Mendings,
     pub scrubs: Scrubs,
+    doubts: doubts::Doubts,
     pub tallies: progress::Tallies,
 }
 
@@ -67,7 +72,7 @@ impl Resync {
         for passed_over in cx.parents.take_passed_over() {
             self.syncs.compare_too(cx, &self.mendings, passed_over);
         }
-        if self.syncs.is_empty() && self.scrubs.is_empty() {
+        if self.syncs.is_empty() && self.scrubs.is_empty() && self.doubts.is_idle(cx) {
             return;
         }
         self.syncs.seat(cx, now);
@@ -75,6 +80,7 @@ impl Resync {
             self.syncs.advance(cx, &mut self.mendings, now, of);
         }
         self.scrubs.advance(cx, &mut self.mendings, now);
+        self.doubts.advance(cx, &mut self.mendings, now);
         for of in self.mendings.keys() {
             if let Some(mending) = self.mendings.get(of) {
                 let after = mending.advance(cx, now);
@@ -100,11 +106,11 @@ impl Resync {
                     self.syncs.chunk_mended(sync);
                 }
             }
-            After::Looked { seen } => {
-                if let Some(mode) = self.mendings.end_look(cx, of) {
-                    self.scrubs.looked(mode, seen);
-                }
-            }
+            After::Looked { seen } => match self.mendings.end_look(cx, of) {
+                Some(subject) if subject.mode == Mode::Doubt => self.doubts.compared(cx, &subject, seen),
+                Some(subject) => self.scrubs.looked(subject.mode, seen),
+                None => {}
+            },
         }
     }
 
@@ -139,7 +145,10 @@ impl Resync {
                 self.scrubs.listed(cx, now, slot, position, &chunks, more);
                 Ok(())
             }
-            (SyncStep::Chunks(_) | SyncStep::Walk, body) => Err(Misbehaved::unasked(&body)),
+            (SyncStep::Doubt, AnswerBody::Chunks(ChunksAnswer { chunks, more })) => {
+                self.doubts.listed(cx, now, (slot, position), (chunks, more))
+            }
+            (SyncStep::Chunks(_) | SyncStep::Walk | SyncStep::Doubt, body) => Err(Misbehaved::unasked(&body)),
             (SyncStep::Mend(of, step), body) => {
                 if !step.is_answered_by(&body) {
                     return Err(Misbehaved::unasked(&body));
@@ -176,6 +185,7 @@ impl Resync {
                 self.syncs.list_again(cx, now, slot, of);
             }
             SyncStep::Walk => self.scrubs.list_again(cx, now, slot),
+            SyncStep::Doubt => self.doubts.list_again(cx, now, slot),
             SyncStep::Mend(of, step) => {
                 cx.settle_and_drop(slot, position);
                 if let Some(mending) = self.mendings.get(of) {
@@ -192,6 +202,7 @@ impl Resync {
         match step {
             SyncStep::Chunks(of) => self.syncs.list_again(cx, now, slot, of),
             SyncStep::Walk => self.scrubs.list_again(cx, now, slot),
+            SyncStep::Doubt => self.doubts.list_again(cx, now, slot),
             SyncStep::Mend(of, _) => {
                 cx.settle_and_drop(slot, position);
                 if let Some(mending) = self.mendings.get(of) {
@@ -238,4 +249,60 @@ fn is_listed_here(cx: &Context, group: GroupSlot, index: ChunkIndex) -> bool {
     };
     let cores = usize::from(cx.config.cores.max(1));
     cx.group_of(index) == group && id.core(cores) == usize::from(cx.config.core)
+}
+
+/// Chunks that a member holds, and where the next ones begin.
+type Page = (Vec<Held>, Option<ChunkIndex>);
+
+/// Is this a page of a list that begins there and goes on, of what was asked for?
+fn check_page(cx: &Context, group: GroupSlot, from: ChunkIndex, (chunks, more): &Page) -> Result<(), Misbehaved> {
+    let ordered = chunks.windows(2).all(|pair| pair[0].chunk < pair[1].chunk);
+    let onwards = more.is_none_or(|more| chunks.last().is_some_and(|last| last.chunk < more));
+    if !ordered || !onwards || chunks.first().is_some_and(|first| first.chunk < from) {
+        return Err(Misbehaved("a list of chunks without order".to_owned()));
+    }
+    // A chunk of another group, or of another core, has other members, or another sequencer: neither is looked at here.
+    if chunks.iter().any(|held| !is_listed_here(cx, group, held.chunk)) {
+        return Err(Misbehaved("a list of chunks that were not asked for".to_owned()));
+    }
+    Ok(())
+}
+
+/// The chunks that any page lists, up to where all of them go, and where that is. Each with its version where all list it whole at that one.
+fn merged(pages: ByPosition<Option<Page>>) -> (Vec<(ChunkIndex, Option<Version>)>, Option<ChunkIndex>) {
+    let pages: Vec<Page> = pages.into_iter().flatten().collect();
+    let end = pages.iter().filter_map(|(_, more)| *more).min();
+    let mut at = vec![0; pages.len()];
+    let mut chunks = Vec::new();
+    loop {
+        let heads = pages.iter().zip(&at).map(|((chunks, _), &at)| chunks.get(at));
+        let first = heads.flatten().map(|held| held.chunk).min();
+        let Some(index) = first.filter(|index| end.is_none_or(|end| *index < end)) else {
+            return (chunks, end);
+        };
+        let mut version: Option<Version> = None;
+        let mut same = true;
+        for ((chunks, _), at) in pages.iter().zip(&mut at) {
+            match chunks.get(*at).filter(|held| held.chunk == index) {
+                Some(held) => {
+                    *at += 1;
+                    same &= held.incomplete.is_none() && version.is_none_or(|version| version == held.version);
+                    version = Some(held.version);
+                }
+                None => same = false,
+            }
+        }
+        chunks.push((index, version.filter(|_| same)));
+    }
+}
+
+/// Is a chunk that everybody holds at `version` whole at it? One with our own writes under way is not.
+fn is_settled_at(chunks: &Chunks, index: ChunkIndex, version: Version) -> bool {
+    match chunks.slot_of(index) {
+        None => true,
+        Some(chunk) => {
+            let chunk = &chunks[chunk];
+            !matches!(chunk.state, ChunkState::Open) || chunk.log.issued == version
+        }
+    }
 }

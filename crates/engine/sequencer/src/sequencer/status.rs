@@ -36,6 +36,8 @@ pub struct Counters {
     pub caught_up: u64,
     /// Members of groups that were found to lack what they had acknowledged (R8).
     pub doubted: u64,
+    /// Those of which a look at everything has shown that they lack nothing more.
+    pub cleared: u64,
     /// Chunks that were made from what the volume was cloned from (S8).
     pub inherited: u64,
     /// Times that the owner of what the volume was cloned from was asked to open a chunk, because copies of it differed (S7).
@@ -96,12 +98,12 @@ impl Counters {
 
     /// Each with its name, in their order.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 36] {
+    pub fn each(&self) -> [(&'static str, u64); 37] {
         let mut copy = *self;
         copy.each_mut().map(|(name, value)| (name, *value))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 36] {
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 37] {
         let Counters {
             writes,
             reads,
@@ -115,6 +117,7 @@ impl Counters {
             lease_renewals,
             caught_up,
             doubted,
+            cleared,
             inherited,
             unsettled_parents,
             settles,
@@ -153,6 +156,7 @@ impl Counters {
             ("lease_renewals", lease_renewals),
             ("caught_up", caught_up),
             ("doubted", doubted),
+            ("cleared", cleared),
             ("inherited", inherited),
             ("unsettled_parents", unsettled_parents),
             ("settles", settles),

@@ -66,6 +66,8 @@ pub(super) struct Groups {
     pub touched: Vec<GroupSlot>,
     /// Those with members to be brought up to date, which must be touched for it.
     pub to_touch: Vec<GroupSlot>,
+    /// Those with members in doubt, and some that had any a moment ago.
+    pub doubted: BTreeSet<GroupSlot>,
     /// Those in which writes wait because too few members are left.
     pub stuck: BTreeSet<GroupSlot>,
     /// Openings of chunks that are under way in all of them.
@@ -99,7 +101,10 @@ impl Groups {
 
     /// A member must adopt the fence again before anything else is sent to it.
     pub fn unready(&mut self, group: GroupSlot, position: Position) {
-        self[group].fence.ready.remove(position);
+        let state = &mut self[group];
+        state.fence.ready.remove(position);
+        // Its store may have ended in between, and have lost more.
+        state.doubts += u64::from(state.doubted.has(position));
     }
 
     /// The group behind this one, if there is one.

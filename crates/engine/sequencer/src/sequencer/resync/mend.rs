@@ -12,9 +12,10 @@
 //! The same is done with a member that is in sync, to look at its copy (see `scrub`): all of it is read and checked there.
 //!
 //! Here is the course of it, from stage to stage; one window of it is in `window`, and what the chunk was for its snapshots in
-//! `states`, or, where it is looked at only, in `look`.
+//! `states`, or, where it is looked at only, in `look`. Where its member is in doubt, `proof` says what comes of it.
 
 mod look;
+mod proof;
 mod states;
 mod window;
 
@@ -57,6 +58,8 @@ pub(in crate::sequencer) enum Mode {
     Sync(SyncSlot),
     /// All of it is checked (see `scrub`).
     Scrub,
+    /// Its member is in doubt: nothing is changed (see `doubts`).
+    Doubt,
     /// The neighbourhood of a block that was found damaged is checked; of a snapshot, the block is replaced.
     Repair(BlockIndex, SnapshotId),
 }
@@ -225,11 +228,11 @@ impl Mendings {
     }
 
     /// A look at an in-sync member has ended.
-    pub fn end_look(&mut self, cx: &mut Context, of: MendSlot) -> Option<Mode> {
+    pub fn end_look(&mut self, cx: &mut Context, of: MendSlot) -> Option<Subject> {
         let mending = self.table[of].take()?;
         self.active -= 1;
         orphan(&mut cx.tasks, mending.tasks);
-        Some(mending.subject.mode)
+        Some(mending.subject)
     }
 
     /// A member's copy is whole.
@@ -331,7 +334,7 @@ impl Mending {
         let level = match self.subject.mode {
             Mode::Sync(_) => care::level(cx, self.subject.group),
             Mode::Scrub => Level::Scrub,
-            Mode::Repair(..) => Level::Degraded,
+            Mode::Repair(..) | Mode::Doubt => Level::Degraded,
         };
         self.pass = care::window(cx, now, level, held);
         self.begun |= self.pass.is_some();
@@ -346,7 +349,7 @@ impl Mending {
                 let issued = cx.chunks[chunk].log.issued;
                 match self.subject.mode {
                     Mode::Sync(_) => self.stage = Stage::Joining,
-                    Mode::Scrub => self.look_from(BlockIndex(0), issued),
+                    Mode::Scrub | Mode::Doubt => self.look_from(BlockIndex(0), issued),
                     Mode::Repair(block, at) if at > SnapshotId::HEAD && look::restores(cx) => {
                         self.repair_view(block, at)
                     }
@@ -473,7 +476,7 @@ impl Mending {
                 Level::Critical | Level::Degraded => Purpose::Recovery,
             },
             Mode::Scrub => Purpose::Scrub,
-            Mode::Repair(..) => Purpose::Recovery,
+            Mode::Repair(..) | Mode::Doubt => Purpose::Recovery,
         }
     }
 
@@ -505,6 +508,7 @@ impl Mending {
     ) -> After {
         match (step, body) {
             (MendStep::Sure, AnswerBody::Opened(opened)) => self.sure(cx, scrubs, now, opened),
+            (MendStep::Held, AnswerBody::Opened(opened)) => self.held(cx, scrubs, now, opened),
             (_, AnswerBody::Opened(OpenedAnswer { incomplete, .. })) => self.asked(cx, now, incomplete),
             (MendStep::States(of_source), AnswerBody::States(page)) => self.listed_states(cx, now, of_source, page),
             (MendStep::StateOf(of_source), AnswerBody::Changes(ChangesAnswer { entries, more })) => {

@@ -301,7 +301,7 @@ impl Scrubs {
 
     pub fn differs(&mut self, cx: &mut Context, of: &Subject, places: Members, block: BlockIndex) {
         cx.counters.differing += 1;
-        if let Some(walk) = &mut self.walk {
+        if let Some(walk) = self.walk.as_mut().filter(|_| of.mode != Mode::Doubt) {
             walk.report.differing += 1;
         }
         let stores = places.iter().map(|position| cx.id_of(of.group, position));

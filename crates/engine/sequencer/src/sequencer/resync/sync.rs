@@ -8,7 +8,7 @@
 
 use super::mend::{Mendings, Mode};
 use super::progress::Tallies;
-use super::{ask_for_chunks, is_listed_here};
+use super::{Page, ask_for_chunks, check_page, is_settled_at, merged};
 use crate::config::{MAX_MENDINGS, MAX_SYNC_QUEUE};
 use crate::faults::Fault;
 use crate::io::Effect;
@@ -16,13 +16,10 @@ use crate::members::{ByPosition, Members, Position};
 use crate::sequencer::answer::Misbehaved;
 use crate::sequencer::context::Context;
 use crate::sequencer::parents::{self, PassedOver};
-use crate::sequencer::state::ChunkState;
-use crate::sequencer::tables::Chunks;
 use crate::table::{GroupSlot, SyncSlot, Table, TaskSlot};
 use crate::task::{Kind, SyncStep, Tasks};
 use amita_reactor::Time;
-use amita_types::message::ChunkState as Held;
-use amita_types::{ChunkIndex, Version};
+use amita_types::ChunkIndex;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Members that are brought up to date at one time; others wait.
@@ -68,8 +65,6 @@ enum Listing {
     },
     Ended,
 }
-
-type Page = (Vec<Held>, Option<ChunkIndex>);
 
 impl Syncs {
     pub fn is_empty(&self) -> bool {
@@ -188,13 +183,7 @@ impl Syncs {
         of: SyncSlot,
         page: Page,
     ) -> Result<(), Misbehaved> {
-        let ordered = page.0.windows(2).all(|pair| pair[0].chunk < pair[1].chunk);
-        let onwards = page
-            .1
-            .is_none_or(|more| page.0.last().is_some_and(|last| last.chunk < more));
         let group = cx.tasks[slot].group;
-        // A chunk of another group, or of another core, has other members, or another sequencer: neither is looked at here.
-        let foreign = page.0.iter().any(|held| !is_listed_here(cx, group, held.chunk));
         let Some(sync) = &mut self.members[of] else {
             cx.settle_and_drop(slot, position);
             return Ok(());
@@ -203,13 +192,7 @@ impl Syncs {
             cx.settle_and_drop(slot, position);
             return Ok(());
         };
-        let from = *from;
-        if !ordered || !onwards || page.0.first().is_some_and(|first| first.chunk < from) {
-            return Err(Misbehaved("a list of chunks without order".to_owned()));
-        }
-        if foreign {
-            return Err(Misbehaved("a list of chunks that were not asked for".to_owned()));
-        }
+        check_page(cx, group, *from, &page)?;
         pages[position] = Some(page);
         cx.settle(slot, position);
         if cx.tasks[slot].waiting.is_empty() {
@@ -313,32 +296,13 @@ impl Sync {
         let Listing::Asked { pages, .. } = list else {
             unreachable!("the caller has looked")
         };
-        let pages: Vec<Page> = pages.into_iter().flatten().collect();
-        let end = pages.iter().filter_map(|(_, more)| *more).min();
-        let mut at = vec![0; pages.len()];
+        let (chunks, end) = merged(*pages);
+        let listed = chunks.len() as u64;
         let mut differ = Vec::new();
-        let mut listed = 0;
-        loop {
-            let heads = pages.iter().zip(&at).map(|((chunks, _), &at)| chunks.get(at));
-            let first = heads.flatten().map(|held| held.chunk).min();
-            let Some(index) = first.filter(|index| end.is_none_or(|end| *index < end)) else {
-                break;
-            };
-            listed += 1;
-            let mut version: Option<Version> = None;
-            let mut same = true;
-            for ((chunks, _), at) in pages.iter().zip(&mut at) {
-                match chunks.get(*at).filter(|held| held.chunk == index) {
-                    Some(held) => {
-                        *at += 1;
-                        same &= held.incomplete.is_none() && version.is_none_or(|version| version == held.version);
-                        version = Some(held.version);
-                    }
-                    None => same = false,
-                }
-            }
+        for (index, version) in chunks {
             let unsettled = self.unsettled.remove(&index);
-            if !same || unsettled || !is_settled_at(&cx.chunks, index, version.unwrap_or_default()) {
+            let alike = version.is_some_and(|version| is_settled_at(&cx.chunks, index, version));
+            if unsettled || !alike {
                 differ.push(index);
             }
         }
@@ -352,16 +316,5 @@ impl Sync {
             None => self.todo.extend(std::mem::take(&mut self.unsettled)),
         }
         tallies.listed(cx.id_of(self.group, self.position), listed, to_do, end.is_none());
-    }
-}
-
-/// Is a chunk that everybody holds at `version` whole at it? One with our own writes under way is not.
-fn is_settled_at(chunks: &Chunks, index: ChunkIndex, version: Version) -> bool {
-    match chunks.slot_of(index) {
-        None => true,
-        Some(chunk) => {
-            let chunk = &chunks[chunk];
-            !matches!(chunk.state, ChunkState::Open) || chunk.log.issued == version
-        }
     }
 }

@@ -19,6 +19,8 @@ pub(in crate::sequencer) struct Group {
     pub to_evict: Members,
     /// Members in sync that were found to lack what they have acknowledged; what else they lack nobody knows (see `doubt`).
     pub doubted: Members,
+    /// How often that was found, or what was learned of one of them may have come to nothing.
+    pub doubts: u64,
     /// Who is left alone for a moment, because it said `Busy`.
     pub paused: Members,
     /// Warned of: missing, and too few to evict it.
@@ -116,6 +118,7 @@ impl Group {
             fence: Fence::default(),
             to_evict: Members::NONE,
             doubted: Members::NONE,
+            doubts: 0,
             paused: Members::NONE,
             missed: Members::NONE,
             reread: Reread::default(),

@@ -4,7 +4,9 @@ use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
 use crate::io::Warning;
 use amita_types::io::Op;
-use amita_types::message::{AnswerBody, Change, ChangesAnswer, ChunkState, Refusal, Request, RequestBody};
+use amita_types::message::{
+    AnswerBody, Change, ChangesAnswer, ChunkState, Refusal, Request, RequestBody, StateInfo, StatesAnswer,
+};
 use amita_types::{BlockIndex, ChunkIndex, SnapshotId, StoreId, Version};
 
 const FIRST: SnapshotId = SnapshotId(1);
@@ -60,8 +62,80 @@ fn caught_up(number: SnapshotId) -> Rig {
     rig.do_call();
     assert_eq!(rig.result(io), Some(Ok(())));
     let counters = rig.sequencer.counters();
-    assert_eq!((counters.caught_up, counters.doubted), (1, 1));
+    assert_eq!((counters.caught_up, counters.doubted, counters.cleared), (1, 1, 0));
     rig
+}
+
+/// Answers what a look at store 2 asks, for so long; returns what was asked for entries and states.
+fn look(
+    rig: &mut Rig,
+    turns: u32,
+    entries: impl Fn(StoreId) -> Vec<Change>,
+    states: impl Fn(StoreId) -> Vec<StateInfo>,
+) -> Vec<Request> {
+    let mut asked = Vec::new();
+    for _ in 0..turns {
+        let held = |chunk, version| ChunkState {
+            chunk: ChunkIndex(chunk),
+            version,
+            incomplete: None,
+        };
+        rig.answer_chunks(|_| vec![held(0, version(7)), held(1, old(5))]);
+        let requests = rig.take(|_, body| {
+            matches!(
+                body,
+                RequestBody::Open(_) | RequestBody::Changes(_) | RequestBody::States(_)
+            )
+        });
+        for request in requests {
+            match &request.body {
+                RequestBody::Open(open) => {
+                    let version = if open.chunk == ChunkIndex(0) {
+                        version(7)
+                    } else {
+                        old(5)
+                    };
+                    rig.opened_at(&request, version);
+                }
+                RequestBody::Changes(changes) => {
+                    let entries = match changes.chunk {
+                        ChunkIndex(0) => entries(request.store),
+                        _ => Vec::new(),
+                    };
+                    rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+                    asked.push(request);
+                }
+                _ => {
+                    let body = StatesAnswer {
+                        number: SECOND,
+                        born: SnapshotId::HEAD,
+                        states: states(request.store),
+                        more: None,
+                    };
+                    rig.accept(&request, AnswerBody::States(body));
+                    asked.push(request);
+                }
+            }
+        }
+        rig.answer_renewals();
+        rig.pass_ms(20);
+    }
+    asked
+}
+
+fn no_states(_: StoreId) -> Vec<StateInfo> {
+    Vec::new()
+}
+
+/// The chunk was something else for the first snapshot.
+fn states(version: Version) -> Vec<StateInfo> {
+    vec![StateInfo {
+        above: SnapshotId::HEAD,
+        to: FIRST,
+        version,
+        open: false,
+        mark: false,
+    }]
 }
 
 /// Reads, and says who was asked, and for which version at least.
@@ -138,6 +212,138 @@ fn what_was_on_its_way_when_the_doubt_came_does_not_count() {
         again.iter().any(|request| request.store == store(1)),
         "{again:?}, beside {second:?}"
     );
+}
+
+#[test]
+fn who_lacks_nothing_is_in_doubt_no_more() {
+    let mut rig = caught_up(SnapshotId::HEAD);
+    let compared = look(&mut rig, 20, entries, no_states);
+    assert_eq!(
+        compared.len(),
+        2,
+        "of both, the chunk that it was rolled forward in, and once"
+    );
+    assert!(
+        matches!(&compared[0].body, RequestBody::Changes(changes) if (changes.chunk, changes.since) == (ChunkIndex(0), Version::NONE))
+    );
+    assert_eq!(rig.sequencer.counters().cleared, 1);
+    rig.down(1);
+    assert_eq!(asked(&mut rig, SnapshotId::HEAD, 0), [(store(2), version(7))]);
+    assert_eq!(rig.group(0).in_sync.len(), 2);
+}
+
+#[test]
+fn who_has_something_else_is_not_read_any_more() {
+    let mut rig = caught_up(SnapshotId::HEAD);
+    // A block of a history that nobody else has.
+    let forked = |id: StoreId| match id == store(2) {
+        true => vec![cleared(0, version(6)), cleared(1, old(5)), cleared(2, version(7))],
+        false => entries(id),
+    };
+    look(&mut rig, 20, forked, no_states);
+    let is_it = |warning: &Warning| {
+        matches!(
+            warning,
+            Warning::Differing {
+                block: BlockIndex(1),
+                ..
+            }
+        )
+    };
+    assert!(rig.warnings.iter().any(is_it));
+    assert_eq!(
+        (rig.sequencer.counters().cleared, rig.sequencer.counters().differing),
+        (0, 1)
+    );
+    rig.down(1);
+    assert_eq!(asked(&mut rig, SnapshotId::HEAD, 1), []);
+}
+
+#[test]
+fn a_store_that_may_have_ended_is_looked_at_once_more() {
+    let mut rig = caught_up(SnapshotId::HEAD);
+    // It is compared, and gone for a moment before that is answered.
+    let held = |chunk, version| ChunkState {
+        chunk: ChunkIndex(chunk),
+        version,
+        incomplete: None,
+    };
+    rig.answer_chunks(|_| vec![held(0, version(7)), held(1, old(5))]);
+    rig.down(2);
+    rig.up(2);
+    rig.answer_fences();
+    look(&mut rig, 20, entries, no_states);
+    assert_eq!(
+        rig.sequencer.counters().cleared,
+        0,
+        "what it said before is not what it has now"
+    );
+    look(&mut rig, 60, entries, no_states);
+    assert_eq!(rig.sequencer.counters().cleared, 1);
+}
+
+#[test]
+fn states_are_compared_too() {
+    let mut rig = caught_up(SECOND);
+    let short = |id: StoreId| states(if id == store(2) { old(3) } else { old(4) });
+    let compared = look(&mut rig, 20, entries, short);
+    let of = |chunk| {
+        let is_it = |request: &&Request| matches!(&request.body, RequestBody::States(states) if states.chunk == ChunkIndex(chunk));
+        compared.iter().filter(is_it).count()
+    };
+    assert_eq!((of(0), of(1)), (2, 2), "each chunk's, of both");
+    assert_eq!(rig.sequencer.counters().cleared, 0);
+    // The volume itself is the same.
+    rig.down(1);
+    assert_eq!(asked(&mut rig, FIRST, 1), []);
+    assert_eq!(asked(&mut rig, SnapshotId::HEAD, 1), [(store(2), old(5))]);
+
+    let mut rig = caught_up(SECOND);
+    look(&mut rig, 20, entries, |_| states(old(4)));
+    assert_eq!(rig.sequencer.counters().cleared, 1);
+    rig.down(1);
+    assert_eq!(asked(&mut rig, FIRST, 1), [(store(2), Version::NONE)]);
+}
+
+#[test]
+fn what_it_lacks_besides_it_gets() {
+    let mut rig = caught_up(SnapshotId::HEAD);
+    let held = |chunk, version| ChunkState {
+        chunk: ChunkIndex(chunk),
+        version,
+        incomplete: None,
+    };
+    rig.answer_chunks(|id| {
+        let other = if id == store(1) { old(5) } else { old(3) };
+        vec![held(0, version(7)), held(1, other)]
+    });
+    // Chunk 1 is open at 2:5, and it says that it is at 2:3.
+    for _ in 0..10 {
+        for request in rig.take(|_, body| matches!(body, RequestBody::Open(_) | RequestBody::Changes(_))) {
+            match &request.body {
+                RequestBody::Open(open) => {
+                    let version = match (open.chunk, request.store == store(1)) {
+                        (ChunkIndex(0), _) => version(7),
+                        (_, true) => old(5),
+                        (_, false) => old(3),
+                    };
+                    rig.opened_at(&request, version);
+                }
+                _ => {
+                    let entries = Vec::new();
+                    rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+                }
+            }
+        }
+        rig.answer_renewals();
+        rig.pass_ms(20);
+    }
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
+    assert!(
+        matches!(&rolls[..], [one] if one.store == store(2) && matches!(&one.body, RequestBody::Roll(roll) if roll.version == old(5))),
+        "{rolls:?}"
+    );
+    assert_eq!(rig.sequencer.counters().caught_up, 2);
 }
 
 #[test]

@@ -231,6 +231,13 @@ impl Mending {
 
     /// Both have listed all: what is to be dropped, and what is to be brought?
     fn plan(&mut self, cx: &mut Context, now: Time) -> After {
+        if self.is_look() {
+            let states = self.states();
+            let whole = states.at_target.iter().all(|state| !state.open);
+            return After::Looked {
+                seen: whole && states.at_source == states.at_target,
+            };
+        }
         let afresh = std::mem::take(&mut self.afresh);
         let chunk = cx.chunks[self.subject.chunk].index;
         let states = self.states();

@@ -26,6 +26,8 @@ pub(super) struct Listing {
     source: Position,
     /// The source has said that it has what is to be compared.
     sure: bool,
+    /// So has the member, where it is in doubt.
+    pub(super) held: bool,
     source_page: Option<Page>,
     target_page: Option<Page>,
     /// Blocks of the target that fail their checksum.
@@ -93,6 +95,7 @@ impl Mending {
         self.stage = Stage::Listing(Listing {
             source,
             sure: false,
+            held: self.subject.mode != Mode::Doubt,
             source_page: None,
             target_page: None,
             damaged: Vec::new(),
@@ -105,9 +108,12 @@ impl Mending {
         });
         // On the same link, so that the store that says what it has is the one that lists it, and has not ended in between.
         let ask = RequestBody::Open(OpenRequest { chunk: index });
+        if self.subject.mode == Mode::Doubt {
+            self.send(cx, now, position, MendStep::Held, ask.clone(), Slice::default());
+        }
         self.send(cx, now, source, MendStep::Sure, ask, Slice::default());
         self.send(cx, now, source, MendStep::Source, body.clone(), Slice::default());
-        let body = if look {
+        let body = if look && self.subject.mode != Mode::Doubt {
             RequestBody::Verify(VerifyRequest {
                 chunk: index,
                 from,
@@ -130,6 +136,9 @@ impl Mending {
             bad.add(position);
             // What has rotted gets nothing that was not compared.
             bad = bad.or(cx.groups[group].doubted.and(cx.chunks[chunk].lag.unproven));
+        }
+        if self.subject.mode == Mode::Doubt {
+            bad = bad.or(cx.groups[group].doubted);
         }
         let intact = cx.groups[group].members.current.without(bad);
         if intact.is_empty() {
@@ -222,7 +231,7 @@ impl Mending {
     }
 
     /// An answer of this stage: those of earlier ones were given up with it.
-    fn listing(&mut self) -> &mut Listing {
+    pub(super) fn listing(&mut self) -> &mut Listing {
         match &mut self.stage {
             Stage::Listing(listing) => listing,
             other => panic!("an answer belongs to its stage, not to {other:?}"),
@@ -230,10 +239,11 @@ impl Mending {
     }
 
     /// When both have listed the window: what differs?
-    fn compare(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time) -> After {
+    pub(super) fn compare(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time) -> After {
         let Listing {
             source: member,
             sure: true,
+            held: true,
             source_page: source_page @ Some(_),
             target_page: target_page @ Some(_),
             damaged,
@@ -253,6 +263,9 @@ impl Mending {
             .map(|more| u32::from(more.0))
             .min()
             .unwrap_or(u32::from(cx.owned.blocks_per_chunk));
+        if self.subject.mode == Mode::Doubt {
+            return self.prove(cx, scrubs, now, (member, end), (&source, &target));
+        }
         let fixes = if self.is_look() {
             self.find_damage(cx, scrubs, member, end, (&source, &target, &damaged))
         } else {
@@ -617,14 +630,17 @@ impl Mending {
         self.next_window(cx, now, end)
     }
 
-    fn next_window(&mut self, cx: &mut Context, now: Time, end: u32) -> After {
+    pub(super) fn next_window(&mut self, cx: &mut Context, now: Time, end: u32) -> After {
         let blocks = u32::from(cx.owned.blocks_per_chunk);
         self.pass = None;
         let ended = match self.subject.mode {
             Mode::Sync(_) => false,
-            Mode::Scrub => end >= blocks,
+            Mode::Scrub | Mode::Doubt => end >= blocks,
             Mode::Repair(..) => true,
         };
+        if ended && self.subject.mode == Mode::Doubt {
+            return self.prove_states(cx, now);
+        }
         if ended && self.subject.mode == Mode::Scrub && look::restores(cx) {
             return self.look_at_states(cx, now);
         }
