@@ -16,6 +16,7 @@
 //!   `at_rest`: what is encrypted. `cut`: the snapshots that writes belong to. `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
 //!   chunk's history.
 //! * `catch_up`: a member that cannot carry a write out, for its block has rotted or it lacks what it has answered, and cannot be spared.
+//! * `doubt`: a member in sync lacks what it has acknowledged: what is read of it still.
 //! * `care`: clients are spared, and slow stores noticed.
 //! * `store`: links and what is heard; `silence`: who says nothing for too long; `lease`: read leases; `credits`: what
 //!   stores have granted.
