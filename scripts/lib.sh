@@ -25,16 +25,15 @@ suite_times() {
 
 # Runs cargo's tests; fails, too, when its filter has matched none.
 some_tests() { # COMMAND...
-    local said
-    if ! said=$("$@"); then
-        printf '%s\n' "$said" >&2
-        return 1
-    fi
-    printf '%s\n' "$said"
-    if ! grep -q '^test result: ok\. [1-9]' <<<"$said"; then
+    local said status=0
+    said=$(mktemp)
+    "$@" | tee "$said" || status=1
+    if [ "$status" -eq 0 ] && ! grep -q '^test result: ok\. [1-9]' "$said"; then
         echo "no test ran: $*" >&2
-        return 1
+        status=1
     fi
+    rm -f "$said"
+    return "$status"
 }
 
 # Of the last run of nextest: what each test binary and the slowest tests took, of one core or of waiting.
