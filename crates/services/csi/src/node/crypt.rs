@@ -567,14 +567,14 @@ impl Node {
         for mapping in self.mappings(&self.mappings_of(number)) {
             // Whoever wrote to it has closed it, and had the kernel write all of it by that: a path that is away is not waited for.
             if !self.is_lost(&mapping) && self.is_free(&mapping.disk)? {
-                self.end_of_mapping(&mapping, &[])?;
+                self.end_of_mapping(&mapping)?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn end_of_mapping(&self, mapping: &Mapping, how: &[&str]) -> Result<(), Status> {
-        let ran = self.cryptsetup(&[&["close"][..], how, &[mapping.name.as_str()]].concat(), "")?;
+    pub(super) fn end_of_mapping(&self, mapping: &Mapping) -> Result<(), Status> {
+        let ran = self.cryptsetup(&["close", &mapping.name], "")?;
         match ran.code {
             0 | NOT_THERE => Ok(()),
             _ => Err(bad("close", &mapping.name, &ran)),
@@ -599,10 +599,17 @@ impl Node {
     fn end_of_lost_mappings(&self, number: u64) {
         let all = self.mappings(&self.mappings_of(number));
         for lost in all.iter().filter(|mapping| self.is_lost(mapping)) {
-            log::warn!("{} lies on a disk that is gone: it is closed", lost.name);
-            // It keeps nothing of the volume's: the disk has another number by now, and what decrypts it another name.
-            if let Err(why) = self.end_of_mapping(lost, &["--deferred"]) {
-                log::warn!("{} stays: {}", lost.name, why.message());
+            let name = &lost.name;
+            log::warn!("{name} lies on a disk that is gone: it is closed");
+            // Not by `cryptsetup close --deferred`: where the head cannot be read any more, 2.7.5 ends by a signal and leaves it.
+            match self.machine().run("dmsetup", &["remove", "--deferred", name]) {
+                Ok(ran) if ran.code == 0 => {}
+                Ok(ran) => log::warn!(
+                    "{name} stays: dmsetup remove has ended with {}: {}",
+                    ran.code,
+                    said(&ran)
+                ),
+                Err(why) => log::warn!("{name} stays, and its key in the kernel: dmsetup cannot be started: {why}"),
             }
         }
     }

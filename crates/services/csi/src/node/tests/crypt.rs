@@ -432,29 +432,29 @@ fn what_decrypts_a_raw_disk_grows_with_it() {
 }
 
 /// What lies on a disk that is gone: its mount, and what decrypted it.
+fn dead_mapping(host: &Host) {
+    let subsystem = VolumeId::parse(VOLUME).expect("an id").subsystem(USUAL_NAME);
+    let name = format!("amita-{subsystem}-259-9");
+    let mut state = host.state();
+    state.mounts.push(host::Mount {
+        source: format!("{BY_NAME}{name}"),
+        root: "/".to_owned(),
+        at: STAGING.to_owned(),
+        kind: "ext4".to_owned(),
+        is_read_only: false,
+    });
+    state.mapping = Some(host::Mapped {
+        name,
+        bytes: 1 << 20,
+        is_read_only: false,
+        cipher: "aes-xts-plain64",
+    });
+}
+
 #[test]
 fn a_dead_mapping_is_in_nobodys_way() {
     let host = made(&[PASSPHRASE]);
-    let name = format!(
-        "amita-{}-259-9",
-        VolumeId::parse(VOLUME).expect("an id").subsystem(USUAL_NAME)
-    );
-    {
-        let mut state = host.state();
-        state.mapping = Some(host::Mapped {
-            name: name.clone(),
-            bytes: 1 << 20,
-            is_read_only: false,
-            cipher: "aes-xts-plain64",
-        });
-        state.mounts.push(host::Mount {
-            source: format!("{BY_NAME}{name}"),
-            root: "/".to_owned(),
-            at: STAGING.to_owned(),
-            kind: "ext4".to_owned(),
-            is_read_only: false,
-        });
-    }
+    dead_mapping(&host);
     stage(&host).expect("staged");
     let state = host.state();
     let name = state.mapping.as_ref().map(|mapping| mapping.name.as_str());
@@ -538,14 +538,23 @@ fn what_cryptsetup_ends_with_is_told() {
         host.state().cryptsetup_fails = None;
         unstage(&host).expect("gone");
     }
-    // The same of one that lies on a disk that is gone, which is in nobody's way: nothing is made of it but a line in the log.
     let host = Host::new(&nqn());
     stage(&host).expect("staged");
     let node = node(&host);
     let id = VolumeId::parse(VOLUME).expect("an id");
     let all = node.mappings(&node.mappings_of(id.number));
     host.state().cryptsetup_fails = Some(("close", 1));
-    assert_eq!(code(node.end_of_mapping(&all[0], &["--deferred"])), Code::Internal);
+    assert_eq!(code(node.end_of_mapping(&all[0])), Code::Internal);
+}
+
+/// The volume is at another node by now, and kubelet cleans up where it was.
+#[test]
+fn a_dead_mapping_goes_with_its_volume() {
+    let host = made(&[PASSPHRASE]);
+    dead_mapping(&host);
+    unstage(&host).expect("gone");
+    let state = host.state();
+    assert!(state.mapping.is_none() && state.mounts.is_empty());
 }
 
 /// What has its name by then is not made one of LUKS in its place.

@@ -243,6 +243,12 @@ impl State {
         self.mounts.iter().any(is_it)
     }
 
+    /// Does what decrypts a disk lie on one that is gone?
+    fn is_mapping_dead(&self) -> bool {
+        let is_dead = |mapping: &Mapped| mapping.name.ends_with("-259-9") && self.lost.is_none();
+        self.mapping.as_ref().is_some_and(is_dead)
+    }
+
     fn mountinfo(&self) -> String {
         let mut text = String::new();
         for (number, mount) in self.mounts.iter().enumerate() {
@@ -392,6 +398,13 @@ impl State {
             "fsck.ext4" if self.is_in_use() => ran(8, "/dev/nvme3n1 is in use."),
             "fsck.ext4" => ran(1, "repaired"),
             "mount" => self.mount(words),
+            "dmsetup" => {
+                assert!(words[..2] == ["remove", "--deferred"] && self.is_mapping_dead());
+                if !self.is_text_in_use() {
+                    self.mapping = None;
+                }
+                ran(0, "")
+            }
             "umount" => {
                 let is_meant = |mount: &Mount| Some(&mount.at.as_str()) == words.last();
                 let Some(at) = self.mounts.iter().rposition(is_meant) else {

@@ -103,12 +103,12 @@ impl State {
                 {
                     return ran(4, "not active");
                 }
+                // As 2.7.5, which has no head to look at.
+                if has("--deferred") && self.is_mapping_dead() {
+                    return ran(-1, "");
+                }
                 if self.is_text_in_use() {
-                    return if has("--deferred") {
-                        ran(0, "")
-                    } else {
-                        ran(5, "in use")
-                    };
+                    return ran(5, "in use");
                 }
                 self.mapping = None;
                 ran(0, "")
