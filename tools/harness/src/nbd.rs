@@ -106,6 +106,8 @@ impl Write for Stream {
 #[derive(Debug)]
 pub struct Client {
     stream: Stream,
+    /// Where it was opened, what, and with which patience; none: by a Unix socket.
+    origin: Option<(SocketAddr, String, Duration)>,
     size_bytes: u64,
     next_handle: u64,
     /// What is under way, with the bytes that follow a good answer.
@@ -126,7 +128,19 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        Client::negotiate(Stream::Network(stream), &server.to_string(), export)
+        let mut client = Client::negotiate(Stream::Network(stream), &server.to_string(), export)?;
+        client.origin = Some((server, export.to_owned(), patience));
+        Ok(client)
+    }
+
+    /// Opens the same export at the same server, in place of a connection that has ended.
+    ///
+    /// # Errors
+    /// As for [`Client::open`]; and where it was opened by a Unix socket.
+    pub fn reopen(&mut self) -> io::Result<()> {
+        let (server, export, patience) = self.origin.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        *self = Client::open(*server, export, *patience)?;
+        Ok(())
     }
 
     /// The same by a Unix socket.
@@ -143,6 +157,7 @@ impl Client {
     fn negotiate(stream: Stream, server: &str, export: &str) -> io::Result<Client> {
         let mut client = Client {
             stream,
+            origin: None,
             size_bytes: 0,
             next_handle: 1,
             under_way: BTreeMap::new(),

@@ -11,29 +11,47 @@ use amita_harness::process::Process;
 use amita_harness::tool;
 use amita_identity::Role;
 use serde_json::Value;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-pub fn open(world: &World, node: usize, export: &str) -> Client {
+/// A node that did not run for a second, as on a machine under load, drops its connections: another one is opened then.
+fn is_dropped(why: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(
+        why.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    )
+}
+
+fn opened<T>(mut open: impl FnMut() -> io::Result<T>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
-        match Client::open(world.cluster.nodes()[node].nbd, export, PATIENCE) {
+        match open() {
             // Who had it a moment ago may not have left yet.
-            Err(why) if why.to_string().contains("in use through") && Instant::now() < until => {
+            Err(why) if (is_dropped(&why) || why.to_string().contains("in use through")) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            opened => return opened.unwrap_or_else(|why| panic!("{export} does not open: {why}")),
+            opened => return opened.unwrap_or_else(|why| panic!("it does not open: {why}")),
         }
     }
 }
 
+pub fn open(world: &World, node: usize, export: &str) -> Client {
+    opened(|| Client::open(world.cluster.nodes()[node].nbd, export, PATIENCE))
+}
+
 /// Writes to the volume, and to what is expected of it.
 pub fn write(client: &mut Client, content: &mut [u8], offset: u64, bytes: &[u8]) {
+    let until = Instant::now() + PATIENCE;
     for (at, piece) in (offset..).step_by(MIB as usize).zip(bytes.chunks(MIB as usize)) {
-        client.write(at, piece).expect("written");
+        // What became of the one before is unknown, and it was the same.
+        while let Err(why) = client.write(at, piece) {
+            assert!(is_dropped(&why) && Instant::now() < until, "it is not written: {why}");
+            opened(|| client.reopen());
+        }
     }
     content[offset as usize..][..bytes.len()].copy_from_slice(bytes);
 }
@@ -48,7 +66,7 @@ fn trim(client: &mut Client, content: &mut [u8], offset: u64, bytes: u64) {
     content[offset as usize..][..bytes as usize].fill(0);
 }
 
-/// Everything, byte by byte. A node that did not run for a second drops its connections: what is left is read by another one.
+/// Everything, byte by byte.
 pub fn compare(world: &World, node: usize, export: &str, content: &[u8]) {
     let mut client = open(world, node, export);
     assert_eq!(client.size_bytes(), content.len() as u64, "{export}");
@@ -56,8 +74,10 @@ pub fn compare(world: &World, node: usize, export: &str, content: &[u8]) {
     let until = Instant::now() + PATIENCE;
     for (at, expected) in (0..).step_by(MIB as usize).zip(content.chunks(MIB as usize)) {
         while let Err(why) = client.read(at, &mut found[..expected.len()]) {
-            let is_dropped = matches!(why.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
-            assert!(is_dropped && Instant::now() < until, "{export}: it is not read: {why}");
+            assert!(
+                is_dropped(&why) && Instant::now() < until,
+                "{export}: it is not read: {why}"
+            );
             client = open(world, node, export);
         }
         let differs = found.iter().zip(expected).position(|(one, other)| one != other);
