@@ -559,7 +559,7 @@ impl Node {
             log::error!("not all that was written came to {}: {why}", mapping.name);
         }
         drop(claim);
-        self.end_of_mapping(mapping, &[])
+        self.end_of_mapping(mapping)
     }
 
     /// Closes the mappings of a volume that nobody uses before it is attached: they may be of before another node had it, and what they lie on is in nobody's way then.
