@@ -41,9 +41,12 @@ OPTIONS = [
                     'only one of enabled_backends where it is not set.'),
     cfg.StrOpt('amita_backup_repository',
                help='The repository that backups go to, as the cluster knows '
-                    'it (amita backup repository add). A backup for which '
-                    'Cinder is told a container goes to the repository of '
-                    'that name.'),
+                    'it (amita backup repository add).'),
+    cfg.ListOpt('amita_backup_containers',
+                default=[],
+                help='Other repositories of the cluster, into which a user '
+                     'may have a backup made by naming one as its '
+                     'container; none where it is not set.'),
     cfg.IntOpt('amita_backup_timeout',
                default=86400, min=60, max=2592000,
                help='Seconds after which a backup, or a restore, is taken '
@@ -121,6 +124,10 @@ class AmitaBackupDriver(driver.BackupDriver):
         name = cfg.CONF.amita_backup_repository
         if not name:
             raise options.wrong('amita_backup_repository', name)
+        for name in (name, *cfg.CONF.amita_backup_containers):
+            self._check(name)
+
+    def _check(self, name):
         try:
             myself = self.client.get('/self').body
             lacking = [one for one in NEEDED if one not in myself['may']]
@@ -229,6 +236,18 @@ class AmitaBackupDriver(driver.BackupDriver):
             raise options.wrong('amita_backup_repository', name)
         return name
 
+    def _offered(self, backup):
+        """The repository that a backup is to go to. Its container is what
+        some user has said, who is not to choose among all that the cluster
+        knows: others' are there, too, and the token may use each."""
+        name = self._repository(backup)
+        if name not in (cfg.CONF.amita_backup_repository,
+                        *cfg.CONF.amita_backup_containers):
+            raise failed(f'container {name} is not offered here: '
+                         f'amita_backup_containers says which repositories '
+                         f'are, beside amita_backup_repository')
+        return name
+
     @told
     def backup(self, backup, volume_file, backup_metadata=True):
         """Backs the volume up, or the snapshot: what Cinder has attached is
@@ -250,7 +269,7 @@ class AmitaBackupDriver(driver.BackupDriver):
             if taken is None:
                 raise failed(f'there is no snapshot {snapshot.id}')
             wanted['snapshot'] = taken.thing['name']
-        repository = self._repository(backup)
+        repository = self._offered(backup)
         task = names.backup_task(backup.id)
         try:
             made = self._carry_out(task, {

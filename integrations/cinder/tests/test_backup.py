@@ -153,6 +153,7 @@ def alone(monkeypatch):
         return amita.AmitaBackupDriver(things.CONTEXT, site)
     yield types.SimpleNamespace(make=make, volume=volume)
     CONF.clear_override('amita_backup_repository')
+    CONF.clear_override('amita_backup_containers')
 
 
 def test_a_backup_that_is_deleted_by_force_before_it_has_begun_leaves_nothing(
@@ -197,6 +198,25 @@ def test_what_is_done_as_its_time_is_over_is_done(alone, monkeypatch):
     with pytest.raises(exception.BackupDriverException) as caught:
         alone.make(client).backup(Backup(alone.volume), io.BytesIO())
     assert 'not over in time' in str(caught.value)
+
+
+def test_a_user_chooses_among_the_repositories_that_are_offered(alone):
+    client = Tasks()
+    with pytest.raises(exception.BackupDriverException) as caught:
+        alone.make(client).backup(Backup(alone.volume, container='payroll'),
+                                  io.BytesIO())
+    assert 'payroll is not offered' in str(caught.value)
+    assert not client.asked
+    CONF.set_override('amita_backup_containers', ['second', 'third'])
+    for container, to in ((None, REPOSITORY), (REPOSITORY, REPOSITORY),
+                          ('third', 'third')):
+        backup = Backup(alone.volume, container=container)
+        made = alone.make(client).backup(backup, io.BytesIO())
+        assert made['container'] == to
+    # What was made before is found where it is, whatever is offered by now.
+    CONF.clear_override('amita_backup_containers')
+    alone.make(client).delete_backup(backup)
+    assert ('forget', names.forget_task(backup.id)) in client.asked
 
 
 def test_nothing_is_restored_below_an_encryption_of_cinders(alone):
@@ -303,6 +323,7 @@ def backups(driver, repository, monkeypatch):
         driver=amita.AmitaBackupDriver(things.CONTEXT, driver.site),
         knows=knows)
     CONF.clear_override('amita_backup_repository')
+    CONF.clear_override('amita_backup_containers')
     CONF.clear_override('amita_backup_timeout')
 
 
@@ -455,6 +476,8 @@ def test_what_cannot_be_backed_up_is_told(driver, backups, made, repository):
         assert says in str(caught.value)
     locked.encryption_key_id = None
     unknown = Backup(locked, container='elsewhere')
-    with pytest.raises(exception.BackupDriverException):
+    CONF.set_override('amita_backup_containers', ['elsewhere'])
+    with pytest.raises(exception.BackupDriverException) as caught:
         backups.driver.backup(unknown, io.BytesIO())
+    assert 'not offered' not in str(caught.value)
     assert not tasks(driver)
