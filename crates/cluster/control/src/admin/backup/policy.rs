@@ -269,6 +269,36 @@ pub fn set_backup_policy(
 /// # Errors
 /// There is none of that name; it is paused; a node is at a run of it; the metadata is away or refuses.
 pub fn run_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
+    ask(meta, name, |policy| {
+        let runs = get::<BackupRuns>(meta, &map::backup_runs_key(policy.id)).unwrap_or_default();
+        Ok(Asked {
+            runner: map::backup_runner_key(policy.id),
+            dealt_with: runs.map_or(0, |(runs, _)| runs.asked),
+            count: &mut policy.asked,
+        })
+    })
+}
+
+/// What is asked for beside a schedule.
+pub(super) struct Asked<'a> {
+    /// The key that whoever is at it holds.
+    pub runner: String,
+    /// How often it was asked for, as the policy says.
+    pub count: &'a mut u64,
+    /// And of that, what was dealt with: a program of before writes the policy without the count, and what was taken out of a policy, and is there again,
+    /// has forgotten it.
+    pub dealt_with: u64,
+}
+
+/// Asks for something of a policy now.
+///
+/// # Errors
+/// There is none of that name; it is paused, or `of` says that it has nothing of that; a node is at it; the metadata is away or refuses.
+pub(super) fn ask(
+    meta: &dyn Transact,
+    name: &str,
+    of: impl Fn(&mut BackupPolicy) -> Result<Asked<'_>>,
+) -> Result<BackupPolicy> {
     let key = map::backup_policy_key(name);
     for _ in tries(meta) {
         let (mut policy, revision) = find(meta, name)?;
@@ -278,17 +308,18 @@ pub fn run_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy
                 format!("it is paused; `amita backup policy set {name} --resume` has it go on"),
             ));
         }
-        let runner = map::backup_runner_key(policy.id);
+        let Asked {
+            runner,
+            count,
+            dealt_with,
+        } = of(&mut policy)?;
+        *count = (*count).max(dealt_with).saturating_add(1);
         if let Some((node, _)) = get::<String>(meta, &runner)? {
             return Err(AdminError::BackupRuns {
                 policy: name.to_owned(),
                 node,
             });
         }
-        // A program of before writes the policy without what was asked for.
-        let runs = get::<BackupRuns>(meta, &map::backup_runs_key(policy.id)).unwrap_or_default();
-        let dealt_with = runs.map_or(0, |(runs, _)| runs.asked);
-        policy.asked = policy.asked.max(dealt_with).saturating_add(1);
         let call = Call {
             compares: vec![
                 unchanged(&key, revision),

@@ -1,8 +1,8 @@
 //! Verifications by policies of backups: what an operator says of them, and what nodes note.
 
 use super::super::subsystem::{put, unchanged};
-use super::super::{AdminError, Result, get, tries};
-use super::policy::{bad, find};
+use super::super::{Result, get};
+use super::policy::{Asked, ask, bad};
 use crate::policy::schedule::Schedule;
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{
@@ -150,47 +150,20 @@ pub(super) fn note_change(
 /// # Errors
 /// There is no policy of that name; it is paused, or verifies nothing; a node is at it; the metadata is away or refuses.
 pub fn verify_backup_policy(meta: &dyn Transact, name: &str) -> Result<BackupPolicy> {
-    let key = map::backup_policy_key(name);
-    for _ in tries(meta) {
-        let (mut policy, revision) = find(meta, name)?;
-        if policy.paused {
-            return Err(bad(
-                name,
-                format!("it is paused; `amita backup policy set {name} --resume` has it go on"),
-            ));
-        }
+    ask(meta, name, |policy| {
         let (id, Some(verify)) = (policy.id, &mut policy.verify) else {
-            return Err(bad(
-                name,
-                format!(
-                    "its repository is not verified by it; `amita backup policy set {name} --verify PATTERN` has it so"
-                ),
-            ));
+            let why = format!(
+                "its repository is not verified by it; `amita backup policy set {name} --verify PATTERN` has it so"
+            );
+            return Err(bad(name, why));
         };
-        let runner = map::backup_verifier_key(id);
-        if let Some((node, _)) = get::<String>(meta, &runner)? {
-            return Err(AdminError::BackupRuns {
-                policy: name.to_owned(),
-                node,
-            });
-        }
-        // One that was taken away, and is there again, has forgotten what was asked for.
         let found = get::<BackupVerified>(meta, &map::backup_verified_key(id)).unwrap_or_default();
-        let dealt_with = found.map_or(0, |(found, _)| found.runs.asked);
-        verify.asked = verify.asked.max(dealt_with).saturating_add(1);
-        let call = Call {
-            compares: vec![
-                unchanged(&key, revision),
-                Compare::ModRevision { key: runner, equals: 0 },
-            ],
-            then: vec![put(key.clone(), &policy)],
-            otherwise: Vec::new(),
-        };
-        if meta.txn(&call)?.succeeded {
-            return Ok(policy);
-        }
-    }
-    Err(AdminError::TooManyRaces { key })
+        Ok(Asked {
+            runner: map::backup_verifier_key(id),
+            dealt_with: found.map_or(0, |(found, _)| found.runs.asked),
+            count: &mut verify.asked,
+        })
+    })
 }
 
 /// Writes what has become of a policy's verifications, if `claim` holds the key of these still, the policy is there, made by the transaction of revision `made`,
