@@ -64,7 +64,15 @@ impl Admin {
     /// # Errors
     /// They may not.
     pub fn permit(&self, action: Action) -> Result<()> {
-        self.session.permit(action, "").map_err(|why| denied(&why))
+        self.permit_on(action, "")
+    }
+
+    /// May they, to that object?
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn permit_on(&self, action: Action, object: &str) -> Result<()> {
+        self.session.permit(action, object).map_err(|why| denied(&why))
     }
 
     /// The changes of keys with a prefix.

@@ -114,7 +114,7 @@ actions! {
     VolumeMigrate "volume.migrate" WORK,
     /// Write a volume anew in its pool: by a new data key, encrypted, or in the clear.
     VolumeRekey "volume.rekey" WORK,
-    /// Have a volume lie on disks in the clear, as it is written anew or moved.
+    /// Have a volume lie on disks in the clear, written anew, moved or restored.
     VolumeDecrypt "volume.decrypt" ADMIN,
     /// Copy an image into a volume.
     VolumeImport "volume.import" WORK,

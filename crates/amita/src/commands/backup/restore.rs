@@ -60,7 +60,7 @@ pub struct Arguments {
     /// Where the volume is made now: encrypted at rest, also where it was not when it was backed up
     #[arg(long, conflicts_with_all = ["resume", "to_file"])]
     pub encrypted: bool,
-    /// Where the volume is made now: not encrypted at rest, also where it was when it was backed up
+    /// Where the volume is made now: not encrypted at rest, also where it was when it was backed up, which takes an administrator
     #[arg(long, conflicts_with_all = ["encrypted", "resume", "to_file"])]
     pub plain: bool,
     #[command(flatten)]
@@ -76,6 +76,14 @@ impl Arguments {
         self.encrypted || (was && !self.plain)
     }
 
+    /// As what making it stands in the audit log. What was encrypted is never had in the clear by whoever may only fill volumes.
+    fn action(&self, was: bool) -> Action {
+        match was && !self.makes_encrypted(was) {
+            true => Action::VolumeDecrypt,
+            false => Action::VolumeImport,
+        }
+    }
+
     /// Why it cannot be encrypted, where nobody has asked for that.
     fn or_plain(&self, why: Failure) -> Failure {
         if self.encrypted {
@@ -85,7 +93,10 @@ impl Arguments {
             "the volume was encrypted at rest when it was backed up, and so is what is restored: {}",
             why.what
         );
-        let advice = format!("{} Or --plain makes a volume that is not encrypted.", why.advice);
+        let advice = format!(
+            "{} Or --plain makes a volume that is not encrypted, for an administrator.",
+            why.advice
+        );
         Failure { what, ..why }.advice(advice.trim_start().to_owned())
     }
 }
@@ -292,7 +303,7 @@ fn prepare(
                 ),
                 false => None,
             };
-            let made = admin.act(Action::VolumeImport, name, |meta| match &keys {
+            let made = admin.act(arguments.action(what.encrypted), name, |meta| match &keys {
                 Some(keys) => admin::make_encrypted_volume(meta, name, pool, what.bytes, Some(&about), keys),
                 None => admin::make_volume(meta, name, pool, what.bytes, Some(&about)),
             });
@@ -304,7 +315,13 @@ fn prepare(
                 .advice("Begin without --resume."),
         ),
         (Some(found), true) => match found.import {
-            Some(was) if was.is_of(&what.mark) => Ok((found.volume, was)),
+            Some(was) if was.is_of(&what.mark) => {
+                // Somebody else may have begun it.
+                if what.encrypted && found.volume.keys.is_none() {
+                    admin.permit_on(Action::VolumeDecrypt, name)?;
+                }
+                Ok((found.volume, was))
+            }
             _ => Err(
                 Failure::new(format!("no restore of this point into volume {name} was interrupted"))
                     .kind(Kind::Conflict)
@@ -371,7 +388,10 @@ mod tests {
             (" --encrypted", false, true),
             (" --encrypted", true, true),
         ] {
-            assert_eq!(arguments(more).unwrap().makes_encrypted(was), is, "{more:?} {was}");
+            let read = arguments(more).unwrap();
+            assert_eq!(read.makes_encrypted(was), is, "{more:?} {was}");
+            let decrypts = read.action(was) == Action::VolumeDecrypt;
+            assert_eq!(decrypts, was && !is, "{more:?} {was}");
         }
         arguments(" --plain --encrypted").unwrap_err();
         let no_keys = || Failure::new("no volume keys").advice("Pass --volume-keys FILE.");

@@ -114,7 +114,7 @@ pub struct RestoreArguments {
     /// Encrypted at rest, also where it was not when it was backed up; the nodes need the cluster's volume keys for that
     #[arg(long)]
     pub encrypted: bool,
-    /// Not encrypted at rest, also where it was when it was backed up
+    /// Not encrypted at rest, also where it was when it was backed up; it takes an administrator
     #[arg(long, conflicts_with = "encrypted")]
     pub plain: bool,
     /// Whose it is
@@ -176,7 +176,7 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
                 of: of.clone(),
                 full: *full,
             };
-            create(name, to, work, Action::BackupCreate, common, &metadata)
+            create(name, to, work, common, &metadata)
         }
         Command::Restore(arguments) => {
             let work = WishedWork::Restore(PointRestore {
@@ -192,7 +192,7 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
                 tenant: arguments.tenant.clone(),
             });
             let RestoreArguments { name, from, common, .. } = arguments;
-            create(name, from, work, Action::BackupRestore, common, &metadata)
+            create(name, from, work, common, &metadata)
         }
         Command::Forget(arguments) => {
             let work = WishedWork::Forget(PointForget {
@@ -200,7 +200,7 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
                 point_name: arguments.point_name.clone(),
             });
             let ForgetArguments { name, from, common, .. } = arguments;
-            create(name, from, work, Action::BackupForget, common, &metadata)
+            create(name, from, work, common, &metadata)
         }
         Command::List { json } => list(*json, &metadata),
         Command::Show { name, json } => {
@@ -229,20 +229,13 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
     }
 }
 
-fn create(
-    name: &str,
-    repository: &str,
-    work: WishedWork,
-    action: Action,
-    common: &Common,
-    metadata: &Admin,
-) -> Result<()> {
+fn create(name: &str, repository: &str, work: WishedWork, common: &Common, metadata: &Admin) -> Result<()> {
     let wish = BackupTaskWish {
         repository: repository.to_owned(),
         work,
         limit_s: Some(common.time_limit),
     };
-    let made = metadata.act(action, name, |meta| {
+    let made = metadata.act(wish.work.action(), name, |meta| {
         admin::create_backup_task(meta, name, &wish, now())?;
         admin::backup_task(meta, name)
     });

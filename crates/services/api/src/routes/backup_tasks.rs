@@ -83,7 +83,8 @@ pub struct PointToRestore {
     pub to: String,
     /// The pool that is to hold it.
     pub pool: String,
-    /// Is it encrypted at rest? Without it if it was when it was backed up. The node that restores it has to have the cluster's volume keys then.
+    /// Is it encrypted at rest? Without it if it was when it was backed up. The node that restores it has to have the cluster's volume keys then. `false`
+    /// takes an administrator, whatever it was.
     pub encrypted: Option<bool>,
     /// Whose the new volume is; without it no tenant's.
     pub tenant: Option<String>,
@@ -260,16 +261,15 @@ pub struct NewBackupTask {
 }
 
 impl NewBackupTask {
-    /// What is wished, and the right to it.
-    fn wish(self) -> Result<(BackupTaskWish, Action), Problem> {
-        let (work, action) = match (self.backup, self.restore, self.forget) {
+    fn wish(self) -> Result<BackupTaskWish, Problem> {
+        let work = match (self.backup, self.restore, self.forget) {
             (Some(backup), None, None) => {
                 let VolumeToBackUp { volume, snapshot, full } = backup;
                 let of = match snapshot {
                     Some(snapshot) => format!("{volume}@{snapshot}"),
                     None => volume,
                 };
-                (WishedWork::Backup { of, full }, Action::BackupCreate)
+                WishedWork::Backup { of, full }
             }
             (None, Some(restore), None) => {
                 let restore = map::PointRestore {
@@ -281,26 +281,25 @@ impl NewBackupTask {
                     encrypted: restore.encrypted,
                     tenant: restore.tenant,
                 };
-                (WishedWork::Restore(restore), Action::BackupRestore)
+                WishedWork::Restore(restore)
             }
             (None, None, Some(forget)) => {
                 let forget = map::PointForget {
                     point: forget.point,
                     point_name: forget.point_name,
                 };
-                (WishedWork::Forget(forget), Action::BackupForget)
+                WishedWork::Forget(forget)
             }
             _ => {
                 let why = "what is the task for? Say one of backup, restore and forget, and one of them only";
                 return Err(Problem::new(Code::BadSetting, why));
             }
         };
-        let wish = BackupTaskWish {
+        Ok(BackupTaskWish {
             repository: self.repository,
             work,
             limit_s: self.limit_seconds,
-        };
-        Ok((wish, action))
+        })
     }
 }
 
@@ -339,8 +338,8 @@ async fn create(
     Body(wanted): Body<NewBackupTask>,
 ) -> Result<(StatusCode, Json<BackupTask>), Problem> {
     let name = wanted.name.clone();
-    let (wish, action) = wanted.wish()?;
-    let made = api.act(asker, action, name.clone(), move |meta| {
+    let wish = wanted.wish()?;
+    let made = api.act(asker, wish.work.action(), name.clone(), move |meta| {
         admin::create_backup_task(meta, &name, &wish, now())?;
         admin::backup_task(meta, &name).map(BackupTask::from)
     });

@@ -66,6 +66,41 @@ async fn a_task_is_for_one_thing() {
 }
 
 #[tokio::test]
+async fn a_restore_in_the_clear_takes_an_administrator_and_says_so_in_the_audit_log() {
+    let world = every::world();
+    let wanted = |encrypted: Value| {
+        json!({ "name": "t", "repository": "off-site",
+            "restore": { "point": 3, "to": "new", "pool": "main", "encrypted": encrypted } })
+    };
+    let refused = ask(&world, wanted(json!(false))).await;
+    let why = refused.body["detail"].as_str().unwrap().to_owned();
+    assert!(
+        why.contains("volume.decrypt") && why.contains("only admin") && why.contains("an operator"),
+        "{why}"
+    );
+    refused.is(403, "denied");
+    assert!(admin::backup_task(&*world.meta, "t").is_err());
+    let body = Some(wanted(json!(false)));
+    let made = world.ask(Admin, "POST", "/api/v1/backup-tasks", body).await;
+    assert_eq!(made.done(202).body["restore"]["encrypted"], false);
+    let log = amita_control::audit::page(&*world.meta, 1).unwrap();
+    let told = log
+        .iter()
+        .filter(|(_, line)| line.contains("\"volume.decrypt\""))
+        .count();
+    // Once refused, once begun and once done.
+    assert_eq!(told, 3, "{log:?}");
+    // As it was, or encrypted, is the daily work.
+    let again = world.ask(Admin, "POST", "/api/v1/backup-tasks/t/cancel", None).await;
+    again.done(202);
+    world
+        .ask(Operator, "DELETE", "/api/v1/backup-tasks/t", None)
+        .await
+        .done(204);
+    ask(&world, wanted(Value::Null)).await.done(202);
+}
+
+#[tokio::test]
 async fn how_far_a_task_is_and_what_it_came_to_is_told() {
     let world = every::world();
     ask(&world, backup("db")).await.done(202);

@@ -5,6 +5,7 @@ use super::super::subsystem::{put, unchanged};
 use super::super::volume::{believable, find_volume};
 use super::super::{Result, check_name, cluster, get, names_under, next_number, parse, snapshot, split, tries};
 use super::repository::hold;
+use crate::access::Action;
 use crate::backups::task::BackupTaskStatus;
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
 use amita_types::map::{
@@ -42,6 +43,22 @@ pub enum WishedWork {
     Restore(PointRestore),
     /// A point is given up.
     Forget(PointForget),
+}
+
+impl WishedWork {
+    /// As what it stands in the audit log. What was encrypted is never had in the clear by whoever may only restore it; if it was is known to nodes with
+    /// the repository's key file alone, so that who asks for it in the clear needs the right to that whatever it was.
+    #[must_use]
+    pub fn action(&self) -> Action {
+        match self {
+            WishedWork::Backup { .. } => Action::BackupCreate,
+            WishedWork::Restore(PointRestore {
+                encrypted: Some(false), ..
+            }) => Action::VolumeDecrypt,
+            WishedWork::Restore(_) => Action::BackupRestore,
+            WishedWork::Forget(_) => Action::BackupForget,
+        }
+    }
 }
 
 fn bad(name: &str, why: String) -> AdminError {

@@ -1,6 +1,7 @@
 //! Tasks: what is asked for again is what there is, what was taken back ends, and who has lost the key says nothing any more.
 
 use super::*;
+use crate::access::Action;
 use amita_types::SnapshotId;
 use amita_types::map::{
     BackupTask, BackupTaskEnd, BackupTaskOutcome, BackupTaskPlace, BackupTaskRun, BackupWork, MAX_BACKUP_TASKS,
@@ -137,6 +138,19 @@ fn tasks_that_cannot_be_are_refused() {
     snapshot_of(&meta, "soon", SnapshotState::Taking(Generation(1)));
     refused(create(&meta, "t", &back_up("db@soon")), "there is no snapshot");
     assert!(backup_tasks(&meta).unwrap().0.is_empty());
+}
+
+#[test]
+fn who_may_restore_may_not_have_it_in_the_clear() {
+    let of = |encrypted| {
+        let wished = PointRestore {
+            encrypted,
+            ..restore("new")
+        };
+        WishedWork::Restore(wished).action()
+    };
+    assert_eq!(of(Some(false)), Action::VolumeDecrypt);
+    assert_eq!([of(None), of(Some(true))], [Action::BackupRestore; 2]);
 }
 
 #[test]
