@@ -5,6 +5,8 @@ use crate::api::{curl, urls};
 use crate::repositories::{Repository, number};
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World, eventually, pattern};
 use amita_harness::nbd::Client;
+use amita_metadata::Call;
+use amita_types::map;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -292,5 +294,41 @@ fn what_was_taken_back_leaves_nothing_behind() {
     begin(&world, &["back-up", "never", VOLUME, "--to", "off-site"]);
     cancel("never");
     assert_eq!(task(&world, "never")["state"], "cancelled");
+    world.end(&[]);
+}
+
+#[test]
+fn a_restore_in_the_clear_takes_an_admin_and_a_record_that_nobody_can_read_goes() {
+    let world = World::of(1);
+    let _repository = prepared(&world);
+    let daily = world.operator_with("operator");
+    let restore = [
+        "backup", "task", "restore", "back", "1", "--from", "off-site", "--to", "back", "--pool", "demo", "--plain",
+    ];
+    let refused = world.amita(&[&restore[..], &["--identity", &daily]].concat());
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.text);
+    for words in ["volume.decrypt (back)", "only admin"] {
+        assert!(refused.text.contains(words), "{words}: {}", refused.text);
+    }
+    let list = || world.json(&["backup", "task", "list"]);
+    assert_eq!(list(), json!([]));
+
+    let client = world.cluster.metadata_client().expect("the metadata");
+    let put = Call::put(map::backup_task_key("odd"), b"{".to_vec());
+    client.txn(&put).expect("written");
+    let shown = list();
+    assert_eq!(
+        (&shown[0]["state"], &shown[0]["task"]["name"]),
+        (&json!("unreadable"), &json!("odd"))
+    );
+    let text = world.amita_done(&["backup", "task", "list"]);
+    assert!(
+        text.contains("NOT READABLE") && text.contains("amita backup task remove odd"),
+        "{text}"
+    );
+    let status = world.amita(&["status"]).text;
+    assert!(status.contains("amita backup task remove odd"), "{status}");
+    world.amita_done(&["backup", "task", "remove", "odd"]);
+    assert_eq!(list(), json!([]));
     world.end(&[]);
 }

@@ -58,11 +58,12 @@ mod volume;
 
 pub use about::{about, label_volume, note_import, protect_volume};
 pub use backup::{
-    BackupChange, BackupTaskWish, BackupVolumes, RepositoryChange, VerifyChange, WishedWork, add_backup_repository,
-    backup_policies, backup_policy, backup_repositories, backup_repository, backup_task, backup_tasks, backup_volumes,
-    cancel_backup_task, create_backup_policy, create_backup_task, delete_backup_policy, note_backup,
-    note_backup_by_rules, note_backup_task, note_backup_task_place, note_backup_verified, remove_backup_repository,
-    remove_backup_task, run_backup_policy, set_backup_policy, set_backup_repository, verify_backup_policy,
+    BackupChange, BackupTaskWish, BackupVolumes, RepositoryChange, UnreadableTask, VerifyChange, WishedWork,
+    add_backup_repository, backup_policies, backup_policy, backup_repositories, backup_repository, backup_task,
+    backup_tasks, backup_volumes, cancel_backup_task, create_backup_policy, create_backup_task, delete_backup_policy,
+    note_backup, note_backup_by_rules, note_backup_task, note_backup_task_place, note_backup_verified,
+    remove_backup_repository, remove_backup_task, run_backup_policy, set_backup_policy, set_backup_repository,
+    verify_backup_policy,
 };
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};

@@ -2,10 +2,10 @@
 
 use crate::admin::{Admin, Described as _};
 use crate::cli::Endpoints;
-use crate::commands::policies::{now, tell_unreadable};
+use crate::commands::policies::now;
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, BackupTaskWish, WishedWork};
+use amita_control::admin::{self, BackupTaskWish, UnreadableTask, WishedWork};
 use amita_control::backups::task::{BackupTaskStatus, TaskState};
 use amita_terminal::error::Result;
 use amita_terminal::size;
@@ -49,7 +49,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove the record of a task that has ended; what it has made stays
+    /// Remove the record of a task that has ended or cannot be read; what it has made stays
     Remove {
         /// The task
         name: String,
@@ -222,7 +222,11 @@ pub fn run(command: &Command, endpoints: &Endpoints) -> Result<()> {
             let removed = metadata.act(Action::BackupTaskRemove, name, |meta| {
                 admin::remove_backup_task(meta, name)
             });
-            print(*json, &removed.described()?, || {
+            let told = match removed.described()? {
+                Some(task) => serde_json::json!(task),
+                None => serde_json::json!({ "name": name }),
+            };
+            print(*json, &told, || {
                 format!("Backup task {name} is removed. What it has made stays.\n")
             })
         }
@@ -259,9 +263,11 @@ fn what(task: &BackupTask) -> String {
     }
 }
 
+const NOT_READABLE: &str = "NOT READABLE";
+
 fn state(found: &BackupTaskStatus) -> String {
     if found.fault.is_some() {
-        return "NOT READABLE".to_owned();
+        return NOT_READABLE.to_owned();
     }
     match (found.state(), &found.runner) {
         (TaskState::Running, Some(node)) => format!("running at {node}"),
@@ -280,8 +286,8 @@ fn state(found: &BackupTaskStatus) -> String {
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let (all, unreadable) = admin::backup_tasks(&metadata.reader()).described()?;
-    tell_unreadable(unreadable);
-    let as_shown: Vec<Shown<'_>> = all.iter().map(shown).collect();
+    let mut as_shown: Vec<serde_json::Value> = all.iter().map(|found| serde_json::json!(shown(found))).collect();
+    as_shown.extend(unreadable.iter().map(shown_unreadable));
     print(as_json, &as_shown, || {
         let mut table = Table::new(&["task", "what", "repository", "asked for", "point", "state"]);
         for found in &all {
@@ -298,7 +304,25 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
                 state(found),
             ]);
         }
-        table.text()
+        for found in &unreadable {
+            let mut row: [String; 6] = Default::default();
+            row[0] = amita_audit::plain(&found.name).to_string();
+            row[2] = found.remains.repository.clone().unwrap_or_default();
+            row[5] = NOT_READABLE.to_owned();
+            table.row(row);
+        }
+        let whys = unreadable.iter().map(|found| format!("{}\n", found.why));
+        table.text() + &whys.collect::<String>()
+    })
+}
+
+/// One whose record nobody can read, as JSON tells it.
+fn shown_unreadable(found: &UnreadableTask) -> serde_json::Value {
+    let UnreadableTask { name, why, remains } = found;
+    serde_json::json!({
+        "state": "unreadable",
+        "task": { "id": remains.id, "name": name, "repository": remains.repository, "asked_at": remains.asked_at },
+        "fault": why.to_string(),
     })
 }
 

@@ -14,7 +14,7 @@ pub use repository::{
     set_backup_repository,
 };
 pub use task::{
-    BackupTaskWish, WishedWork, backup_task, backup_tasks, cancel_backup_task, create_backup_task, note_backup_task,
-    note_backup_task_place, remove_backup_task,
+    BackupTaskWish, UnreadableTask, WishedWork, backup_task, backup_tasks, cancel_backup_task, create_backup_task,
+    note_backup_task, note_backup_task_place, remove_backup_task,
 };
 pub use verification::{VerifyChange, note_backup_verified, verify_backup_policy};

@@ -74,7 +74,7 @@ pub enum AdminError {
     },
     /// A record that nobody can read, of something that has to be known.
     #[error(
-        "the record of {what} {name} {said}; put it right, or take it away with all that it says (`amita {ends_by} {name} --force`)"
+        "the record of {what} {name} {said}; put it right, or take it away with all that it says (`amita {ends_by}`)"
     )]
     Unreadable {
         /// Of what.
@@ -83,7 +83,7 @@ pub enum AdminError {
         /// Where it is, what it may say, so that something is not done, and what is wrong with it.
         said: String,
         /// The command that takes it away.
-        ends_by: &'static str,
+        ends_by: String,
     },
     /// A volume that is in use somewhere.
     #[error("volume {name} is in use at node {node} ({clients} clients); disconnect them, or use --force")]

@@ -16,6 +16,7 @@ pub const MAX_HOSTS: usize = 1024;
 const WHAT: What = What {
     name: "host",
     ends_by: "host remove",
+    flag: " --force",
 };
 
 /// What each secret of a host is sealed for: its field in the record.

@@ -22,6 +22,7 @@ pub const MAX_MASKED: usize = 16_384;
 const WHAT: What = What {
     name: "initiator",
     ends_by: "initiator remove",
+    flag: " --force",
 };
 /// The longest name for CHAP.
 pub const MAX_CHAP_USER_BYTES: usize = 255;

@@ -26,14 +26,17 @@ pub(super) trait HasDisks: DeserializeOwned {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct What {
     pub(super) name: &'static str,
-    /// How it is taken away.
+    /// The command that takes it away.
     pub(super) ends_by: &'static str,
+    /// And what that is told behind the name.
+    pub(super) flag: &'static str,
 }
 
 impl HasDisks for Subsystem {
     const WHAT: What = What {
         name: "subsystem",
         ends_by: "subsystem delete",
+        flag: " --force",
     };
     const DISK: &'static str = "namespace";
 
@@ -46,6 +49,7 @@ impl HasDisks for IscsiTarget {
     const WHAT: What = What {
         name: "target",
         ends_by: "target delete",
+        flag: " --force",
     };
     const DISK: &'static str = "LUN";
 
@@ -170,10 +174,16 @@ pub(super) fn whatever<T: DeserializeOwned>(
     key: &str,
 ) -> Result<Option<(Result<T>, u64)>> {
     let reply = meta.txn(&Call::get(key))?;
-    Ok(reply.value(0).map(|found| {
-        let record = parse(found).map_err(|why| Unreadable::of(what, name, found, &why).error(""));
-        (record, found.mod_revision)
-    }))
+    let found = reply.value(0);
+    Ok(found.map(|found| (read_as(what, name, found), found.mod_revision)))
+}
+
+/// A record of that kind and name.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read_as<T: DeserializeOwned>(what: What, name: &str, found: &KeyValue) -> Result<T> {
+    parse(found).map_err(|why| Unreadable::of(what, name, found, &why).error(""))
 }
 
 #[derive(Debug)]
@@ -218,12 +228,13 @@ impl Unreadable {
     }
 
     fn error(&self, so: &str) -> AdminError {
+        // Whoever may write has chosen the key.
+        let name = self.name.escape_debug().to_string();
         AdminError::Unreadable {
             what: self.what.name,
-            // Whoever may write has chosen the key.
-            name: self.name.escape_debug().to_string(),
             said: format!("({}) cannot be read{so}: {}", self.key.escape_debug(), self.why),
-            ends_by: self.what.ends_by,
+            ends_by: format!("{} {name}{}", self.what.ends_by, self.what.flag),
+            name,
         }
     }
 

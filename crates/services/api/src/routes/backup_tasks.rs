@@ -5,7 +5,7 @@ use crate::page::{Cursor, Page};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
-use amita_control::admin::{self, BackupTaskWish, WishedWork};
+use amita_control::admin::{self, BackupTaskWish, UnreadableTask, WishedWork};
 use amita_control::backups::task::{BackupTaskStatus, TaskState};
 use amita_types::map::{self, BackupWork};
 use axum::Json;
@@ -23,7 +23,7 @@ pub fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(cancel))
 }
 
-/// How a task is.
+/// How a task is. `unreadable`: nobody can read its record, no node is at it, and it can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackupTaskState {
@@ -39,6 +39,8 @@ pub enum BackupTaskState {
     Failed,
     /// It was taken back, and has ended.
     Cancelled,
+    /// Nobody can read its record: `why` says what is wrong with it. What else could not be read is null, 0 or empty.
+    Unreadable,
 }
 
 impl From<TaskState> for BackupTaskState {
@@ -241,6 +243,31 @@ impl From<BackupTaskStatus> for BackupTask {
     }
 }
 
+impl From<UnreadableTask> for BackupTask {
+    fn from(found: UnreadableTask) -> BackupTask {
+        let UnreadableTask { name, why, remains } = found;
+        BackupTask {
+            name,
+            id: remains.id.map_or(0, |id| id.0),
+            repository: remains.repository.unwrap_or_default(),
+            backup: None,
+            restore: None,
+            forget: None,
+            limit_seconds: 0,
+            state: BackupTaskState::Unreadable,
+            asked_at: remains.asked_at.unwrap_or(0),
+            ended_at: None,
+            node: None,
+            attempts: 0,
+            again_at: None,
+            progress: None,
+            result: None,
+            why: vec![why.to_string()],
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// A task that is to be done: exactly one of `backup`, `restore` and `forget`.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -315,8 +342,11 @@ async fn list(
     Parameters(cursor): Parameters<Cursor>,
 ) -> Result<Json<Page<BackupTask>>, Problem> {
     let page = api.run(asker, move |session| {
-        let (all, _) = admin::backup_tasks(&session.reader())?;
-        cursor.cut(all.into_iter().map(BackupTask::from), |task| task.name.as_str())
+        let (all, unreadable) = admin::backup_tasks(&session.reader())?;
+        let unreadable = unreadable.into_iter().map(BackupTask::from);
+        let mut all: Vec<BackupTask> = all.into_iter().map(BackupTask::from).chain(unreadable).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        cursor.cut(all, |task| task.name.as_str())
     });
     page.await.map(Json)
 }
@@ -372,7 +402,7 @@ async fn cancel(
     Ok((StatusCode::ACCEPTED, Json(cancelled.await?)))
 }
 
-/// Removes the record of a task that has ended. What it has made stays: a backup is given up by a task of its own.
+/// Removes the record of a task that has ended, or that nobody can read. What it has made stays: a backup is given up by a task of its own.
 #[utoipa::path(delete, path = "/backup-tasks/{name}", operation_id = "removeBackupTask", tag = "backups", params(Named),
     responses((status = 204, description = "It is gone."),
         (status = "default", body = Problem, content_type = "application/problem+json")))]

@@ -158,6 +158,39 @@ async fn how_far_a_task_is_and_what_it_came_to_is_told() {
         .is(404, "not-found");
 }
 
+#[tokio::test]
+async fn a_task_that_nobody_can_read_is_listed_as_that_and_removed() {
+    let world = every::world();
+    ask(&world, backup("db")).await.done(202);
+    let newer = br#"{"id":70,"name":"a","repository":"off-site","work":{"mirror":{}},"asked_at":5,"limit_s":60}"#;
+    for (name, record) in [("a", &newer[..]), ("z", b"\xff{")] {
+        let put = Call::put(map::backup_task_key(name), record.to_vec());
+        world.meta.txn(&put).unwrap();
+    }
+    let list = || async {
+        let said = world.ask(Viewer, "GET", "/api/v1/backup-tasks", None).await.done(200);
+        said.body["items"].as_array().unwrap().clone()
+    };
+    let all = list().await;
+    let states: Vec<(&str, &str)> = all
+        .iter()
+        .map(|task| (task["name"].as_str().unwrap(), task["state"].as_str().unwrap()))
+        .filter(|(name, _)| ["a", "t", "z"].contains(name))
+        .collect();
+    assert_eq!(states, [("a", "unreadable"), ("t", "waiting"), ("z", "unreadable")]);
+    assert_eq!((&all[0]["id"], &all[0]["asked_at"]), (&json!(70), &json!(5)));
+    let path = |name: &str| format!("/api/v1/backup-tasks/{name}");
+    for name in ["a", "z"] {
+        let shown = world.ask(Viewer, "GET", &path(name), None).await;
+        let why = shown.body["detail"].as_str().unwrap();
+        assert!(why.contains(&format!("amita backup task remove {name}")), "{why}");
+        assert_eq!(shown.status, 409, "{shown:?}");
+        world.ask(Operator, "DELETE", &path(name), None).await.done(204);
+        world.ask(Viewer, "GET", &path(name), None).await.is(404, "not-found");
+    }
+    assert_eq!(list().await.len(), all.len() - 2);
+}
+
 /// A node that has a repository of three points.
 #[derive(Debug, Default)]
 struct Path {

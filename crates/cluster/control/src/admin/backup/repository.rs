@@ -262,7 +262,7 @@ pub fn set_backup_repository(meta: &dyn Transact, name: &str, change: &Repositor
 /// stays known.
 ///
 /// # Errors
-/// There is none of that name; policies use it, or one that cannot be read may, or tasks that have not ended; the metadata is away or refuses.
+/// There is none of that name; policies use it, or tasks that have not ended, or such as cannot be read may; the metadata is away or refuses.
 pub fn remove_backup_repository(meta: &dyn Transact, name: &str) -> Result<BackupRepository> {
     let key = map::backup_repository_key(name);
     for _ in tries(meta) {
@@ -274,8 +274,13 @@ pub fn remove_backup_repository(meta: &dyn Transact, name: &str) -> Result<Backu
                 policies.push(policy.name);
             }
         }
-        let tasks = super::task::backup_tasks(meta)?.0.into_iter();
-        let tasks = tasks.filter(|found| found.task.repository == name && !found.has_ended());
+        let (tasks, unreadable) = super::task::backup_tasks(meta)?;
+        if let Some(found) = unreadable.into_iter().find(|found| found.may_be_for(name)) {
+            return Err(found.why);
+        }
+        let tasks = tasks
+            .into_iter()
+            .filter(|found| found.task.repository == name && !found.has_ended());
         let tasks: Vec<String> = tasks.map(|found| found.task.name).collect();
         if !policies.is_empty() || !tasks.is_empty() {
             return Err(AdminError::RepositoryInUse {

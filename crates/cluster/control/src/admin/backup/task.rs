@@ -2,8 +2,9 @@
 
 use super::super::error::AdminError;
 use super::super::subsystem::{put, unchanged};
+use super::super::unreadable::{What, named, read_as};
 use super::super::volume::{believable, find_volume};
-use super::super::{Result, check_name, cluster, get, names_under, next_number, parse, snapshot, split, tries};
+use super::super::{Result, check_name, cluster, get, names_under, next_number, snapshot, split, tries};
 use super::repository::hold;
 use crate::access::Action;
 use crate::backups::task::BackupTaskStatus;
@@ -12,6 +13,7 @@ use amita_types::map::{
     self, BackedSnapshot, BackupTask, BackupTaskId, BackupTaskPlace, BackupTaskRun, BackupWork, DEFAULT_BACKUP_LIMIT_S,
     MAX_BACKUP_TASKS, MAX_POLICY_NAME, PointForget, PointRestore, Pool, SNAPSHOTS_SINCE, VolumeBackup,
 };
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -69,8 +71,14 @@ fn bad(name: &str, why: String) -> AdminError {
     }
 }
 
+const WHAT: What = What {
+    name: "backup task",
+    ends_by: "backup task remove",
+    flag: "",
+};
+
 fn find(meta: &dyn Transact, name: &str) -> Result<(BackupTask, u64)> {
-    match get::<BackupTask>(meta, &map::backup_task_key(name))? {
+    match named(meta, WHAT, name, &map::backup_task_key(name))? {
         Some(found) => Ok(found),
         None => Err(AdminError::NoSuch {
             what: "backup task",
@@ -189,7 +197,7 @@ pub fn create_backup_task(meta: &dyn Transact, name: &str, wish: &BackupTaskWish
     let key = map::backup_task_key(name);
     for _ in tries(meta) {
         let all = backup_tasks(meta)?.0;
-        if let Some((found, _)) = get::<BackupTask>(meta, &key)? {
+        if let Some((found, _)) = named::<BackupTask>(meta, WHAT, name, &key)? {
             return match is_same(&found, wish) {
                 true => Ok(found),
                 false => Err(AdminError::Exists {
@@ -307,14 +315,20 @@ pub fn cancel_backup_task(meta: &dyn Transact, name: &str, now: Duration) -> Res
     Err(AdminError::TooManyRaces { key })
 }
 
-/// Removes the record of a task that has ended. What it has made stays.
+/// Removes the record of a task that has ended, or that nobody can read. What it has made stays. None: it could not be read.
 ///
 /// # Errors
-/// There is none of that name; it has not ended; the metadata is away or refuses.
-pub fn remove_backup_task(meta: &dyn Transact, name: &str) -> Result<BackupTask> {
+/// There is none of that name; it has not ended; a node is at one that cannot be read, by a program that can; the metadata is away or refuses.
+pub fn remove_backup_task(meta: &dyn Transact, name: &str) -> Result<Option<BackupTask>> {
     let key = map::backup_task_key(name);
     for _ in tries(meta) {
-        let (task, revision) = find(meta, name)?;
+        let (task, revision) = match find(meta, name) {
+            Err(AdminError::Unreadable { .. }) => match remove_unreadable(meta, name)? {
+                true => return Ok(None),
+                false => continue,
+            },
+            found => found?,
+        };
         let reply = meta.txn(&Call::get(map::backup_task_run_key(task.id)))?;
         // One that nobody can read is of no more use.
         let has_ended = reply
@@ -330,10 +344,38 @@ pub fn remove_backup_task(meta: &dyn Transact, name: &str) -> Result<BackupTask>
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {
-            return Ok(task);
+            return Ok(Some(task));
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// Is it removed? Else it is another one by now.
+fn remove_unreadable(meta: &dyn Transact, name: &str) -> Result<bool> {
+    let key = map::backup_task_key(name);
+    let reply = meta.txn(&Call::get(key.as_str()))?;
+    let Some(found) = reply.value(0).filter(|found| found.json::<BackupTask>().is_err()) else {
+        return Ok(false);
+    };
+    let mut call = Call {
+        compares: vec![unchanged(&key, found.mod_revision)],
+        then: vec![Op::Delete { key }],
+        otherwise: Vec::new(),
+    };
+    if let Some(id) = Remains::of(found).id {
+        let runner = map::backup_task_runner_key(id);
+        let held = meta.txn(&Call::get(runner.as_str()))?;
+        if let Some(held) = held.value(0) {
+            let node = held.json::<String>().unwrap_or_default();
+            let why =
+                format!("it cannot be read, and node {node} is at it, whose program can: that of it takes it back");
+            return Err(cannot(name, "removed", why));
+        }
+        call.compares.push(unchanged(&runner, 0));
+        let of = [map::backup_task_run_key(id), map::backup_task_place_key(id)];
+        call.then.extend(of.map(|key| Op::Delete { key }));
+    }
+    Ok(meta.txn(&call)?.succeeded)
 }
 
 fn status(task: BackupTask, [run, runner, place]: [Option<&KeyValue>; 3]) -> BackupTaskStatus {
@@ -361,11 +403,58 @@ fn status(task: BackupTask, [run, runner, place]: [Option<&KeyValue>; 3]) -> Bac
     }
 }
 
-/// All tasks by name, and what has become of them. One whose record cannot be read hides no other: its key, and what is wrong with it.
+/// A task whose record nobody can read: a newer version has written it, or somebody by hand.
+#[derive(Debug)]
+pub struct UnreadableTask {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with it, and what removes it.
+    pub why: AdminError,
+    /// What of it can be read all the same.
+    pub remains: Remains,
+}
+
+impl UnreadableTask {
+    fn of(name: &str, found: &KeyValue) -> Option<UnreadableTask> {
+        Some(UnreadableTask {
+            why: read_as::<BackupTask>(WHAT, name, found).err()?,
+            name: name.to_owned(),
+            remains: Remains::of(found),
+        })
+    }
+
+    /// May it be for that repository?
+    pub(super) fn may_be_for(&self, repository: &str) -> bool {
+        self.remains
+            .repository
+            .as_deref()
+            .is_none_or(|named| named == repository)
+    }
+}
+
+/// What can be read of a task's record that as a whole cannot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Remains {
+    /// Its number.
+    pub id: Option<BackupTaskId>,
+    /// The name of the repository.
+    pub repository: Option<String>,
+    /// When it was asked for, in seconds since 1970.
+    pub asked_at: Option<u64>,
+}
+
+impl Remains {
+    fn of(found: &KeyValue) -> Remains {
+        found.json().unwrap_or_default()
+    }
+}
+
+/// All tasks by name, and what has become of them; and those whose records cannot be read, which hide no other.
 ///
 /// # Errors
 /// The metadata is away.
-pub fn backup_tasks(meta: &dyn Transact) -> Result<(Vec<BackupTaskStatus>, super::super::policy::Unreadable)> {
+pub fn backup_tasks(meta: &dyn Transact) -> Result<(Vec<BackupTaskStatus>, Vec<UnreadableTask>)> {
     let reply = meta.txn(&Call::prefix(map::backup_tasks_prefix()))?;
     let records: BTreeMap<&str, &KeyValue> = reply
         .values(0)
@@ -374,8 +463,11 @@ pub fn backup_tasks(meta: &dyn Transact) -> Result<(Vec<BackupTaskStatus>, super
         .collect();
     let prefix = map::backup_task_names_prefix();
     let (mut all, mut unreadable) = (Vec::new(), Vec::new());
-    for found in reply.values(0).iter().filter(|found| found.key.starts_with(&prefix)) {
-        match parse::<BackupTask>(found) {
+    for found in reply.values(0) {
+        let Some(name) = found.key.strip_prefix(&prefix) else {
+            continue;
+        };
+        match found.json::<BackupTask>() {
             Ok(task) => {
                 let record = |key: String| records.get(key.as_str()).copied();
                 let of = [
@@ -385,7 +477,7 @@ pub fn backup_tasks(meta: &dyn Transact) -> Result<(Vec<BackupTaskStatus>, super
                 ];
                 all.push(status(task, of));
             }
-            Err(why) => unreadable.push((found.key.clone(), why)),
+            Err(_) => unreadable.extend(UnreadableTask::of(name, found)),
         }
     }
     Ok((all, unreadable))

@@ -4,8 +4,8 @@ use super::*;
 use crate::access::Action;
 use amita_types::SnapshotId;
 use amita_types::map::{
-    BackupTask, BackupTaskEnd, BackupTaskOutcome, BackupTaskPlace, BackupTaskRun, BackupWork, MAX_BACKUP_TASKS,
-    PointForget, PointRestore, Snapshot, SnapshotName, SnapshotState,
+    BackupTask, BackupTaskEnd, BackupTaskId, BackupTaskOutcome, BackupTaskPlace, BackupTaskRun, BackupWork,
+    MAX_BACKUP_TASKS, PointForget, PointRestore, Snapshot, SnapshotName, SnapshotState,
 };
 use std::collections::BTreeMap;
 
@@ -339,7 +339,60 @@ fn what_nobody_can_read_is_told_and_hides_no_other() {
         .unwrap();
     let (all, unreadable) = backup_tasks(&meta).unwrap();
     assert_eq!((all.len(), unreadable.len()), (1, 1));
+    assert_eq!(unreadable[0].name, "u");
     let fault = all[0].fault.as_ref().unwrap();
     assert!(fault.contains("backup task remove t"), "{fault}");
     remove_backup_task(&meta, "t").unwrap();
+}
+
+#[test]
+fn what_nobody_can_read_is_removed_by_its_name() {
+    let meta = prepared();
+    let put = |key: String, text: &str| meta.txn(&Call::put(key, text.as_bytes().to_vec())).unwrap();
+    for text in [
+        "{",
+        "7",
+        r#"{"id":70,"name":"u","repository":"off-site","work":{"mirror":{}},"asked_at":5,"limit_s":60}"#,
+    ] {
+        put(map::backup_task_key("u"), text);
+        put(map::backup_task_run_key(BackupTaskId(70)), r#"{"attempts":1}"#);
+        let told = backup_task(&meta, "u").unwrap_err();
+        assert!(matches!(told, AdminError::Unreadable { .. }), "{told:?}");
+        refused(Err::<(), _>(told), "(`amita backup task remove u`)");
+        refused(create(&meta, "u", &back_up("db")), "cannot be read");
+        refused(cancel_backup_task(&meta, "u", NOW), "cannot be read");
+        // It may be for any, or says for which.
+        refused(remove_backup_repository(&meta, "off-site"), "backup task remove u");
+        assert_eq!(remove_backup_task(&meta, "u").unwrap(), None, "{text}");
+        assert!(matches!(remove_backup_task(&meta, "u"), Err(AdminError::NoSuch { .. })));
+    }
+    // Nothing is left of one whose number could be read.
+    let run = meta
+        .txn(&Call::get(map::backup_task_run_key(BackupTaskId(70))))
+        .unwrap();
+    assert!(run.value(0).is_none());
+    remove_backup_repository(&meta, "off-site").unwrap();
+}
+
+#[test]
+fn what_a_node_of_a_newer_program_is_at_is_not_removed_by_one_that_cannot_read_it() {
+    let meta = prepared();
+    let newer = r#"{"id":70,"name":"u","repository":"elsewhere","work":{"mirror":{}},"asked_at":5,"limit_s":60}"#;
+    let put = |key: String, text: &str| meta.txn(&Call::put(key, text.as_bytes().to_vec())).unwrap();
+    put(map::backup_task_key("u"), newer);
+    put(map::backup_task_runner_key(BackupTaskId(70)), r#""n4""#);
+    refused(remove_backup_task(&meta, "u"), "node n4 is at it");
+    let (_, unreadable) = backup_tasks(&meta).unwrap();
+    let remains = &unreadable[0].remains;
+    assert_eq!((remains.id, remains.asked_at), (Some(BackupTaskId(70)), Some(5)));
+    // It is for another repository.
+    remove_backup_repository(&meta, "off-site").unwrap();
+    let call = Call {
+        then: vec![Op::Delete {
+            key: map::backup_task_runner_key(BackupTaskId(70)),
+        }],
+        ..Call::default()
+    };
+    meta.txn(&call).unwrap();
+    remove_backup_task(&meta, "u").unwrap();
 }
