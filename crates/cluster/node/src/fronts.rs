@@ -500,6 +500,14 @@ impl Fronts {
         self.sessions.get_mut(&id.0).map(|session| &mut session.usage)
     }
 
+    /// Has a part of this program asked for volumes by it, and no host?
+    #[must_use]
+    pub fn is_programs(&self, id: FrontId) -> bool {
+        let session = self.sessions.get(&id.0);
+        let usage = session.and_then(|session| session.usage.as_ref());
+        usage.is_some_and(|usage| usage.who == Who::Program)
+    }
+
     /// What all sessions use by the right of exports, in order.
     #[must_use]
     pub fn usages(&self) -> Vec<(FrontId, Usage)> {

@@ -14,7 +14,7 @@ use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, SnapshotMess
 use crate::shards::{Declined, ShardEffect};
 use crate::token;
 use amita_fabric::{Event, Link, Message};
-use amita_frontend::{self as frontend, FrontId, HostKey, Who, snapshot_named};
+use amita_frontend::{self as frontend, FrontId, Source, Who, snapshot_named};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::Effect;
@@ -218,9 +218,7 @@ impl Core {
                     }
                     return now;
                 }
-                // Of its hosts only those that speak of themselves say which they are; a node that moves it says nothing.
-                let is_move = host == HostKey::NONE && self.cx.view.is_read_for_move(source.volume, source.snapshot);
-                if self.forwarding.gate.holds(source.volume) && !is_move {
+                if self.forwarding.gate.holds(source.volume) && !self.is_read_for_move(front, source) {
                     // One whose front is gone by now would wait for tokens that nobody is to spend.
                     if self.fronts.has(front) {
                         self.forwarding.gate.hold(now, origin, source.volume, op, payload);
@@ -282,6 +280,11 @@ impl Core {
             }
         }
         now
+    }
+
+    /// Does a node read it that moves the volume? A host may have opened that snapshot by its name, as any other, and is held to its limits.
+    fn is_read_for_move(&self, front: FrontId, source: Source) -> bool {
+        self.fronts.is_programs(front) && self.cx.view.is_read_for_move(source.volume, source.snapshot)
     }
 
     /// What the sequencers of this core have for stores, for whoever asked, and for the directory.

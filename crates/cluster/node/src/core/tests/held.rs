@@ -2,8 +2,9 @@
 
 use super::slowed::Node;
 use super::*;
+use crate::exports::Usage;
 use crate::snapshots::Order;
-use amita_frontend::Source;
+use amita_frontend::{Source, Who};
 use amita_types::SnapshotId;
 
 /// That of the pass that is under way, that of the last pass, and another one.
@@ -62,6 +63,16 @@ fn read(node: &mut Node, tag: u64, snapshot: SnapshotId) {
     node.rig.pass();
 }
 
+/// As who the front has asked for what it reads.
+fn asked_as(node: &mut Node, who: Who) {
+    let usage = node.rig.core.fronts.usage(node.rig.front).unwrap();
+    *usage = Some(Usage {
+        who,
+        open: None,
+        unseen: None,
+    });
+}
+
 /// Longer than stores are waited for before tokens are lent.
 fn wait(node: &mut Node) {
     let until = node.rig.world.now().plus(Duration::from_secs(6));
@@ -116,6 +127,11 @@ fn who_is_about_to_hand_it_over_lends_nothing() {
 /// Limits are the hosts': what is read because the volume moves waits for no tokens, and takes none.
 #[test]
 fn what_a_move_reads_does_not_count() {
+    let limited = |held| {
+        let mut node = limited(held);
+        asked_as(&mut node, Who::Program);
+        node
+    };
     let mut node = limited(true);
     read(&mut node, 1, PASS);
     read(&mut node, 2, LAST);
@@ -136,4 +152,17 @@ fn what_a_move_reads_does_not_count() {
     node.moves(|record| record.cancelled = true);
     read(&mut node, 1, PASS);
     assert_eq!(counted(&node), (1, 0));
+}
+
+/// Its name stands in the list of snapshots, and any host that may read the volume may open it.
+#[test]
+fn a_host_that_reads_the_snapshot_of_a_move_is_held_to_the_limits() {
+    for who in [Who::Client("host".into()), Who::Local] {
+        for snapshot in [PASS, LAST] {
+            let mut node = limited(true);
+            asked_as(&mut node, who.clone());
+            read(&mut node, 1, snapshot);
+            assert_eq!(counted(&node), (1, 0), "{who:?} {snapshot:?}");
+        }
+    }
 }
