@@ -15,7 +15,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The claim. It is given up when it is dropped.
 pub struct Claim {
     client: Client,
-    lease: LeaseId,
+    /// Who gives it up in the place of what has it, revokes that.
+    pub lease: LeaseId,
     /// By which the key was made: what is noted compares it.
     pub revision: u64,
     /// It is lost, or must be taken for lost.

@@ -45,7 +45,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// What is due is left so long to nodes that have the key file by one that has none and is named by the repository all the same. Then it tries, and
 /// it is told what lacks.
 const KEYLESS: Duration = Duration::from_secs(30);
-/// An attempt whose time is over, and that does not end for so long, is given up: its thread waits for something that does not come.
+/// An attempt that is to end, and does not for so long, is given up: its thread waits for something that does not come.
 const GRACE: Duration = Duration::from_secs(60);
 /// How often it is looked without a word of a change, and while something is made here.
 const LONGEST_REST: Duration = Duration::from_secs(60);
@@ -298,7 +298,7 @@ impl Node {
             let policy = found.policies.get(id).filter(|policy| policy.name == attempt.name);
             let repository = policy.and_then(|policy| found.repository(policy));
             attempt.ends.compare(policy, repository);
-            if attempt.ends.overdue() >= GRACE {
+            if attempt.ends.overdue() >= Some(GRACE) {
                 attempt.stuck = true;
                 self.give_up(attempt);
             }
@@ -315,7 +315,7 @@ impl Node {
 
     fn give_up(&self, attempt: &At) {
         log::warn!(
-            "{}: its time is over, and it does not end: the repository does not answer this node",
+            "{}: it is to end, and does not: the repository does not answer this node",
             self.kind.named(&attempt.name)
         );
         if let Some(claim) = attempt.claim.get() {

@@ -124,22 +124,10 @@ impl Attempt<'_> {
         let Some(mut records) = self.read()? else { return Ok(()) };
         let mut runs = records.runs.clone();
         if let Some(run) = &mut runs.run {
-            (run.failed, run.why) = (1, vec![self.stuck_at(records.policy.limit_s)]);
+            (run.failed, run.why) = (1, vec![self.ends.stuck(self.node)]);
         }
         plan::end(&mut runs, now().as_secs());
         self.note(&mut records, runs).map(drop)
-    }
-
-    /// What is known of an attempt that does not end: what it had come to, and not what has it wait there.
-    pub fn stuck_at(&self, limit_s: u64) -> String {
-        let step = match self.ends.step() {
-            step if step.is_empty() => "it has not begun".to_owned(),
-            step => format!("it was at this last: {step}"),
-        };
-        format!(
-            "node {} does not come to an end with it, though its limit of {limit_s} s is over: {step}",
-            self.node
-        )
     }
 
     fn read(&self) -> std::result::Result<Option<Records>, Error> {

@@ -99,7 +99,7 @@ impl Check<'_> {
     /// The metadata is away or refuses.
     pub fn panicked(&self) -> Noted<()> {
         let why = format!("verifying has panicked on node {}: see that node's log", self.with.node);
-        self.fail(|_| why.clone())
+        self.fail(why)
     }
 
     /// It does not come to its end, though it was told to end: another node may go on.
@@ -107,14 +107,14 @@ impl Check<'_> {
     /// # Errors
     /// The metadata is away or refuses.
     pub fn stuck(&self) -> Noted<()> {
-        self.fail(|limit_s| self.with.stuck_at(limit_s))
+        self.fail(self.with.ends.stuck(self.with.node))
     }
 
-    fn fail(&self, why: impl Fn(u64) -> String) -> Noted<()> {
+    fn fail(&self, why: String) -> Noted<()> {
         let Some(mut records) = self.read()? else { return Ok(()) };
         let mut verified = records.verified.clone();
         if let Some(run) = &mut verified.runs.run {
-            (run.failed, run.why) = (1, vec![why(records.policy.limit_s)]);
+            (run.failed, run.why) = (1, vec![why]);
         }
         plan::end(&mut verified.runs, now().as_secs());
         self.note(&mut records, verified).map(drop)

@@ -26,6 +26,8 @@ pub struct Ends<P = BackupPolicy> {
     key: OnceLock<Arc<AtomicBool>>,
     lost: AtomicBool,
     changed: AtomicBool,
+    /// When somebody first saw that it is to end.
+    told: OnceLock<Instant>,
     begun: Instant,
     limit: Duration,
     by: Mutex<Option<(P, Option<BackupRepository>)>>,
@@ -41,6 +43,7 @@ impl<P: Clone + PartialEq> Ends<P> {
             key: OnceLock::new(),
             lost: AtomicBool::new(false),
             changed: AtomicBool::new(false),
+            told: OnceLock::new(),
             begun: Instant::now(),
             limit,
             by: Mutex::new(None),
@@ -67,6 +70,9 @@ impl<P: Clone + PartialEq> Ends<P> {
             .is_some_and(|(known, place)| Some(known) != policy || place.as_ref() != repository)
         {
             self.change();
+        }
+        if self.why().is_some() {
+            self.told.get_or_init(Instant::now);
         }
     }
 
@@ -105,8 +111,22 @@ impl<P: Clone + PartialEq> Ends<P> {
         self.step.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// For so long it should have ended.
-    pub fn overdue(&self) -> Duration {
-        self.begun.elapsed().saturating_sub(self.limit)
+    /// For so long it should have ended; none: it need not.
+    pub fn overdue(&self) -> Option<Duration> {
+        let limit = self.begun.elapsed().checked_sub(self.limit);
+        self.told.get().map(Instant::elapsed).max(limit)
+    }
+
+    /// What is known of an attempt that does not end: what it had come to, and not what has it wait there.
+    pub fn stuck(&self, node: &str) -> String {
+        let step = match self.step() {
+            step if step.is_empty() => "it has not begun".to_owned(),
+            step => format!("it was at this last: {step}"),
+        };
+        let why = match self.begun.elapsed() >= self.limit {
+            true => format!("its limit of {} s is over", self.limit.as_secs()),
+            false => "it was told to end".to_owned(),
+        };
+        format!("node {node} does not come to an end with it, though {why}: {step}")
     }
 }

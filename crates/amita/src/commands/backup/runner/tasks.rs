@@ -17,7 +17,7 @@ use amita_backup::{SessionId, Vault};
 use amita_client::Config;
 use amita_control::admin;
 use amita_control::backups::task::{self, TaskStep};
-use amita_metadata::{Batch, Call, Client, KeyValue, Transact, Waited};
+use amita_metadata::{Batch, Call, Client, KeyValue, LeaseId, Transact, Waited};
 use amita_terminal::error::Result;
 use amita_terminal::interrupt;
 use amita_terminal::progress::ProgressBar;
@@ -33,6 +33,10 @@ use std::time::{Duration, Instant};
 
 /// Tasks that a node is at, at one time: each takes the memory of its vault's index, and of a gateway.
 const MOST: usize = 2;
+/// What was taken back is undone beside them, so many at one time: that needs no repository, and waits for none.
+const MOST_UNDONE: usize = 2;
+/// One that was taken back, and does not end for so long, is given up.
+const CANCEL_GRACE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
 /// How often it is noted how far a task is.
 const TELL_EVERY: Duration = Duration::from_secs(3);
 
@@ -179,9 +183,17 @@ impl Found {
 struct At {
     thread: JoinHandle<()>,
     ends: Arc<Ends<BackupTask>>,
-    /// By which the task's key was made.
-    claim: Arc<OnceLock<u64>>,
+    /// By which the task's key was made, and the lease that it is on.
+    claim: Arc<OnceLock<(u64, LeaseId)>>,
     name: String,
+}
+
+/// For so long its end is waited for when it is to end.
+fn grace(task: Option<&BackupTask>) -> Duration {
+    match task.is_some_and(|task| task.cancelled) {
+        true => CANCEL_GRACE,
+        false => GRACE,
+    }
 }
 
 impl Node {
@@ -205,8 +217,9 @@ impl Node {
                     continue;
                 }
             };
-            self.look_after(&found, &mut at, &mut stuck);
-            let (due, mut waits) = found.due(&self.name, now());
+            let ending = self.look_after(&found, &mut at, &mut stuck);
+            let (due, waits) = found.due(&self.name, now());
+            let mut waits = ending.map_or(waits, |left| waits.min(left));
             free.retain(|id, _| due.iter().any(|task| task.id == *id));
             tried.retain(|id, _| found.tasks.contains_key(id));
             for task in due {
@@ -214,8 +227,12 @@ impl Node {
                 let rests = tried
                     .get(&task.id)
                     .map_or(Duration::ZERO, |last| RETRY.saturating_sub(last.elapsed()));
+                let has_room = match task.cancelled {
+                    true => at.len() < MOST + MOST_UNDONE,
+                    false => at.len() < MOST && stuck.len() < MOST_STUCK,
+                };
                 // The end of what is made here is waited for in any case.
-                if at.contains_key(&task.id) || at.len() >= MOST || stuck.len() >= MOST_STUCK {
+                if at.contains_key(&task.id) || !has_room {
                     continue;
                 }
                 if !rests.is_zero() {
@@ -237,32 +254,46 @@ impl Node {
         }
     }
 
-    /// Ends attempts by what is not so any more, and gives up those that do not end.
-    fn look_after(&self, found: &Found, at: &mut BTreeMap<BackupTaskId, At>, stuck: &mut Vec<At>) {
+    /// Ends attempts by what is not so any more, and gives up those that do not end. How soon that is to be looked at again; none: no attempt is to end.
+    fn look_after(&self, found: &Found, at: &mut BTreeMap<BackupTaskId, At>, stuck: &mut Vec<At>) -> Option<Duration> {
         at.retain(|_, attempt| !attempt.thread.is_finished());
-        let mut given_up = Vec::new();
+        let (mut given_up, mut soonest) = (Vec::new(), None);
         for (id, attempt) in at.iter() {
             let task = found.tasks.get(id).map(|(task, _)| task);
             let repository = task.and_then(|task| found.repository(task));
             attempt.ends.compare(task, repository);
-            if attempt.ends.overdue() >= GRACE {
-                given_up.push(*id);
+            let Some(overdue) = attempt.ends.overdue() else {
+                continue;
+            };
+            match grace(task).checked_sub(overdue).filter(|left| !left.is_zero()) {
+                Some(left) => soonest = Some(soonest.map_or(left, |soonest: Duration| soonest.min(left))),
+                None => given_up.push(*id),
             }
         }
         for attempt in given_up.into_iter().filter_map(|id| at.remove(&id)) {
-            log::warn!(
-                "backup task {}: its time is over, and it does not end: the repository does not answer this node",
-                attempt.name
-            );
-            if let Some(claim) = attempt.claim.get()
-                && let Err(why) = self
-                    .attempt(&attempt.name, *claim, &attempt.ends, &ProgressBar::hidden())
-                    .stuck()
-            {
-                log::debug!("that backup task {} does not end is not noted: {why}", attempt.name);
-            }
-            attempt.ends.lose();
+            self.give_up(&attempt);
             stuck.push(attempt);
+        }
+        soonest
+    }
+
+    /// Its key is another one's from now on, whatever its thread waits for: that has lost it, and changes nothing any more.
+    fn give_up(&self, attempt: &At) {
+        let name = &attempt.name;
+        log::warn!("backup task {name}: it is to end, and does not: the repository does not answer this node");
+        let claim = attempt.claim.get();
+        if let Some((claim, _)) = claim
+            && let Err(why) = self
+                .attempt(name, *claim, &attempt.ends, &ProgressBar::hidden())
+                .stuck()
+        {
+            log::debug!("that backup task {name} does not end is not noted: {why}");
+        }
+        attempt.ends.lose();
+        if let Some((_, lease)) = claim
+            && let Err(why) = self.client.lease_revoke(*lease)
+        {
+            log::debug!("the key of backup task {name} goes with its lease: {why}");
         }
     }
 
@@ -287,7 +318,9 @@ impl Node {
     /// Begins an attempt, if nobody else is at the task, and this node has the key file, or is to tell that it lacks.
     fn begin(&self, task: &BackupTask, repository: Option<&BackupRepository>, waited: bool) -> Option<At> {
         let ends = Arc::new(Ends::new(Arc::clone(&self.stop), Duration::from_secs(task.limit_s)));
-        let claimed: Arc<OnceLock<u64>> = Arc::default();
+        // Also before it has the key: a folder that does not answer may have it wait for the key file.
+        ends.goes_by(task, repository);
+        let claimed: Arc<OnceLock<(u64, LeaseId)>> = Arc::default();
         // Without a repository, or taken back, it needs no file.
         let key_file = repository
             .filter(|_| !task.cancelled)
@@ -314,7 +347,7 @@ impl Node {
         })
     }
 
-    fn make(&self, name: &str, id: BackupTaskId, ends: &Arc<Ends<BackupTask>>, claimed: &OnceLock<u64>) {
+    fn make(&self, name: &str, id: BackupTaskId, ends: &Arc<Ends<BackupTask>>, claimed: &OnceLock<(u64, LeaseId)>) {
         worker::rest(spread(), &|| self.stops());
         let what = format!("backup task {name}");
         // Others say that the metadata is away.
@@ -322,7 +355,7 @@ impl Node {
             return;
         };
         ends.holds(&claim.lost);
-        let _ = claimed.set(claim.revision);
+        let _ = claimed.set((claim.revision, claim.lease));
         let bar = ProgressBar::hidden();
         let _telling = self.tell(id, claim.revision, ends, &bar);
         let looked = Arc::clone(ends);

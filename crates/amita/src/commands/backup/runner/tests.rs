@@ -228,18 +228,21 @@ fn an_attempt_ends_when_what_it_goes_by_is_another() {
     assert_eq!(own.why(), None);
     own.goes_by(&known, Some(&place));
     own.compare(Some(&known), Some(&place));
-    assert_eq!(own.why(), None);
+    assert_eq!((own.why(), own.overdue()), (None, None));
     let paused = BackupPolicy {
         paused: true,
         ..known.clone()
     };
     own.compare(Some(&paused), Some(&place));
     assert_eq!(own.why(), Some(ends::Why::Changed));
+    // Whatever its limit is: who waits for it to end does so from here on.
+    assert!(own.overdue().is_some_and(|since| since < hour));
     let moved = ends(hour);
     moved.goes_by(&known, Some(&place));
     moved.compare(Some(&known), None);
     assert_eq!(moved.why(), Some(ends::Why::Changed));
     assert_eq!(ends(Duration::ZERO).why(), Some(ends::Why::Limit));
+    assert!(ends(Duration::ZERO).overdue().is_some());
     // A key that is lost counts before all else: then another node may be at it.
     let lost: Arc<AtomicBool> = Arc::default();
     moved.holds(&lost);

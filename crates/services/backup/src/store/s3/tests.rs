@@ -10,6 +10,7 @@ use crate::{Vault, store::list_all};
 use amita_testkit::Random;
 use server::{Fault, Server};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zeroize::Zeroizing;
 
 pub(super) fn settings(endpoint: &str, address: &str) -> S3Settings {
@@ -125,6 +126,28 @@ fn a_real_server_keeps_the_contract() {
     assert_eq!(again.state(), vault.state());
     check(&again, second, &image);
     assert!(verify(&again, Scope::Whole).unwrap().is_clean());
+}
+
+/// Whoever is to end waits no more for a server that takes requests and answers none.
+#[test]
+fn a_server_that_answers_nothing_holds_up_nobody_who_is_to_end() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let settings = S3Settings {
+        ends: || ENDS.load(Ordering::SeqCst),
+        ..settings(&endpoint, "s3://vaults/of/us")
+    };
+    let store = S3::new(settings).unwrap();
+    let waits = std::thread::spawn(move || [store.get("packs/a"), store.get("packs/b")]);
+    // It is asked, and goes on waiting as long as nobody says so.
+    let asked = silent.accept().unwrap();
+    assert!(!waits.is_finished());
+    ENDS.store(true, Ordering::SeqCst);
+    for answer in waits.join().unwrap() {
+        assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+    }
+    drop(asked);
 }
 
 #[test]

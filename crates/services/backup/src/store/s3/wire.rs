@@ -17,7 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use url::Url;
 
@@ -28,6 +28,10 @@ const KEPT: Duration = Duration::from_secs(1);
 /// For an answer of nothing, and for each MiB that goes or comes.
 const ANSWER: Duration = Duration::from_secs(60);
 const MIB_TIME: Duration = Duration::from_secs(30);
+/// What is under way when all is to end has so long still, and so has each request behind that: whoever ends has something to take back.
+const ENDING: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 3000 });
+/// How often it is looked whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
 /// The longest answer: a checkpoint of a vault, with room.
 const MAX_ANSWER_BYTES: usize = (1 << 30) + (1 << 20);
 const NAME: &str = concat!("amita/", env!("CARGO_PKG_VERSION"));
@@ -47,6 +51,8 @@ pub struct Wire {
     runtime: Runtime,
     tls: Option<Arc<ClientConfig>>,
     kept: Option<SendRequest<Full<Bytes>>>,
+    /// Is what waits to end?
+    ends: fn() -> bool,
 }
 
 impl Wire {
@@ -60,6 +66,7 @@ impl Wire {
             runtime: runtime.map_err(|why| format!("no runtime: {why}"))?,
             tls,
             kept: None,
+            ends: settings.ends,
         })
     }
 
@@ -68,11 +75,25 @@ impl Wire {
         let mib = u32::try_from(request.body.len() >> 20).unwrap_or(u32::MAX);
         let time = ANSWER + MIB_TIME.saturating_mul(mib);
         let (tls, kept) = (self.tls.clone(), self.kept.take());
-        let sent = self.runtime.block_on(send(request, tls, kept, time));
+        let ends = self.ends;
+        let sent = self.runtime.block_on(async move {
+            tokio::select! {
+                sent = send(request, tls, kept, time) => sent,
+                () = ended(ends) => Err("there was no answer yet when all was to end".to_owned()),
+            }
+        });
         let (answer, kept) = sent?;
         self.kept = kept;
         Ok(answer)
     }
+}
+
+/// It is to end, and what is under way has had its time.
+async fn ended(ends: fn() -> bool) {
+    while !ends() {
+        sleep(LOOK).await;
+    }
+    sleep(ENDING).await;
 }
 
 type Kept = Option<SendRequest<Full<Bytes>>>;

@@ -164,14 +164,16 @@ impl Attempt<'_> {
     /// # Errors
     /// The metadata is away or refuses.
     pub fn stuck(&self) -> std::result::Result<(), Error> {
-        let step = match self.ends.step() {
-            step if step.is_empty() => "it has not begun".to_owned(),
-            step => format!("it was at this last: {step}"),
-        };
-        self.fails(format!(
-            "node {} does not come to an end with it, though its time limit is over: {step}",
-            self.node
-        ))
+        let why = self.ends.stuck(self.node);
+        match self.read()? {
+            // Whoever undoes it says what has become of it.
+            Some(mut records) if records.task.cancelled => {
+                let mut run = records.run.clone();
+                plan::note(&mut run.notes, &why);
+                self.note(&mut records, run).map(drop)
+            }
+            _ => self.fails(why),
+        }
     }
 
     fn fails(&self, why: String) -> std::result::Result<(), Error> {

@@ -1,7 +1,11 @@
+use super::super::super::key::Key;
 use super::*;
-use amita_metadata::Record;
+use amita_control::backups::task::TaskState;
+use amita_metadata::{Record, server};
 use amita_types::VolumeId;
 use amita_types::map::{BackupTaskEnd, BackupTaskOutcome, BackupWork, VolumeBackup};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 
 const NOW: u64 = 1_704_067_200;
 
@@ -131,4 +135,48 @@ fn a_task_is_over_where_nobody_is_at_it_and_nobody_will_be() {
     assert!(!is_over(&records, BackupTaskId(2)));
     let unreadable = [record(map::backup_task_run_key(id), &7)];
     assert!(!is_over(&unreadable, id));
+}
+
+/// It is a bucket at a server that takes requests, and answers none.
+#[test]
+fn what_is_taken_back_does_not_wait_for_a_repository_that_answers_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let served = server::start(server::Config::new(here, path("meta"))).unwrap();
+    let client = Client::connect(&[served.address().to_string()]).unwrap();
+    admin::init_cluster(&client, ClusterId(9)).unwrap();
+    Key::make(&path("key")).unwrap();
+    std::fs::write(path("login"), "aws_access_key_id = A\naws_secret_access_key = s\n").unwrap();
+    std::fs::set_permissions(path("login"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let silent = TcpListener::bind(here).unwrap();
+    let repository = serde_json::json!({
+        "name": "r", "address": "s3://vaults/of/us", "key_file": path("key"), "s3_credentials": path("login"),
+        "s3_endpoint": format!("http://{}", silent.local_addr().unwrap()),
+    });
+    let put = |key: String, value: &serde_json::Value| {
+        client.txn(&Call::put(key, serde_json::to_vec(value).unwrap())).unwrap();
+    };
+    put(map::backup_repository_key("r"), &repository);
+    let one = BackupTask {
+        limit_s: 86_400,
+        ..task(1, "on")
+    };
+    put(map::backup_task_key("on"), &serde_json::json!(one));
+    let node = start(client.clone(), Config::new(Vec::new()), "n1".to_owned()).unwrap();
+    let asked = silent.accept().unwrap();
+    let shown = || admin::backup_task(&client, "on").unwrap();
+    assert_eq!(shown().state(), TaskState::Running);
+    admin::cancel_backup_task(&client, "on", now()).unwrap();
+    let began = Instant::now();
+    while !shown().has_ended() && began.elapsed() < KEYLESS {
+        std::thread::sleep(LOOK);
+    }
+    let status = shown();
+    assert_eq!(status.state(), TaskState::Cancelled, "{status:?}");
+    assert!(
+        status.run.notes[0].contains("it was told to end: it was at this last: the repository"),
+        "{status:?}"
+    );
+    drop((node, asked));
 }
