@@ -41,7 +41,8 @@ pub use backup::{
 pub use backup_task::{
     BackedSnapshot, BackupTask, BackupTaskEnd, BackupTaskId, BackupTaskMade, BackupTaskOutcome, BackupTaskPlace,
     BackupTaskRun, BackupWork, MAX_BACKUP_TASKS, PointForget, PointRestore, VolumeBackup, backup_task_key,
-    backup_task_names_prefix, backup_task_place_key, backup_task_run_key, backup_task_runner_key, backup_tasks_prefix,
+    backup_task_names_prefix, backup_task_place_key, backup_task_places_prefix, backup_task_run_key,
+    backup_task_runner_key, backup_tasks_prefix,
 };
 pub use chain::{MAX_FORMER, check_chain};
 pub use check::MAX_GROUPS;

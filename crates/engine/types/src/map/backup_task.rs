@@ -220,10 +220,15 @@ pub fn backup_task_key(name: &str) -> String {
 pub fn backup_task_run_key(task: BackupTaskId) -> String {
     format!("{}runs/{}", backup_tasks_prefix(), task.0)
 }
+/// The prefix of how far tasks are.
+#[must_use]
+pub fn backup_task_places_prefix() -> String {
+    format!("{}at/", backup_tasks_prefix())
+}
 /// The key of how far it is.
 #[must_use]
 pub fn backup_task_place_key(task: BackupTaskId) -> String {
-    format!("{}at/{}", backup_tasks_prefix(), task.0)
+    format!("{}{}", backup_task_places_prefix(), task.0)
 }
 /// The key that a node holds, on a lease, while it is at a task: its name.
 #[must_use]

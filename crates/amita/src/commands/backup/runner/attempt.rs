@@ -16,6 +16,7 @@ use amita_metadata::{Call, Error, Op, Transact};
 use amita_terminal::error::Failure;
 use amita_terminal::interrupt;
 use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns};
+use serde::de::DeserializeOwned;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How soon it is tried again to note something while the metadata is away.
@@ -69,6 +70,55 @@ impl Outcome {
 /// Since 1970.
 pub fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A policy or a task, with what else its attempts go by.
+pub struct Read<T, R> {
+    pub record: T,
+    /// The revision by which it was made, and the one since which it says what it says.
+    pub made: u64,
+    pub says: u64,
+    /// None: it is not known, or its record cannot be read.
+    pub repository: Option<BackupRepository>,
+    /// What has become of it, and the revision of that; 0: nobody has written it.
+    pub run: R,
+    pub revision: u64,
+}
+
+/// Reads it by its key; none: it is gone, or what is needed of it cannot be read. `of`: the name of its repository, and the key of what has become of it.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn read<T: DeserializeOwned, R: DeserializeOwned + Default>(
+    client: &dyn Transact,
+    key: String,
+    of: impl Fn(&T) -> (&str, String),
+) -> std::result::Result<Option<Read<T, R>>, Error> {
+    let reply = client.txn(&Call::get(key))?;
+    let Some(found) = reply.value(0) else { return Ok(None) };
+    let Ok(record) = found.json::<T>() else { return Ok(None) };
+    let (repository, run) = of(&record);
+    let keys = [map::backup_repository_key(repository), run];
+    let (made, says) = (found.create_revision, found.mod_revision);
+    let reply = client.txn(&Call {
+        then: keys.into_iter().map(|key| Op::Get { key }).collect(),
+        ..Call::default()
+    })?;
+    let (run, revision) = match reply.value(1) {
+        None => (R::default(), 0),
+        Some(found) => match found.json() {
+            Ok(run) => (run, found.mod_revision),
+            Err(_) => return Ok(None),
+        },
+    };
+    Ok(Some(Read {
+        repository: reply.value(0).and_then(|found| found.json().ok()),
+        record,
+        made,
+        says,
+        run,
+        revision,
+    }))
 }
 
 impl Attempt<'_> {
@@ -131,36 +181,20 @@ impl Attempt<'_> {
     }
 
     fn read(&self) -> std::result::Result<Option<Records>, Error> {
-        let reply = self.client.txn(&Call::get(map::backup_policy_key(self.policy)))?;
-        let Some(found) = reply.value(0) else { return Ok(None) };
-        let Ok(policy) = found.json::<BackupPolicy>() else {
-            return Ok(None);
+        let found = read(
+            self.client,
+            map::backup_policy_key(self.policy),
+            |policy: &BackupPolicy| (policy.repository.as_str(), map::backup_runs_key(policy.id)),
+        );
+        let records = |found: Read<BackupPolicy, BackupRuns>| Records {
+            policy: found.record.backing_up(),
+            made: found.made,
+            says: found.says,
+            repository: found.repository,
+            runs: found.run,
+            revision: found.revision,
         };
-        let policy = policy.backing_up();
-        let (made, says) = (found.create_revision, found.mod_revision);
-        let keys = [
-            map::backup_repository_key(&policy.repository),
-            map::backup_runs_key(policy.id),
-        ];
-        let reply = self.client.txn(&Call {
-            then: keys.into_iter().map(|key| Op::Get { key }).collect(),
-            ..Call::default()
-        })?;
-        let (runs, revision) = match reply.value(1) {
-            None => (BackupRuns::default(), 0),
-            Some(found) => match found.json::<BackupRuns>() {
-                Ok(runs) => (runs, found.mod_revision),
-                Err(_) => return Ok(None),
-            },
-        };
-        Ok(Some(Records {
-            repository: reply.value(0).and_then(|found| found.json().ok()),
-            policy,
-            made,
-            says,
-            runs,
-            revision,
-        }))
+        Ok(found?.map(records))
     }
 
     /// Is it noted? Else another node is at it, or the policy is gone.

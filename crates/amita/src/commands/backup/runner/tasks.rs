@@ -168,11 +168,10 @@ impl Found {
     /// Is something of it to be looked at? What is noted by whoever is at a task is nobody else's, and how far it is decides nothing.
     fn is_changed_by(&self, batch: &Batch) -> bool {
         let held: BTreeSet<String> = self.held.iter().map(|id| map::backup_task_run_key(*id)).collect();
-        let places = map::backup_task_place_key(BackupTaskId(0));
-        let places = places.trim_end_matches('0');
+        let places = map::backup_task_places_prefix();
         let is_news = |key: &str| {
             let is_of_tasks = key.starts_with(&map::backup_tasks_prefix());
-            let is_known = key.starts_with(places) || held.contains(key);
+            let is_known = key.starts_with(&places) || held.contains(key);
             (is_of_tasks && !is_known) || key.starts_with(&map::backup_repositories_prefix())
         };
         batch.events.iter().any(|event| is_news(event.key()))

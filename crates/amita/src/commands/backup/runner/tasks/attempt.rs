@@ -11,7 +11,7 @@ use super::super::super::pour::{self, What};
 use super::super::super::target::{self, Target};
 use super::super::super::task::{self as backing, Shows, Task};
 use super::super::super::{prune, sessions};
-use super::super::attempt::{AGAIN, Had, now, said};
+use super::super::attempt::{AGAIN, Had, Read, now, read, said};
 use super::super::ends::{Ends, Why};
 use crate::admin::Described as _;
 use crate::commands::volume::data::Way;
@@ -21,7 +21,7 @@ use amita_client::Config;
 use amita_control::admin::{self, AdminError, DataKeys, Deletion};
 use amita_control::backups::plan;
 use amita_control::backups::task::{self, TaskStep};
-use amita_metadata::{Call, Compare, Error, Op, Reply, Transact};
+use amita_metadata::{Call, Compare, Error, Reply, Transact};
 use amita_node::volume_keys::KeyFile;
 use amita_terminal::error::{Failure, Kind};
 use amita_terminal::interrupt;
@@ -187,34 +187,17 @@ impl Attempt<'_> {
     }
 
     fn read(&self) -> std::result::Result<Option<Records>, Error> {
-        let reply = self.client.txn(&Call::get(map::backup_task_key(self.task)))?;
-        let Some(found) = reply.value(0) else { return Ok(None) };
-        let Ok(task) = found.json::<BackupTask>() else {
-            return Ok(None);
+        let found = read(self.client, map::backup_task_key(self.task), |task: &BackupTask| {
+            (task.repository.as_str(), map::backup_task_run_key(task.id))
+        });
+        let records = |found: Read<BackupTask, BackupTaskRun>| Records {
+            task: found.record,
+            made: found.made,
+            repository: found.repository,
+            run: found.run,
+            revision: found.revision,
         };
-        let made = found.create_revision;
-        let keys = [
-            map::backup_repository_key(&task.repository),
-            map::backup_task_run_key(task.id),
-        ];
-        let reply = self.client.txn(&Call {
-            then: keys.into_iter().map(|key| Op::Get { key }).collect(),
-            ..Call::default()
-        })?;
-        let (run, revision) = match reply.value(1) {
-            None => (BackupTaskRun::default(), 0),
-            Some(found) => match found.json::<BackupTaskRun>() {
-                Ok(run) => (run, found.mod_revision),
-                Err(_) => return Ok(None),
-            },
-        };
-        Ok(Some(Records {
-            repository: reply.value(0).and_then(|found| found.json().ok()),
-            task,
-            made,
-            run,
-            revision,
-        }))
+        Ok(found?.map(records))
     }
 
     /// Is it noted? Else another node is at it, or the task is gone.

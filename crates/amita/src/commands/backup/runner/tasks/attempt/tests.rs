@@ -5,7 +5,7 @@ use super::*;
 use amita_backup::store::Folder;
 use amita_backup::{Change, Options, VaultId};
 use amita_control::backups::task::{BackupTaskStatus, TaskState};
-use amita_metadata::model;
+use amita_metadata::{Op, model};
 use amita_types::map::{BACKUP_LABEL, BackupTaskId, BackupTaskOutcome, Snapshot, SnapshotState};
 use amita_types::{ClusterId, Generation, SnapshotId};
 use std::collections::BTreeMap;
