@@ -291,6 +291,7 @@ pub(super) mod tests {
             deleted_volumes: 0,
             policies: Vec::new(),
             backups: Vec::new(),
+            backup_tasks: Vec::new(),
             mirrors: Vec::new(),
             nvme: NvmeCounts::default(),
             iscsi: IscsiCounts::default(),

@@ -78,7 +78,8 @@ pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
 pub use figures::{
-    BackupFigures, DiskFigures, Figures, MirrorFigures, PoolFigures, StoreFigures, VerifiedFigures, figures,
+    BackupFigures, BackupTaskFigures, DiskFigures, Figures, MirrorFigures, PoolFigures, StoreFigures, VerifiedFigures,
+    figures,
 };
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};

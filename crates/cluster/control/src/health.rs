@@ -15,6 +15,7 @@ pub use sentence::{Space, sentence};
 
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
 use crate::backups::BackupStatus;
+use crate::backups::task::BackupTaskStatus;
 use crate::events::Severity;
 use crate::kinds::kinds;
 use crate::mirror::MirrorView;
@@ -109,6 +110,12 @@ kinds! {
     /// A policy of backups does not verify its repository as it should: late, failing, or not all of it is read in time.
     BackupUnverified "backup-unverified" Warning
         "`amita backup policy show` says why; see whether a node lives that has the repository's key file.",
+    /// A backup task has failed within a day: what was asked for is not done, and is tried no more.
+    BackupTaskFailed "backup-task-failed" Warning
+        "`amita backup task show` says why; ask for it again by another name, and remove this one (`amita backup task remove`).",
+    /// A backup task does not move: no node is at it, or one is for longer than its limit.
+    BackupTaskLate "backup-task-late" Warning
+        "See whether a node lives that has the repository's key file; `amita backup task show` says how far it is, `amita backup task cancel` takes it back.",
     /// The point that a mirror's secondary is at is older than three intervals, or than what was said.
     MirrorLate "mirror-late" Warning
         "`amita mirror show` says how far the pass is; see the link, its limit, and whether the interval can be kept.",
@@ -245,6 +252,8 @@ pub struct Picture<'a> {
     pub policies: &'a [PolicyStatus],
     /// Policies of backups.
     pub backups: &'a [BackupStatus],
+    /// Tasks of backups.
+    pub backup_tasks: &'a [BackupTaskStatus],
     /// Mirrors, this cluster's ends.
     pub mirrors: &'a [MirrorView],
     /// Channels of alerts that fail.
@@ -289,6 +298,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_targets(&mut facts);
     picture.of_policies(&mut facts);
     picture.of_backups(&mut facts);
+    picture.of_backup_tasks(&mut facts);
     picture.of_mirrors(&mut facts);
     picture.of_channels(&mut facts);
     picture.of_unreadable(&mut facts);

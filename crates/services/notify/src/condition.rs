@@ -64,6 +64,8 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("backup-late", "AmitaBackupLate"),
     ("backup-damaged", "AmitaBackupDamaged"),
     ("backup-unverified", "AmitaBackupUnverified"),
+    ("backup-task-failed", "AmitaBackupTaskFailed"),
+    ("backup-task-late", "AmitaBackupTaskLate"),
     ("mirror-late", "AmitaMirrorLate"),
     ("mirror-stalled", "AmitaMirrorStalled"),
     ("mirror-unheard", "AmitaMirrorUnheard"),
@@ -160,6 +162,12 @@ fn about(fact: &Fact, status: &Status) -> About {
         "policy-fails" | "policy-late" | "backup-failing" | "backup-late" => label("policy", first),
         "backup-damaged" | "backup-unverified" => {
             label("policy", first);
+            second
+                .into_iter()
+                .for_each(|repository| label("repository", repository));
+        }
+        "backup-task-failed" | "backup-task-late" => {
+            label("task", first);
             second
                 .into_iter()
                 .for_each(|repository| label("repository", repository));

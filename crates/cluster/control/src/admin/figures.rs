@@ -2,6 +2,7 @@
 
 use super::{Result, cluster, status};
 use crate::admin::{GroupCounts, Status};
+use crate::backups::task::TaskState;
 use crate::backups::{BackupStatus, Verification};
 use crate::events::Severity;
 use crate::health::{Fact, Kind, mirror_lag_s, mirror_left_bytes};
@@ -9,7 +10,7 @@ use crate::mirror::MirrorView;
 use amita_metadata::{Call, Transact};
 use amita_types::StoreId;
 use amita_types::condition::{DiskLevel, SickDisk, sick_disks_prefix};
-use amita_types::map::{self, MirrorRole, Scrub, StoreDuty};
+use amita_types::map::{self, BackupWork, MirrorRole, Scrub, StoreDuty};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,6 +33,8 @@ pub struct Figures {
     pub sick_disks: Vec<DiskFigures>,
     /// Policies of backups.
     pub backups: Vec<BackupFigures>,
+    /// Tasks of backups, of each kind.
+    pub backup_tasks: Vec<BackupTaskFigures>,
     /// Mirrors: this cluster's ends.
     pub mirrors: Vec<MirrorFigures>,
     /// When the look at a volume's copies that lies furthest back was asked for, in seconds since 1970; of a volume that was never
@@ -105,6 +108,20 @@ pub struct BackupFigures {
     pub succeeded_at: Option<u64>,
     /// Of verifications of its repository; none: it is not verified by it.
     pub verified: Option<VerifiedFigures>,
+}
+
+/// What there is of tasks of backups of one kind, as far as their records are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupTaskFigures {
+    /// `backup`, `restore` or `forget`.
+    pub kind: &'static str,
+    /// How many are in each state.
+    pub states: Vec<(TaskState, u64)>,
+    /// For how long the one that is late longest has not moved, in seconds.
+    pub late_s: u64,
+    /// When the last one was done, in seconds since 1970, and how long that took from when it was asked for.
+    pub done_at: Option<u64>,
+    pub took_s: Option<u64>,
 }
 
 /// What has become of the verifications of a policy of backups.
@@ -185,6 +202,7 @@ fn of_status(found: &Status) -> Figures {
             })
             .collect(),
         backups: found.backups.iter().map(|own| backup(own, &found.facts)).collect(),
+        backup_tasks: BackupWork::KINDS.map(|kind| backup_tasks(found, kind)).into(),
         mirrors: found.mirrors.iter().filter_map(mirror).collect(),
         sick_disks: Vec::new(),
         scrub_oldest_at: None,
@@ -231,6 +249,22 @@ fn verified(found: &BackupStatus, verification: &Verification) -> VerifiedFigure
         late_s: since.map(|_| verification.late_s),
         ended_at: record.runs.succeeded_at.or(since),
         whole_since: record.whole_since,
+    }
+}
+
+fn backup_tasks(found: &Status, kind: &'static str) -> BackupTaskFigures {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let all = || found.backup_tasks.iter().filter(|own| own.task.work.kind() == kind);
+    let count = |state: TaskState| all().filter(|own| own.state() == state).count() as u64;
+    let done = all().filter(|own| own.state() == TaskState::Done);
+    let ended = done.filter_map(|own| Some((own.run.end?.at, own.task.asked_at)));
+    let last = ended.max_by_key(|(at, _)| *at);
+    BackupTaskFigures {
+        kind,
+        states: TaskState::ALL.map(|state| (state, count(state))).into(),
+        late_s: all().map(|own| own.late_s(now.as_secs())).max().unwrap_or(0),
+        done_at: last.map(|(at, _)| at),
+        took_s: last.map(|(at, asked)| at.saturating_sub(asked)),
     }
 }
 

@@ -10,6 +10,7 @@ use super::topology::{Outlook, Topology};
 use super::{Result, cluster};
 use crate::agent::STOPPED;
 use crate::backups::BackupStatus;
+use crate::backups::task::BackupTaskStatus;
 use crate::health::{self, Fact, Picture};
 use crate::mirror::{MirrorView, view};
 use crate::network::{self, Finding, Witness};
@@ -52,6 +53,9 @@ pub struct Status {
     pub policies: Vec<PolicyStatus>,
     /// Policies of backups by name.
     pub backups: Vec<BackupStatus>,
+    /// Tasks of backups by name; they have a list of their own.
+    #[serde(skip)]
+    pub backup_tasks: Vec<BackupTaskStatus>,
     /// Mirrors by name: this cluster's ends.
     pub mirrors: Vec<MirrorView>,
     /// What hosts can connect to by NVMe/TCP.
@@ -258,6 +262,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
     let backups = backups(&mut reader, &volumes)?;
+    let backup_tasks = backup_tasks(&mut reader)?;
     let mirrors = mirrors(&mut reader)?;
     let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;
     let sick_disks: Vec<SickDisk> = reader.list(&sick_disks_prefix(), any)?;
@@ -279,6 +284,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         thresholds,
         policies: &policies,
         backups: &backups,
+        backup_tasks: &backup_tasks,
         mirrors: &mirrors,
         failing_channels: &failing_channels,
         paused_scrubs: &paused_scrubs,
@@ -301,6 +307,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         deleted_volumes,
         policies,
         backups,
+        backup_tasks,
         mirrors,
     })
 }
@@ -320,6 +327,21 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
         policies.push(PolicyStatus::of(policy, runs, name, now.as_secs()));
     }
     Ok(policies)
+}
+
+/// Tasks of backups.
+fn backup_tasks(reader: &mut Reader<'_>) -> Result<Vec<BackupTaskStatus>> {
+    let (all, unreadable) = super::backup_tasks(reader.meta)?;
+    for found in unreadable {
+        let key = map::backup_task_key(&found.name);
+        reader.unreadable.push((key, found.why.to_string()));
+    }
+    let faults = all
+        .iter()
+        .filter_map(|found| Some((found.task.id, found.fault.clone()?)));
+    let faults = faults.map(|(id, why)| (map::backup_task_run_key(id), why));
+    reader.unreadable.extend(faults);
+    Ok(all)
 }
 
 /// Policies of backups; likewise.

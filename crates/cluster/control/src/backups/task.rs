@@ -6,6 +6,7 @@
 //! any node: what a restore has begun to fill goes.
 
 use super::plan;
+use super::standing::TOO_LATE;
 use crate::policy::naming;
 use amita_types::ClusterId;
 use amita_types::map::{BackupTask, BackupTaskEnd, BackupTaskOutcome, BackupTaskPlace, BackupTaskRun};
@@ -15,6 +16,9 @@ use serde::Serialize;
 pub const MOST_FAILURES: u64 = 5;
 /// One that was begun so often, and has come to no end, ends whatever node begins it.
 pub const MOST_ATTEMPTS: u64 = 30;
+
+/// So long it is told that a task has failed, unless its record is removed.
+const TOLD_S: u64 = 86_400;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +127,31 @@ pub enum TaskState {
     Cancelled,
 }
 
+impl TaskState {
+    /// All of them.
+    pub const ALL: [TaskState; 6] = [
+        TaskState::Waiting,
+        TaskState::Running,
+        TaskState::Cancelling,
+        TaskState::Done,
+        TaskState::Failed,
+        TaskState::Cancelled,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            TaskState::Waiting => "waiting",
+            TaskState::Running => "running",
+            TaskState::Cancelling => "cancelling",
+            TaskState::Done => "done",
+            TaskState::Failed => "failed",
+            TaskState::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// A task, and what has become of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackupTaskStatus {
@@ -159,6 +188,37 @@ impl BackupTaskStatus {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.run.end.is_some()
+    }
+
+    /// For so many seconds it has not moved though it should have: no node is at it, or one is for longer than its limit. One that waits for somebody,
+    /// or for a node that has the key file, may do so for as long as its limit is.
+    #[must_use]
+    pub fn late_s(&self, now: u64) -> u64 {
+        let BackupTaskStatus { task, run, .. } = self;
+        if self.has_ended() || self.fault.is_some() {
+            return 0;
+        }
+        let begun = task.asked_at.max(run.attempt_began);
+        let due = match (&self.runner, run.again_at) {
+            (Some(_), _) => begun.saturating_add(task.limit_s),
+            (None, Some(again)) if run.attempts == 0 => again.max(task.asked_at.saturating_add(task.limit_s)),
+            (None, Some(again)) => again,
+            (None, None) => begun,
+        };
+        now.saturating_sub(due)
+    }
+
+    /// Is it late enough to be told of?
+    #[must_use]
+    pub fn is_late(&self, now: u64) -> bool {
+        self.late_s(now) > TOO_LATE
+    }
+
+    /// Has it failed, within a day? What has failed before is history.
+    #[must_use]
+    pub fn has_failed_of_late(&self, now: u64) -> bool {
+        let end = self.run.end.filter(|end| end.how == BackupTaskOutcome::Failed);
+        end.is_some_and(|end| now.saturating_sub(end.at) < TOLD_S)
     }
 }
 
@@ -309,5 +369,49 @@ mod tests {
         done(&mut status.run, NOW);
         assert_eq!(status.state(), TaskState::Done);
         assert!(status.has_ended());
+    }
+
+    #[test]
+    fn what_does_not_move_is_late_and_what_waits_for_others_is_not() {
+        let status = |runner: Option<&str>, run: BackupTaskRun| BackupTaskStatus {
+            task: task(),
+            run,
+            runner: runner.map(str::to_owned),
+            place: None,
+            fault: None,
+        };
+        // Nobody has seen it.
+        let unseen = status(None, BackupTaskRun::default());
+        assert_eq!([NOW, NOW + 901].map(|now| unseen.is_late(now)), [false, true]);
+        // A node is at it, for longer than its limit of an hour.
+        let begun = works(&BackupTaskRun::default(), NOW + 60);
+        let runs = status(Some("n1"), begun.clone());
+        assert_eq!([60 + 3600, 60 + 3607].map(|late| runs.late_s(NOW + late)), [0, 7]);
+        // It waits for another one, again and again, and then for longer than its limit.
+        let mut waits = begun.clone();
+        wait(&mut waits, "policy nightly is at the volume", NOW + 3000);
+        assert_eq!(
+            [3000, 3605].map(|at| status(None, waits.clone()).late_s(NOW + at)),
+            [0, 5]
+        );
+        // It has failed, and nobody tries it again.
+        let mut fails = begun;
+        fail(&mut fails, "away", false, NOW + 100);
+        let again = fails.again_at.unwrap();
+        assert_eq!(status(None, fails.clone()).late_s(again + 9), 9);
+        fail(&mut fails, "away", true, NOW + 200);
+        let failed = status(None, fails);
+        assert_eq!(failed.late_s(NOW + 100_000), 0);
+        assert_eq!(
+            [300, 200_000].map(|at| failed.has_failed_of_late(NOW + at)),
+            [true, false]
+        );
+    }
+
+    #[test]
+    fn a_state_is_called_what_it_is_called_in_records() {
+        for state in TaskState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.text());
+        }
     }
 }

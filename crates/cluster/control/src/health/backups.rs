@@ -3,7 +3,7 @@
 use super::{Fact, Kind, Picture};
 use crate::backups::BackupStatus;
 use crate::backups::standing::VERIFICATION_TOO_LATE;
-use amita_types::map::{BackupPolicy, BackupVerified};
+use amita_types::map::{BackupPolicy, BackupVerified, BackupWork};
 
 impl Picture<'_> {
     pub(super) fn of_backups(&self, facts: &mut Vec<Fact>) {
@@ -43,6 +43,49 @@ impl Picture<'_> {
                 facts.push(Fact::new(Kind::BackupLate, [name], text, &show));
             }
             self.of_verification(found, facts);
+        }
+    }
+
+    pub(super) fn of_backup_tasks(&self, facts: &mut Vec<Fact>) {
+        for found in self.backup_tasks {
+            let (name, repository) = (&found.task.name, &found.task.repository);
+            let what = match &found.task.work {
+                BackupWork::Backup(work) => format!("volume {} is not backed up", work.name),
+                BackupWork::Restore(work) => format!("volume {} is not restored", work.to),
+                BackupWork::Forget(work) => format!("point {} is not given up", work.point),
+            };
+            let about = [name.as_str(), repository];
+            if found.has_failed_of_late(self.at) {
+                // What a repository has said is a part of it.
+                let why = found
+                    .run
+                    .why
+                    .first()
+                    .map_or("", String::as_str)
+                    .escape_debug()
+                    .to_string();
+                let text = format!(
+                    "Backup task {name} has failed, and {what}: {}.",
+                    why.trim_end_matches('.')
+                );
+                let advice = format!(
+                    "See `amita backup task show {name}`; it is told for a day, or until the task is removed (`amita backup task remove {name}`)."
+                );
+                facts.push(Fact::new(Kind::BackupTaskFailed, about, text, &advice));
+            } else if found.is_late(self.at) {
+                let late = found.late_s(self.at);
+                let text = match &found.runner {
+                    Some(node) => {
+                        format!(
+                            "Backup task {name} has not come to its end at node {node}, {late} s behind its limit: {what}."
+                        )
+                    }
+                    None => format!("Backup task {name} has waited {late} s for a node: {what}."),
+                };
+                let advice =
+                    format!("See `amita backup task show {name}`; `amita backup task cancel {name}` takes it back.");
+                facts.push(Fact::new(Kind::BackupTaskLate, about, text, &advice));
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 use super::report::{NodeReport, StoreReport, VolumeReport};
 use super::text::Samples;
 use crate::trace::StageTimes;
-use amita_control::admin::{BackupFigures, Figures, VerifiedFigures};
+use amita_control::admin::{BackupFigures, BackupTaskFigures, Figures, VerifiedFigures};
 use amita_control::agent::PolicyReport;
 
 mod cluster;
@@ -104,6 +104,17 @@ impl View<'_> {
             for backup in &found.backups {
                 if let Some(value) = of(backup).into() {
                     out.value(&[&backup.name], value);
+                }
+            }
+        });
+    }
+
+    /// One value of each kind of tasks of backups that has it.
+    fn each_backup_task<V: Into<Option<u64>>>(&self, out: &mut Samples<'_>, of: impl Fn(&BackupTaskFigures) -> V) {
+        self.figures(|found| {
+            for tasks in &found.backup_tasks {
+                if let Some(value) = of(tasks).into() {
+                    out.value(&[tasks.kind], value);
                 }
             }
         });

@@ -49,6 +49,22 @@ pub enum BackupWork {
     Forget(PointForget),
 }
 
+impl BackupWork {
+    /// All kinds, by their names.
+    pub const KINDS: [&str; 3] = ["backup", "restore", "forget"];
+
+    /// Its kind, by its name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        let [backup, restore, forget] = BackupWork::KINDS;
+        match self {
+            BackupWork::Backup(_) => backup,
+            BackupWork::Restore(_) => restore,
+            BackupWork::Forget(_) => forget,
+        }
+    }
+}
+
 /// A volume that is backed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeBackup {

@@ -361,6 +361,43 @@ pub(super) const METRICS: &[Metric] = &[
         labels: &["policy"],
         read: |view, out| view.each_verified(out, |verified| verified.whole_since),
     },
+    // Tasks of backups.
+    Metric {
+        name: "amita_backup_tasks",
+        help: "Backup tasks of each kind (backup, restore, forget) and state, as far as their records are kept: those that have ended stay until they are removed, or the oldest has to make room.",
+        kind: Gauge,
+        labels: &["kind", "state"],
+        read: |view, out| {
+            view.figures(|found| {
+                for tasks in &found.backup_tasks {
+                    for (state, count) in &tasks.states {
+                        out.value(&[tasks.kind, state.text()], *count);
+                    }
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_backup_task_late_seconds",
+        help: "For how long the backup task of the kind that is late longest has not moved: no node is at it, or one is for longer than its limit.",
+        kind: Gauge,
+        labels: &["kind"],
+        read: |view, out| view.each_backup_task(out, |tasks| tasks.late_s),
+    },
+    Metric {
+        name: "amita_backup_task_done_timestamp_seconds",
+        help: "When the last backup task of the kind was done, in seconds since 1970, as far as its record is kept.",
+        kind: Gauge,
+        labels: &["kind"],
+        read: |view, out| view.each_backup_task(out, |tasks| tasks.done_at),
+    },
+    Metric {
+        name: "amita_backup_task_duration_seconds",
+        help: "How long the last backup task of the kind took that was done, from when it was asked for.",
+        kind: Gauge,
+        labels: &["kind"],
+        read: |view, out| view.each_backup_task(out, |tasks| tasks.took_s),
+    },
     // Mirrors: this cluster's ends.
     Metric {
         name: "amita_mirror_role",

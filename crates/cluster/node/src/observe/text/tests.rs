@@ -5,8 +5,10 @@ use crate::observe::{CertificateReport, CoreReport, Exchange, ExportCounters, Fa
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
 use amita_control::admin::{
-    BackupFigures, DiskFigures, Figures, GroupCounts, MirrorFigures, PoolFigures, StoreFigures, VerifiedFigures,
+    BackupFigures, BackupTaskFigures, DiskFigures, Figures, GroupCounts, MirrorFigures, PoolFigures, StoreFigures,
+    VerifiedFigures,
 };
+use amita_control::backups::task::TaskState;
 use amita_control::events::Severity;
 use amita_control::health::Kind;
 use amita_reactor::{DriverCounts, Time};
@@ -123,6 +125,13 @@ fn figures(name: &str) -> Figures {
                 ended_at: Some(1_800_000_000),
                 whole_since: None,
             }),
+        }],
+        backup_tasks: vec![BackupTaskFigures {
+            kind: "backup",
+            states: vec![(TaskState::Running, 2), (TaskState::Failed, 1)],
+            late_s: 8,
+            done_at: Some(1_800_000_000),
+            took_s: Some(40),
         }],
         mirrors: vec![MirrorFigures {
             name: name.to_owned(),

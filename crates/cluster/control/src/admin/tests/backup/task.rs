@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::access::Action;
+use crate::backups::task::TaskState;
 use amita_types::SnapshotId;
 use amita_types::map::{
     BackupTask, BackupTaskEnd, BackupTaskId, BackupTaskOutcome, BackupTaskPlace, BackupTaskRun, BackupWork,
@@ -395,4 +396,72 @@ fn what_a_node_of_a_newer_program_is_at_is_not_removed_by_one_that_cannot_read_i
     };
     meta.txn(&call).unwrap();
     remove_backup_task(&meta, "u").unwrap();
+}
+
+#[test]
+fn a_task_that_failed_or_does_not_move_is_a_fact_and_figures_count_all() {
+    let meta = prepared();
+    // Facts go by the clock of whoever asks.
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let facts = || {
+        let all = status(&meta).unwrap().facts.into_iter();
+        let of_tasks = all.filter(|fact| fact.name.starts_with("backup-task") || fact.name == "record-unreadable");
+        of_tasks
+            .map(|fact| (fact.name, fact.objects, fact.text))
+            .collect::<Vec<_>>()
+    };
+    let create = |name: &str, wish: &BackupTaskWish| create_backup_task(&meta, name, wish, now).unwrap();
+    let failed = create("failed", &of(WishedWork::Restore(restore("new"))));
+    create("waits", &back_up("db"));
+    let done = create("done", &back_up("db"));
+    assert!(facts().is_empty(), "{:?}", facts());
+    let mut run = ended(BackupTaskOutcome::Failed, now.as_secs());
+    run.why = vec!["there is no point 9".to_owned()];
+    write_run(&meta, &failed, &run);
+    write_run(&meta, &done, &ended(BackupTaskOutcome::Done, now.as_secs() + 40));
+    create_backup_task(&meta, "late", &back_up("db"), now - Duration::from_secs(3600)).unwrap();
+    meta.txn(&Call::put(map::backup_task_key("u"), b"{".to_vec())).unwrap();
+    let told = facts();
+    let names: Vec<(&str, &str)> = told.iter().map(|(name, objects, _)| (*name, &*objects[0])).collect();
+    let key = map::backup_task_key("u");
+    assert_eq!(
+        names,
+        [
+            ("backup-task-failed", "failed"),
+            ("backup-task-late", "late"),
+            ("record-unreadable", &*key)
+        ]
+    );
+    assert!(
+        told[0].2.contains("volume new is not restored: there is no point 9."),
+        "{told:?}"
+    );
+    assert_eq!(told[0].1[1], "off-site");
+    let figures = figures(&meta).unwrap().backup_tasks;
+    let [backup, restore, forget] = &figures[..] else {
+        panic!("{figures:?}")
+    };
+    let count = |of: &BackupTaskFigures, state: TaskState| {
+        let found = of.states.iter().find(|(known, _)| *known == state);
+        found.unwrap().1
+    };
+    assert_eq!(
+        (backup.kind, restore.kind, forget.kind),
+        ("backup", "restore", "forget")
+    );
+    assert_eq!(
+        [TaskState::Waiting, TaskState::Done].map(|state| count(backup, state)),
+        [2, 1]
+    );
+    assert_eq!(
+        [TaskState::Failed, TaskState::Done].map(|state| count(restore, state)),
+        [1, 0]
+    );
+    assert_eq!((backup.took_s, restore.took_s, forget.late_s), (Some(40), None, 0));
+    assert!(backup.late_s >= 3600, "{backup:?}");
+    // Nobody needs to hear of what was removed.
+    remove_backup_task(&meta, "failed").unwrap();
+    assert!(facts().iter().all(|(name, ..)| *name != "backup-task-failed"));
 }
