@@ -11,6 +11,7 @@ export function careList(world: World, { path }: Match): Items | undefined {
   const lists: Record<string, Items> = {
     "/api/v1/mirrors": world.mirrors,
     "/api/v1/backup-policies": world.backupPolicies,
+    "/api/v1/backup-tasks": world.backupTasks,
     "/api/v1/backup-repositories": world.repositories,
   };
   return lists[path];

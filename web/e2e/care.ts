@@ -12,6 +12,7 @@ const GIB = 2 ** 30;
 export interface Care {
   mirrors: Mirror[];
   backupPolicies: Schemas["BackupPolicy"][];
+  backupTasks: Schemas["BackupTask"][];
   repositories: Schemas["BackupRepository"][];
   /** By `volumes/NAME`, `tenants/NAME`, `pools/NAME`; those of others are none. */
   limits: Record<string, Schemas["VolumeLimits"]>;
@@ -181,10 +182,32 @@ function repository(index: number): Schemas["BackupRepository"] {
   };
 }
 
+const TASK_STATES = ["waiting", "running", "cancelling", "done", "failed", "cancelled", "unreadable"] as const;
+
+function backupTask(index: number): Schemas["BackupTask"] {
+  const state = TASK_STATES[index % TASK_STATES.length]!;
+  const isKnown = state !== "unreadable";
+  const runs = state === "running";
+  const restore = { point: 17, point_name: null, volume: null, to: `volume-${index}`, pool: "fast", encrypted: null };
+  return {
+    name: index === 4 ? HOSTILE[0]! : `task-${four(index)}`,
+    ...{ id: index + 1, repository: isKnown ? "off-site" : "", limit_seconds: 86_400, attempts: runs ? 1 : 0 },
+    backup: isKnown && index % 2 === 0 ? { volume: HOSTILE[1]!, snapshot: null, full: false } : null,
+    restore: isKnown && index % 2 === 1 ? { ...restore, tenant: null } : null,
+    ...{ forget: null, state, asked_at: THEN + index, ended_at: null, again_at: null },
+    node: runs ? "node-001" : null,
+    progress: runs ? { step: "volume db is backed up", done_bytes: GIB, total_bytes: 4 * GIB } : null,
+    result: null,
+    why: state === "failed" || !isKnown ? [`${HOSTILE[0]} is not there`] : [],
+    notes: [],
+  };
+}
+
 export function makeCare(): Care {
   return {
     mirrors: range(MANY, mirror),
     backupPolicies: range(256, backupPolicy),
+    backupTasks: range(14, backupTask),
     repositories: range(3, repository),
     limits: {
       "volumes/volume-0001": {

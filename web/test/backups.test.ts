@@ -10,6 +10,8 @@ import {
   repositoryCreation,
   repositoryValues,
   runState,
+  taskHasEnded,
+  taskOf,
 } from "../src/lib/backups";
 import type { BackupPolicy, BackupRun, Repository, Verification } from "../src/lib/backups";
 import { differencesOf } from "../src/lib/differences";
@@ -148,5 +150,28 @@ describe("repositories", () => {
   it("lose their endpoint by no command", () => {
     const change = repositoryChange(values, { ...values, s3_endpoint: "" });
     expect([change.body, change.command]).toEqual([{ s3_endpoint: "" }, undefined]);
+  });
+});
+
+describe("tasks", () => {
+  const none = { backup: null, restore: null, forget: null };
+
+  it("are for one thing, or nobody can read for what", () => {
+    const full = false;
+    expect(taskOf({ ...none, backup: { volume: "db", snapshot: null, full } })).toEqual({ kind: "backup", what: "db" });
+    expect(taskOf({ ...none, backup: { volume: "db", snapshot: "monday", full } }).what).toBe("db@monday");
+    expect(taskOf({ ...none, restore: { point: 3, to: "new", pool: "main" } })).toEqual({
+      kind: "restore",
+      what: "new",
+    });
+    expect(taskOf({ ...none, forget: { point: 3 } })).toEqual({ kind: "forget", what: "3" });
+    expect(taskOf(none)).toEqual({ kind: "unknown", what: "" });
+  });
+
+  it("are taken back before their end, and removed behind it", () => {
+    const ended = (["waiting", "running", "cancelling", "done", "failed", "cancelled", "unreadable"] as const).filter(
+      (state) => taskHasEnded({ state }),
+    );
+    expect(ended).toEqual(["done", "failed", "cancelled", "unreadable"]);
   });
 });

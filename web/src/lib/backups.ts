@@ -10,6 +10,7 @@ export type BackupPolicy = Schemas["BackupPolicy"];
 export type BackupRun = Schemas["BackupRun"];
 export type Verification = Schemas["RepositoryVerification"];
 export type VerifyRun = Schemas["VerifyRun"];
+export type BackupTask = Schemas["BackupTask"];
 export type Repository = Schemas["BackupRepository"];
 
 /** Which volumes a policy of backups may be for. */
@@ -218,4 +219,23 @@ export function repositoryChange(
   }
   const isSaid = words.length > 0 && !NEVER_EMPTY.some((field) => body[field] === "");
   return { body, command: isSaid ? amitaCommand("backup", "repository", "set", from.name, ...words) : undefined };
+}
+
+/** What a task is for, and of what; `unknown`: nobody can read its record. */
+export function taskOf({ backup, restore, forget }: Pick<BackupTask, "backup" | "restore" | "forget">): {
+  readonly kind: "backup" | "restore" | "forget" | "unknown";
+  readonly what: string;
+} {
+  if (backup != null) {
+    const { volume, snapshot } = backup;
+    return { kind: "backup", what: snapshot == null ? volume : `${volume}@${snapshot}` };
+  }
+  if (restore != null) return { kind: "restore", what: restore.to };
+  if (forget != null) return { kind: "forget", what: String(forget.point) };
+  return { kind: "unknown", what: "" };
+}
+
+/** Is there nothing of it that could be taken back? */
+export function taskHasEnded({ state }: Pick<BackupTask, "state">): boolean {
+  return state === "done" || state === "failed" || state === "cancelled" || state === "unreadable";
 }

@@ -4,8 +4,9 @@ import { replaceQuery, usePlace } from "../../lib/router";
 import { PolicyList } from "./PolicyList";
 import { PolicyPage } from "./PolicyPage";
 import { RepositoryList } from "./RepositoryList";
+import { TaskList } from "./TaskList";
 
-/** `#/backups`, `#/backups?tab=repositories`, and `#/backups/POLICY`. */
+/** `#/backups`, `#/backups?tab=tasks`, `#/backups?tab=repositories`, and `#/backups/POLICY`. */
 export default function Backups() {
   const { t } = useSpeech();
   const { path, query } = usePlace();
@@ -18,6 +19,7 @@ export default function Backups() {
       onChange={(tab) => replaceQuery({ tab, q: undefined })}
       items={[
         { key: "policies", label: t("backup.policies"), children: <PolicyList /> },
+        { key: "tasks", label: t("task.all"), children: <TaskList /> },
         { key: "repositories", label: t("repository.all"), children: <RepositoryList /> },
       ]}
     />
