@@ -211,7 +211,7 @@ impl Ledger {
             }
             Fault::LyingDisk { node, .. } => (Kind::Rot, None, bit(node)),
             // Only what was really flipped counts.
-            Fault::Rot { .. } => return,
+            Fault::Rot { .. } | Fault::LostEnd { .. } => return,
             Fault::Move { .. } | Fault::PlannedMove { .. } => (Kind::Move, until(0), EVERYBODY),
             // Planned work fails no client.
             Fault::Drain { .. } | Fault::Maintenance { .. } | Fault::SickNetworks { .. } => return,

@@ -196,6 +196,14 @@ pub enum Fault {
         /// How many blocks are hit.
         blocks: u64,
     },
+    /// A page of the end of its log rots, which no mark says to be durable, and its process is killed: it is back without what it has
+    /// answered, and does not know it. Plans do not draw it.
+    LostEnd {
+        /// Which.
+        node: Member,
+        /// How long it is gone.
+        for_ns: u64,
+    },
     /// Nothing passes between a gateway and some of the hosts, or all.
     HostsApart {
         /// Which gateway.

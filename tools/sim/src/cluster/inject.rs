@@ -7,6 +7,9 @@ use super::{Cluster, SETTLE, volume_name};
 use crate::faults::{Bad, Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
+use amita_store::format::Geometry;
+use amita_store::format::page::LogPage;
+use amita_store::format::superblock::{self, Superblock};
 use amita_types::{VolumeId, map};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,6 +21,8 @@ const ROT_SLOTS: u32 = 2000;
 #[derive(Clone, Debug)]
 enum End {
     Start(Member),
+    /// The end of its log has rotted.
+    StartShort(Member),
     Partition(u64),
     Network(Member),
     Hosts(Member),
@@ -249,6 +254,12 @@ impl Cluster {
                 self.later(now, for_ns, End::Disk(node));
             }
             Fault::Rot { node, blocks } => self.rot(now, node, blocks),
+            Fault::LostEnd { node, for_ns } => {
+                if self.nodes[node].is_up() && self.may_rot(node) {
+                    self.end(node, false);
+                    self.later(now, for_ns, End::StartShort(node));
+                }
+            }
             Fault::BadLinks {
                 node,
                 peers,
@@ -516,6 +527,12 @@ impl Cluster {
                     self.start(node);
                 }
             }
+            End::StartShort(node) => {
+                if !self.nodes[node].is_up() {
+                    self.lose_end(self.world.now(), node);
+                    self.start(node);
+                }
+            }
             End::Partition(id) => {
                 let Some(pairs) = self.injector.partitions.remove(&id) else {
                     return;
@@ -648,14 +665,53 @@ impl Cluster {
         }
     }
 
+    /// Flips a bit of a page of the log that no mark says to be durable, nor a later mount: the store takes that for the end.
+    fn lose_end(&mut self, now: Time, node: Member) {
+        let geometry = self.geometry();
+        let place = self.random.below(self.setup.stores as u64) as usize;
+        let (disk, store) = (disk(node, place), store_id(node, place));
+        let mut page = vec![0; amita_types::BLOCK_BYTES as usize];
+        let mut mark = 0;
+        for offset in superblock::OFFSETS {
+            self.world.read_disk(&disk, offset, &mut page);
+            mark = mark.max(Superblock::decode(&page).map_or(0, |found| found.mount_start));
+        }
+        let mut pages = Vec::new();
+        for number in 0..geometry.log_pages {
+            let offset = geometry.log_page_offset(number);
+            self.world.read_disk(&disk, offset, &mut page);
+            if let Some(found) = LogPage::decode(&page, store) {
+                mark = mark.max(found.header.mark);
+                pages.push((found.header.sequence, offset));
+            }
+        }
+        pages.retain(|(sequence, _)| *sequence >= mark);
+        self.tell(|| format!("{} pages of the log of {disk} are not marked", pages.len()));
+        if pages.is_empty() {
+            return;
+        }
+        let offset = self.random.pick(&pages).1 + self.random.below(u64::from(amita_types::BLOCK_BYTES));
+        self.world.flip_bit(&disk, offset, self.random.below(8) as u8);
+        self.ledger.rotted(now, node);
+        self.coverage.hit("fault.lost_end");
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry::divide(self.setup.store_bytes, Some(self.setup.log_bytes)).expect("it was formatted so")
+    }
+
+    /// One node's data rots in a run, and only where others have what it holds.
+    fn may_rot(&mut self, node: Member) -> bool {
+        self.setup.min_copies >= 2 && *self.injector.rotten.get_or_insert(node) == node
+    }
+
     /// Flips a bit in some blocks that the node's store holds. One node's data rots in a run, and only where another
     /// copy is always left: the last copy of what was written just before a power cut is not told from a torn write.
     fn rot(&mut self, now: Time, node: Member, blocks: u64) {
-        if self.setup.min_copies < 2 || *self.injector.rotten.get_or_insert(node) != node {
+        if !self.may_rot(node) {
             return;
         }
-        let geometry = amita_store::format::Geometry::divide(self.setup.store_bytes, Some(self.setup.log_bytes))
-            .expect("it was formatted so");
+        let geometry = self.geometry();
         let mut used = Vec::new();
         let mut head = [0; 8];
         let leaf = amita_store::format::leaf::MAGIC.to_le_bytes();
