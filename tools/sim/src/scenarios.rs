@@ -135,7 +135,6 @@ const KNOWN: &[(&str, u64)] = &[
     ("D2: a page names its predecessor and its mount", 27),
     ("D3: what is written into a hole of a file is flushed", 20),
     ("R11: a number is released when all cores carry it", 35),
-    ("R11: a number that a member was rolled across is not sealed", 182),
     ("R11: a set lets go together", 166),
     ("R11: nobody hears of what carries a number before all cores do", 59),
     ("R9: a host that is silent takes along what has grown old", 37),

@@ -801,10 +801,6 @@ impl Shards {
                         let word = Word::Settled(number);
                         effects.push(ShardEffect::Snapshot(shard.volume, shard.generation, word));
                     }
-                    Effect::Spoilt { number } => {
-                        let word = Word::Spoilt(number);
-                        effects.push(ShardEffect::Snapshot(shard.volume, shard.generation, word));
-                    }
                     Effect::Stop { reason } => {
                         effects.push(ShardEffect::Lost(shard.volume, shard.generation, reason.to_string()));
                     }

@@ -72,8 +72,6 @@ pub enum Word {
     Adopted(SnapshotId),
     /// None of its writes with a smaller one is without its acknowledgement.
     Settled(SnapshotId),
-    /// It cannot be sealed: its copies differ in it.
-    Spoilt(SnapshotId),
     /// Nothing of hosts is under way, and it holds.
     Drained,
 }
@@ -150,8 +148,6 @@ struct Taking {
     retry: Option<Time>,
     /// The number that we may have put into the record.
     tried: Option<SnapshotId>,
-    /// This one cannot be sealed: when it is released, the next one is taken instead.
-    spoilt: Option<SnapshotId>,
     /// It is one of a set.
     joined: Option<Joined>,
     /// We hold, until then if it goes by us.
@@ -292,7 +288,6 @@ impl Snapshots {
             call: None,
             retry: None,
             tried: None,
-            spoilt: None,
             joined,
             hold: None,
         };
@@ -400,31 +395,7 @@ impl Snapshots {
                     self.go_on(volume);
                 }
             }
-            (Step::Adopting(number, _) | Step::Holding(number) | Step::Settling(number, _), Word::Spoilt(spoilt))
-                if *number == spoilt =>
-            {
-                taking.spoilt = Some(spoilt);
-                if taking.joined.is_some() {
-                    return self.settled(volume, spoilt);
-                }
-            }
             _ => {}
-        }
-        self.take_the_next(volume);
-    }
-
-    /// A number that cannot be sealed is released like any other, because writes wait for that; then the next one is taken.
-    fn take_the_next(&mut self, volume: VolumeId) {
-        let Some(taking) = self.volumes.get_mut(&volume) else {
-            return;
-        };
-        if let Step::Settling(number, _) = taking.step
-            && taking.spoilt == Some(number)
-            && taking.joined.is_none()
-        {
-            (taking.tried, taking.spoilt) = (None, None);
-            taking.step = Step::Reading;
-            self.go_on(volume);
         }
     }
 

@@ -80,7 +80,7 @@ pub enum CutOutcome {
     Lapsed = 3,
     /// Nothing that carries a smaller number is without its acknowledgement.
     Settled = 4,
-    /// The number cannot be sealed.
+    /// The number cannot be sealed. Nodes of earlier versions may say so.
     Spoilt = 5,
     /// The volume is not open here under that generation, or is not in that set, or the asker does not lead it.
     NotOwner = 6,

@@ -108,8 +108,8 @@ amita_reactor::fault_switches! {
     JoinWithNewest,
     /// S6: a member is called whole without its states having been compared.
     BringHeadsAlone,
-    /// S5: a number is sealed though a member was rolled forward across it.
-    SealSpoilt,
+    /// S5: a member is rolled forward in one step, across the snapshots that lie between.
+    RollAcross,
     /// S8: where a clone has no chunk of its own there is none.
     InheritNothing,
     /// S7: what members inherit is made as it is, though it is not the same on all of them.

@@ -106,12 +106,6 @@ pub enum Effect {
         /// The number that was adopted last.
         number: SnapshotId,
     },
-    /// The number that was adopted last cannot be sealed: a member was rolled forward from before it to behind it, in one step, and
-    /// has something else for it than the others (S5). Said instead of [`Effect::Settled`].
-    Spoilt {
-        /// That number.
-        number: SnapshotId,
-    },
     /// [`crate::Sequencer::scrub`] has looked at everything in a group.
     Scrubbed {
         /// The number that it was begun with.

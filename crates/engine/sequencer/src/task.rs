@@ -216,6 +216,8 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Ask,
+    /// What has the source for snapshots that came to the chunk since the target's version?
+    States,
     List,
     Fetch(BlockRange),
     Roll,

@@ -316,7 +316,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("forgets-cleared", "R11", of_store!(ForgetsCleared), &[0]),
         cluster("forgets-neighbour", "R11", of_store!(ForgetsNeighbour), &[0]),
         cluster("join-with-newest", "R11", of_volume!(JoinWithNewest), &[]),
-        cluster("seal-spoilt", "R11", of_volume!(SealSpoilt), &[]),
+        cluster("roll-across", "R11", of_volume!(RollAcross), &[]),
         cluster("release-early", "R11", of_gateway!(ReleaseEarly), &[]),
         cluster("let-go-alone", "R11", of_gateway!(LetGoAlone), &[]),
         cluster("inherit-nothing", "R11", of_volume!(InheritNothing), &[1]),

@@ -75,6 +75,32 @@ fn rotten_parts(seed: u64) -> Setup {
     setup
 }
 
+/// The end of one member's log rots, and its process is gone for a moment, while snapshots are taken; where no copy can be spared, or where the
+/// next owner opens the chunks.
+fn ends_are_lost(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = busy(seed, &mut random);
+    setup.copies = random.within(2, 3) as u8;
+    setup.min_copies = 2;
+    setup.profile.depth = 3;
+    (setup.profile.read_percent, setup.profile.part_percent) = (10, 20);
+    // Back before anybody takes it for silent.
+    (setup.silent_for, setup.refused_for) = (Duration::from_secs(3), Duration::from_secs(2));
+    let node = random.below(3) as usize;
+    let mut steps = Vec::new();
+    for turn in 0..14 {
+        let at = 20 + turn * 80;
+        let for_ns = random.within(5, 40) * MS;
+        steps.push((at, random.below(20) * MS, Fault::LostEnd { node, for_ns }));
+        if random.percent(50) {
+            let gateway = random.below(3) as usize;
+            steps.push((at + 50, random.below(20) * MS, Fault::Move { gateway }));
+        }
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
 /// Blocks of one member rot that the volume shares with its snapshots, or that only those have.
 fn shared_rot(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -232,11 +258,18 @@ pub fn all() -> Vec<Scenario> {
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NumberWhenSent)),
         ),
         history(
-            "R11: a number that a member was rolled across is not sealed",
+            "R11: a member is rolled forward from state to state",
             "W1(0) meets a rotten block at M2, which gets it together with W2(1): its snapshot 1 has no W1.",
             rotten_parts,
             200,
-            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SealSpoilt)),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RollAcross)),
+        ),
+        history(
+            "R11: what a member has forgotten comes back in its snapshots, too",
+            "M2 is back without W1(0), which it has answered; 1 is sealed; M2 gets W1 together with W2(1): its snapshot 1 has no W1.",
+            ends_are_lost,
+            200,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RollAcross)),
         ),
         history(
             "S12: what has rotted is replaced where it lies",

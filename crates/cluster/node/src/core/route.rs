@@ -589,7 +589,6 @@ impl Context {
             | Effect::OpenParent { .. }
             | Effect::GenerationAdopted
             | Effect::Settled { .. }
-            | Effect::Spoilt { .. }
             | Effect::Stop { .. } => {
                 unreachable!("taken out by Shards::take_effects")
             }

@@ -205,7 +205,6 @@ impl Snapshots {
         let Some(taking) = found else {
             return self.effects.push_back(Effect::Answer(asker, CutOutcome::NotOwner));
         };
-        let spoilt = taking.spoilt.is_some();
         let Some(joined) = &mut taking.joined else { return };
         if joined.patience.is_some() {
             joined.patience = Some(now.plus(LEADER_PATIENCE));
@@ -234,7 +233,6 @@ impl Snapshots {
                 let outcome = if lapsed { CutOutcome::Lapsed } else { CutOutcome::Held };
                 self.answer(cut.volume, CutStep::Release, outcome);
             }
-            (CutStep::Settle, _) if spoilt => self.answer(cut.volume, CutStep::Settle, CutOutcome::Spoilt),
             (CutStep::Settle, Step::Settling(..)) => {}
             (CutStep::Settle, Step::Settled(_)) => self.answer(cut.volume, CutStep::Settle, CutOutcome::Settled),
             (step, _) => self.answer(cut.volume, step, CutOutcome::NotOwner),
@@ -293,15 +291,12 @@ impl Snapshots {
         }
     }
 
-    /// Nothing that is older is left; or the number can never be sealed.
+    /// Nothing that is older is left.
     pub(super) fn settled(&mut self, volume: VolumeId, number: SnapshotId) {
         let Some(taking) = self.volumes.get(&volume) else {
             return;
         };
         let decided = taking.joined.as_ref().and_then(|joined| joined.decided);
-        if taking.spoilt.is_some() {
-            return self.answer(volume, CutStep::Settle, CutOutcome::Spoilt);
-        }
         self.answer(volume, CutStep::Settle, CutOutcome::Settled);
         if let Some(ready) = decided {
             self.finish(volume, number, ready);

@@ -453,34 +453,6 @@ fn a_refusal_that_may_not_have_been_heard_is_said_again() {
 }
 
 #[test]
-fn a_number_that_cannot_be_sealed_is_released_and_the_next_one_taken() {
-    let mut rig = Rig::wished("a");
-    rig.say(0, Word::Required);
-    rig.do_calls();
-    rig.say(0, Word::Adopted(ONE));
-    rig.say(0, Word::Spoilt(ONE));
-    rig.do_calls();
-    assert_eq!(rig.orders[1..], [Order::Adopt(ONE)], "core 1 has not adopted it");
-    rig.say(1, Word::Adopted(ONE));
-    rig.do_calls();
-    let two = SnapshotId(2);
-    assert_eq!(
-        rig.orders[2..],
-        [Order::Release(ONE), Order::Adopt(two)],
-        "writes wait for its release"
-    );
-    rig.say(1, Word::Settled(ONE));
-    assert_eq!(rig.lineage().sealed, SnapshotId::HEAD);
-    for word in [Word::Adopted(two), Word::Settled(two)] {
-        (0..CORES).for_each(|core| rig.say(core, word));
-    }
-    rig.do_calls();
-    assert_eq!(rig.lineage().sealed, two);
-    assert!(rig.snapshot(ONE).is_none(), "it is void");
-    assert_eq!(rig.snapshot(two).unwrap().name, "a");
-}
-
-#[test]
 fn a_wish_that_names_another_volume_than_its_key_is_refused() {
     let mut rig = Rig::new();
     let wish = SnapshotWish {

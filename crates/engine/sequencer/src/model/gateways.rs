@@ -264,8 +264,7 @@ impl World {
                 Effect::Scrubbed { .. }
                 | Effect::GenerationAdopted
                 | Effect::OpenParent { .. }
-                | Effect::Settled { .. }
-                | Effect::Spoilt { .. } => {}
+                | Effect::Settled { .. } => {}
                 Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
                 Effect::Stop { reason } => {
                     self.say(|| format!("g{gateway} stops: {reason}"));

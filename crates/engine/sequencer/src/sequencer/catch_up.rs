@@ -18,13 +18,13 @@
 
 use super::context::Context;
 use super::state::ChunkState;
-use super::{credits, cut, open, pipeline, resend, silence, write};
+use super::{credits, open, pipeline, resend, silence, write};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::Time;
-use amita_types::{SnapshotId, Version};
+use amita_types::Version;
 
 /// A member has refused a write that it must take, because of what its own copy has come to. Must it stay, and is there another one to
 /// copy from?
@@ -78,7 +78,7 @@ pub(super) fn is_plausible(cx: &mut Context, chunk: ChunkSlot, longest: Version)
 }
 
 /// Every member in sync holds the chunk whole at `version`: they have said so, or were rolled forward to it.
-pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, (version, number): (Version, SnapshotId)) {
+pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version) {
     if !is_plausible(cx, chunk, version) {
         return fail(cx, now, chunk);
     }
@@ -99,8 +99,6 @@ pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, (version, numbe
             }
             cx.settle(slot, position);
             cx.note_answer(now, slot, position);
-            let from = cx.tasks[slot].write().number;
-            cut::rolled_across(cx, from, number);
         }
     }
     for position in behind.and(current).iter() {

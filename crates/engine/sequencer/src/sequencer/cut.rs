@@ -129,18 +129,6 @@ pub(super) fn release(cx: &mut Context, number: SnapshotId) {
     tell_if_settled(cx);
 }
 
-/// A member that is caught up got a write of this number by a roll-forward to a version of another: in one record, so that what it has for
-/// the numbers between is not what the others have (S5). After a takeover there is no such number that can still be sealed; here it is
-/// our own, and it is not settled where that write is not acknowledged. One that lacks what it has answered may be rolled across what is
-/// sealed by now: that cannot be taken back.
-pub(super) fn rolled_across(cx: &mut Context, from: SnapshotId, to: SnapshotId) {
-    let number = cx.cut.number;
-    if from < to && from < number && cx.cut.older.is_some() && !cx.config.faults.has(Fault::SealSpoilt) {
-        cx.cut.older = None;
-        cx.effects.push_back(Effect::Spoilt { number });
-    }
-}
-
 /// A write that carries this number was acknowledged.
 pub(super) fn acknowledged(cx: &mut Context, number: SnapshotId) {
     if number < cx.cut.number

@@ -20,7 +20,9 @@ use crate::task::{Kind, List, Step};
 use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
-use amita_types::message::{AnswerBody, ChangesAnswer, DataAnswer, OpenRequest, OpenedAnswer, Refusal, RequestBody};
+use amita_types::message::{
+    AnswerBody, ChangesAnswer, DataAnswer, OpenRequest, OpenedAnswer, Problem, Refusal, RequestBody,
+};
 use amita_types::{Epoch, SnapshotId, Version};
 
 /// Where an opening stands.
@@ -71,6 +73,12 @@ impl Opening {
             Phase::Rolling(roll) => roll,
             other => panic!("a roll-forward was expected, not {other:?}"),
         }
+    }
+
+    /// Is the source asked for a state of the chunk?
+    fn asks_state(&self, step: Step) -> bool {
+        let at_state = matches!(&self.phase, Phase::Rolling(roll) if roll.to.at > SnapshotId::HEAD);
+        at_state && matches!(step, Step::List | Step::Fetch(_))
     }
 
     /// The version to open at, and its number, when the check was read.
@@ -217,6 +225,11 @@ pub(super) fn answered(
             end_task(cx, slot, chunk);
             parents::made(cx, now, chunk, in_sync);
         }
+        (Step::States, AnswerBody::States(page)) => {
+            cx.settle(slot, position);
+            end_task(cx, slot, chunk);
+            roll::states_listed(cx, now, chunk, position, page);
+        }
         (Step::List, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
             cx.settle(slot, position);
             end_task(cx, slot, chunk);
@@ -351,7 +364,7 @@ pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Ver
     state.bad_sources = Members::NONE;
     state.implausible = false;
     if state.lag.catching {
-        catch_up::end(cx, now, chunk, (version, number));
+        catch_up::end(cx, now, chunk, version);
     } else {
         cx.counters.opened += 1;
         state.log.open_at(version, number);
@@ -402,7 +415,10 @@ fn fail_queue(cx: &mut Context, queue: &mut List, error: IoError) {
 pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
     let chunk = cx.tasks[slot].chunk();
     let group = cx.tasks[slot].group;
-    let inherits = matches!(cx.tasks[slot].kind, Kind::Open(Step::Inherit | Step::Make(_)));
+    let Kind::Open(step) = cx.tasks[slot].kind else {
+        unreachable!("the caller has looked")
+    };
+    let inherits = matches!(step, Step::Inherit | Step::Make(_));
     if inherits && parents::refused(cx, now, slot, position, refusal) {
         return;
     }
@@ -415,7 +431,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         | Refusal::NoSuchStore => {}
         Refusal::Damaged { block } => {
             cx.found_damage(group, position, chunk, *block);
-            let as_source = matches!(cx.tasks[slot].kind, Kind::Open(Step::List | Step::Fetch(_)));
+            let as_source = matches!(step, Step::States | Step::List | Step::Fetch(_));
             if as_source {
                 cx.chunks[chunk].bad_sources.add(position);
             } else {
@@ -429,6 +445,10 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
                 cx.pause(now, group, position, cx.config.busy_pause * 10);
             }
         }
+        // Its state of a snapshot is deleted meanwhile: nobody needs to be brought it.
+        Refusal::Invalid {
+            what: Problem::Snapshot,
+        } if cx.chunks.opening(chunk).asks_state(step) => {}
         other => {
             // R7: who cannot take what is valid is evicted.
             cx.warn_refused(group, cx.groups[group].members[position], other);
@@ -474,7 +494,7 @@ pub(super) fn reset(cx: &mut Context, group: GroupSlot) {
     }
 }
 
-/// A new request of an opening, to one member, about the volume itself.
+/// A new request of an opening, to one member: about the volume itself, or what the source has for a snapshot.
 pub(super) fn send(
     cx: &mut Context,
     now: Time,
@@ -489,8 +509,9 @@ pub(super) fn send(
     cx.chunks.opening(chunk).tasks.push(slot);
     cx.expect(now, slot, position);
     let number = match step {
-        // What it gets is at the longest version, and carries that one's number.
-        Step::Roll => cx.chunks.opening(chunk).number,
+        // What it gets is at that version, and carries that one's number.
+        Step::Roll => cx.chunks.opening(chunk).roll().to.number,
+        Step::List | Step::Fetch(_) => cx.chunks.opening(chunk).roll().to.at,
         _ => SnapshotId::HEAD,
     };
     cx.send_at(now, slot, position, number, body, payload);

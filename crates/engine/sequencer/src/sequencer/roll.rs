@@ -4,20 +4,29 @@
 //! from it, exactly as listed; the shorter member gets those of them that it lacks. It keeps the parts in memory and
 //! applies them all with the last one, or none.
 //!
+//! From state to state (S5): where the longest version carries a larger snapshot number than the shorter one, the longest has *states*
+//! of what lies between, each the chunk at some version. The shorter one may lack acknowledged writes that such a snapshot has (R8). So it
+//! gets what the oldest of them has more, at that state's version and number; then all are asked again, and it gets the next. So its own
+//! state of each snapshot is made as the longest's was, by the first write with a larger number, and whatever disturbs leaves it at a version
+//! of the one history.
+//!
 //! One member after the other: stores keep the parts of a few roll-forwards only, and who held a place at one store while he
 //! waited for one at another could wait for somebody who holds that one, for ever.
 
 use super::context::Context;
 use super::open::Phase;
-use super::{cut, metadata, open};
+use super::{group, metadata, open};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::ChunkSlot;
 use crate::task::Step;
 use amita_reactor::{Slice, Time};
 use amita_types::io::IoError;
-use amita_types::message::{Change, ChangesRequest, MAX_CHANGES, ReadRequest, RequestBody, RollRequest, Sums};
-use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
+use amita_types::message::{
+    Change, ChangesRequest, MAX_CHANGES, ReadRequest, RequestBody, RollRequest, StateInfo, StatesAnswer, StatesRequest,
+    Sums,
+};
+use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
 
 /// A roll-forward under way.
 #[derive(Debug)]
@@ -30,6 +39,9 @@ pub(super) struct Roll {
     others: bool,
     /// Entries above this one are listed: the target's version.
     since: Version,
+    pub(super) to: Goal,
+    /// The source's states for snapshots above this one were asked for.
+    above: SnapshotId,
     /// The present page is the first.
     first: bool,
     page: Vec<Change>,
@@ -41,21 +53,40 @@ pub(super) struct Roll {
     awaited: usize,
 }
 
+/// What the target is rolled forward to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    version: Version,
+    /// The snapshot number that this version carries (S3).
+    pub(super) number: SnapshotId,
+    /// As what the source has it: its state for this snapshot, or the chunk itself.
+    pub(super) at: SnapshotId,
+}
+
 pub(super) fn start(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Members, shorter: Members) {
     let bad = cx.chunks[chunk].bad_sources;
-    let Some(source) = members.without(shorter).without(bad).iter().next() else {
-        return open::fail(cx, now, chunk, IoError::Damaged);
-    };
+    let rolls_across = cx.config.faults.has(Fault::RollAcross);
     let target = shorter.iter().next().expect("some are shorter");
-    let (catching, committed) = (cx.chunks[chunk].lag.catching, cx.chunks[chunk].log.committed);
+    let opening = cx.chunks.opening(chunk);
+    let by_states = opening.numbers[target] < opening.number && !rolls_across;
+    let Some(source) = members.without(shorter).without(bad).iter().next() else {
+        return nobody_gives(cx, now, chunk, target, by_states);
+    };
     let opening = cx.chunks.opening(chunk);
     let since = opening.versions[target];
-    let (from, to) = (opening.numbers[target], opening.number);
+    let above = opening.numbers[target];
+    let to = Goal {
+        version: opening.longest,
+        number: opening.number,
+        at: SnapshotId::HEAD,
+    };
     opening.phase = Phase::Rolling(Roll {
         source,
         target,
         others: shorter.count() > 1,
         since,
+        to,
+        above,
         first: true,
         page: Vec::new(),
         blocks: Vec::new(),
@@ -63,9 +94,62 @@ pub(super) fn start(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Memb
         awaited: 0,
     });
     cx.chunks[chunk].lag.unproven.add(target);
-    if catching && since < committed {
-        // It lacks what was acknowledged, of whatever numbers that is, and gets all of it by one record (S5). Its answer may be lost.
-        cut::rolled_across(cx, from, to);
+    match by_states {
+        true => list_states(cx, now, chunk, above),
+        false => list(cx, now, chunk, BlockIndex(0)),
+    }
+}
+
+/// No member that is long enough has an intact copy of what the target lacks. Where that is for a snapshot only, the target goes if it can
+/// be spared, and the chunk is opened without it; to leave the snapshot out would make of it there what it never was.
+fn nobody_gives(cx: &mut Context, now: Time, chunk: ChunkSlot, target: Position, by_states: bool) {
+    let group = cx.chunks[chunk].group;
+    let is_spared = cx.groups[group].members.current.count() > cx.owned.min_copies;
+    if !by_states || !is_spared {
+        return open::fail(cx, now, chunk, IoError::Damaged);
+    }
+    group::evict_soon(cx, group, target);
+    cx.pause(now, group, target, cx.config.busy_pause * 10);
+    open::restart(cx, now, chunk);
+}
+
+/// Asks the source what it has for the snapshots above this one.
+fn list_states(cx: &mut Context, now: Time, chunk: ChunkSlot, above: SnapshotId) {
+    let index = cx.chunks[chunk].index;
+    let roll = cx.chunks.opening(chunk).roll();
+    roll.above = above;
+    let source = roll.source;
+    let body = RequestBody::States(StatesRequest {
+        chunk: index,
+        from: above,
+    });
+    open::send(cx, now, chunk, source, Step::States, body, Slice::default());
+}
+
+/// The oldest state that is newer than what the target has is what it gets first; where there is none, the chunk itself.
+pub(super) fn states_listed(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position, page: StatesAnswer) {
+    let opening = cx.chunks.opening(chunk);
+    let (longest, number) = (opening.longest, opening.number);
+    let target = opening.roll().target;
+    let from = opening.numbers[target];
+    let roll = opening.roll();
+    let newer = |version: Version| version > roll.since && version < longest;
+    let next = page.states.iter().find(|state| !state.mark && newer(state.version));
+    // A member in sync is brought no states, and versions carry numbers that only grow.
+    let sound = |state: &StateInfo| !state.open && from <= state.above && state.above < state.to && state.to <= number;
+    if !next.is_none_or(sound) || !page.more.is_none_or(|more| more > roll.above) {
+        return source_failed(cx, now, chunk, position);
+    }
+    match (next, page.more) {
+        (Some(state), _) => {
+            roll.to = Goal {
+                version: state.version,
+                number: state.above,
+                at: state.to,
+            };
+        }
+        (None, Some(more)) => return list_states(cx, now, chunk, more),
+        (None, None) => {}
     }
     list(cx, now, chunk, BlockIndex(0));
 }
@@ -92,11 +176,11 @@ pub(super) fn listed(
 ) {
     let blocks_per_chunk = cx.owned.blocks_per_chunk;
     let opening = cx.chunks.opening(chunk);
-    let (since, longest) = (opening.roll().since, opening.longest);
+    let (since, newest) = (opening.roll().since, opening.roll().to.version);
     let ordered = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
     let inside = entries
         .iter()
-        .all(|change| change.block.0 < blocks_per_chunk && change.version > since && change.version <= longest);
+        .all(|change| change.block.0 < blocks_per_chunk && change.version > since && change.version <= newest);
     let last = entries.last().map(|change| change.block);
     let onwards = more.is_none_or(|more| more.0 < blocks_per_chunk && last.is_some_and(|last| last < more));
     if !ordered || !inside || !onwards || entries.len() > MAX_CHANGES {
@@ -113,7 +197,7 @@ pub(super) fn listed(
 fn fetch(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let index = cx.chunks[chunk].index;
     let opening = cx.chunks.opening(chunk);
-    let (source, longest) = (opening.roll().source, opening.longest);
+    let (source, least) = (opening.roll().source, opening.roll().to.version);
     let mut runs: Vec<BlockRange> = Vec::new();
     for change in opening.roll().page.iter().filter(|change| change.sum.is_some()) {
         match runs.last_mut() {
@@ -129,7 +213,7 @@ fn fetch(cx: &mut Context, now: Time, chunk: ChunkSlot) {
         let body = RequestBody::Read(ReadRequest {
             chunk: index,
             range,
-            least: longest,
+            least,
             versions: false,
         });
         open::send(cx, now, chunk, source, Step::Fetch(range), body, Slice::default());
@@ -187,8 +271,8 @@ fn send_page(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let index = cx.chunks[chunk].index;
     let in_parts = cx.config.faults.has(Fault::RollInParts);
     let opening = cx.chunks.opening(chunk);
-    let version = opening.longest;
     let roll = opening.roll();
+    let version = roll.to.version;
     let (target, since) = (roll.target, roll.since);
     let (first, last) = (roll.first, roll.more.is_none());
     let entries = std::mem::take(&mut roll.page);
@@ -217,7 +301,8 @@ pub(super) fn rolled(cx: &mut Context, now: Time, chunk: ChunkSlot) {
         return list(cx, now, chunk, more);
     }
     cx.counters.rolled += 1;
-    if cx.chunks.opening(chunk).roll().others {
+    let roll = cx.chunks.opening(chunk).roll();
+    if roll.others || roll.to.at > SnapshotId::HEAD {
         return open::restart(cx, now, chunk);
     }
     cx.chunks.opening(chunk).phase = Phase::Checking;

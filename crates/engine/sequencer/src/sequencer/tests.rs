@@ -13,6 +13,7 @@ mod open;
 mod parents;
 mod read;
 mod rig;
+mod states;
 mod steps;
 mod submit;
 mod sync;

@@ -106,7 +106,7 @@ fn nobody_holds_for_longer_than_is_borne_whatever_is_wished() {
     assert!(rig.lets_go());
 }
 
-/// The number was spoilt, and the metadata fell silent before anything was said of a hold.
+/// The metadata fell silent before anything was said of a hold.
 #[test]
 fn what_was_not_said_lets_go_in_time_whatever_it_is_at() {
     let mut rig = Rig::settled();

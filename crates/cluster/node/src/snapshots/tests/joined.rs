@@ -251,16 +251,6 @@ fn what_cannot_be_taken_makes_the_set_void() {
 }
 
 #[test]
-fn a_number_that_is_spoilt_is_said_to_be() {
-    let mut rig = Rig::holding();
-    rig.say(1, Word::Spoilt(ONE));
-    rig.ask(2, CutStep::Release);
-    rig.ask(3, CutStep::Settle);
-    assert_eq!(rig.answers(), [(2, CutOutcome::Held), (3, CutOutcome::Spoilt)]);
-    assert_eq!(rig.orders[2..], [Order::Release(ONE)], "no other is taken in its place");
-}
-
-#[test]
 fn a_silent_leader_is_not_waited_for_for_ever() {
     let mut rig = Rig::prepared();
     rig.pass(Duration::from_secs(60));

@@ -5,10 +5,10 @@ use crate::Config;
 use crate::io::Warning;
 use amita_types::io::{ChangedChunks, Differs, IoError, Op, Payload};
 use amita_types::message::{
-    AllocationAnswer, AnswerBody, Change, ChangesAnswer, DifferRequest, DiffersAnswer, JoinRequest, Problem,
-    ReadRequest, Refusal, Request, RequestBody, Scope,
+    AllocationAnswer, AnswerBody, DifferRequest, DiffersAnswer, JoinRequest, Problem, ReadRequest, Refusal, Request,
+    RequestBody, Scope,
 };
-use amita_types::{BlockIndex, SnapshotId, StoreId, Version};
+use amita_types::{SnapshotId, StoreId, Version};
 
 const ONE: SnapshotId = SnapshotId(1);
 
@@ -213,84 +213,6 @@ fn a_volume_goes_on_with_the_number_of_its_record() {
     rig.done(&two);
     assert_eq!(rig.result(io), Some(Ok(())), "all of them are released, or void");
     assert!(rig.settled.is_empty());
-}
-
-/// Two members, and none can be spared: one whose block has rotted is rolled forward, over the number, by one record.
-#[test]
-fn a_number_that_a_member_was_rolled_across_is_not_sealed() {
-    let mut rig = Rig::open(2, 2);
-    let before = rig.write(100, &[1; 50]);
-    adopt(&mut rig, ONE);
-    let after = rig.write(8192, &[2; 4096]);
-    release(&mut rig, ONE);
-    let (one, two) = (rig.writes(1), rig.writes(2));
-    rig.done(&one);
-    rig.refuse(&two[0], Refusal::Damaged { block: BlockIndex(0) });
-    rig.refuse(&two[1], Refusal::WrongPredecessor { current: old(5) });
-    // It is opened once more, and the other one's entries are brought.
-    rig.answer_opens_at(|id| match id == store(1) {
-        true => (version(7), ONE),
-        false => (old(5), SnapshotId::HEAD),
-    });
-    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
-    let cleared = |block, counter| Change {
-        block: BlockIndex(block),
-        version: version(counter),
-        sum: None,
-    };
-    let entries = vec![cleared(0, 6), cleared(2, 7)];
-    rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
-    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
-    assert_eq!(numbers(&rolls), [1], "it is at a version of snapshot 1 then");
-    rig.accept(&rolls[0], AnswerBody::Done);
-    rig.do_call();
-    assert_eq!(rig.result(before), Some(Ok(())));
-    assert_eq!(rig.result(after), Some(Ok(())));
-    assert!(
-        rig.settled.is_empty(),
-        "what member 2 has for it is from before the first write"
-    );
-    assert_eq!(rig.spoilt, [ONE]);
-    // The next one is as good as any.
-    adopt(&mut rig, SnapshotId(2));
-    release(&mut rig, SnapshotId(2));
-    assert_eq!(rig.settled, [SnapshotId(2)]);
-}
-
-/// The same of one that lacks what it has answered: no write waits there that carries a smaller number.
-#[test]
-fn nor_is_one_that_a_member_was_rolled_across_with_what_was_acknowledged() {
-    let mut rig = Rig::open(2, 2);
-    let acknowledged = rig.write(0, &[1; 4096]);
-    for number in [1, 2] {
-        let writes = rig.writes(number);
-        rig.done(&writes);
-    }
-    assert_eq!(rig.result(acknowledged), Some(Ok(())));
-    adopt(&mut rig, ONE);
-    let after = rig.write(8192, &[2; 4096]);
-    let (one, two) = (rig.writes(1), rig.writes(2));
-    rig.done(&one);
-    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(5) });
-    rig.answer_opens_at(|id| match id == store(1) {
-        true => (version(7), ONE),
-        false => (old(5), SnapshotId::HEAD),
-    });
-    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
-    let cleared = |block, counter| Change {
-        block: BlockIndex(block),
-        version: version(counter),
-        sum: None,
-    };
-    let entries = vec![cleared(0, 6), cleared(2, 7)];
-    rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
-    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
-    rig.accept(&rolls[0], AnswerBody::Done);
-    rig.do_call();
-    release(&mut rig, ONE);
-    assert_eq!(rig.result(after), Some(Ok(())));
-    assert!(rig.settled.is_empty(), "what member 2 has for it lacks the first write");
-    assert_eq!(rig.spoilt, [ONE]);
 }
 
 #[test]

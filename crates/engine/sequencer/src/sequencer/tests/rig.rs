@@ -39,7 +39,6 @@ pub struct Rig {
     /// How often all stores in sync were said to have adopted the generation.
     pub adopted: u32,
     pub settled: Vec<SnapshotId>,
-    pub spoilt: Vec<SnapshotId>,
     pub unsettled: Vec<amita_types::ChunkIndex>,
     pub stopped: Option<StopReason>,
     pub lease_ms: u16,
@@ -216,7 +215,6 @@ impl Rig {
             wholes: Vec::new(),
             adopted: 0,
             settled: Vec::new(),
-            spoilt: Vec::new(),
             unsettled: Vec::new(),
             stopped: None,
             lease_ms: 250,
@@ -261,7 +259,6 @@ impl Rig {
                 Effect::GenerationAdopted => self.adopted += 1,
                 Effect::OpenParent { chunk, .. } => self.unsettled.push(chunk),
                 Effect::Settled { number } => self.settled.push(number),
-                Effect::Spoilt { number } => self.spoilt.push(number),
                 Effect::Scrubbed {
                     group, is_last, report, ..
                 } => {
