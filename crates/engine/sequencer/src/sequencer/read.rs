@@ -100,18 +100,16 @@ fn choose(cx: &mut Context, now: Time, slot: TaskSlot) -> Option<Position> {
 
 fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     let group = cx.tasks[slot].group;
+    let at = cx.tasks[slot].read().at;
     let chunk = &cx.chunks[cx.tasks[slot].chunk()];
     let index = chunk.index;
-    let committed = chunk.log.committed;
-    let ignores = cx.config.faults.has(Fault::NoLeast);
-    let read = cx.tasks[slot].read();
-    let at = read.at;
     // R8: everything acknowledged, and with it (R3) everything that a read has returned. All writes that a sealed snapshot has are
-    // (S7), on every member in sync: whatever one has for it is it.
-    let least = match ignores || at > SnapshotId::HEAD {
+    // (S7): on every member in sync, but for one that lacks what it has answered.
+    let least = match cx.config.faults.has(Fault::NoLeast) {
         true => Version::NONE,
-        false => committed,
+        false => chunk.log.least_at(at),
     };
+    let read = cx.tasks[slot].read();
     read.tried.add(position);
     let body = match read.op {
         Op::Differ { since, .. } => RequestBody::Differ(DifferRequest {

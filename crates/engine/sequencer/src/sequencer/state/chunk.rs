@@ -49,6 +49,9 @@ pub(in crate::sequencer) struct Log {
     pub number: SnapshotId,
     /// The newest version that every in-sync member has.
     pub committed: Version,
+    /// The newest state that members have made by writes of ours: the snapshots above the first and up to the second have the chunk at this
+    /// version.
+    state: (SnapshotId, SnapshotId, Version),
     /// Writes that have a version, in its order; the first is the one after `committed`.
     pub writes: List,
     pub count: u32,
@@ -121,6 +124,19 @@ impl Log {
         self.issued = version;
         self.number = number;
         self.committed = version;
+        self.state = Default::default();
+    }
+
+    /// The version that every member in sync has for a snapshot, as far as that is known; the newest one is for the head.
+    pub fn least_at(&self, at: SnapshotId) -> Version {
+        let (above, to, version) = self.state;
+        match at {
+            SnapshotId::HEAD => self.committed,
+            // No write has come to the chunk since it was taken.
+            at if at > self.number => self.committed,
+            at if at > above && at <= to => version.min(self.committed),
+            _ => Version::NONE,
+        }
     }
 
     /// The next write gets its version (R1), and its number (S3); those of the one before, which it names.
@@ -128,6 +144,9 @@ impl Log {
         assert!(version > self.issued, "versions only grow");
         assert!(number >= self.number, "numbers never go down in a chunk's history");
         self.count += 1;
+        if number > self.number {
+            self.state = (self.number, number, self.issued);
+        }
         let previous = std::mem::replace(&mut self.issued, version);
         (previous, std::mem::replace(&mut self.number, number))
     }
