@@ -18,6 +18,7 @@ mod feature;
 mod identify;
 mod log;
 mod page;
+mod presence;
 mod property;
 mod scope;
 mod shared;
@@ -52,6 +53,8 @@ pub const MAX_NAMESPACES: u32 = 1024;
 pub const MAX_IO_QUEUES: u16 = 128;
 /// Asynchronous Event Requests that a host may have waiting.
 pub const MAX_EVENT_REQUESTS: usize = 4;
+/// The opcode of Keep Alive.
+pub(super) const KEEP_ALIVE: u8 = 0x18;
 /// "KAS": keep alive times are whole seconds, in units of 100 ms.
 const KEEP_ALIVE_UNITS: u16 = 10;
 /// How long a controller that is not in use keeps its admin queue: after a reset or a shutdown its properties can still be
@@ -205,7 +208,7 @@ mod opcode {
     pub const SET_FEATURES: u8 = 0x09;
     pub const GET_FEATURES: u8 = 0x0a;
     pub const ASYNC_EVENT_REQUEST: u8 = 0x0c;
-    pub const KEEP_ALIVE: u8 = 0x18;
+    pub const KEEP_ALIVE: u8 = super::KEEP_ALIVE;
 }
 
 /// The number for all namespaces.

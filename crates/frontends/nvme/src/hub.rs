@@ -20,7 +20,7 @@ use super::failure::Failures;
 use super::wire::status;
 use amita_frontend::ConnectionId;
 use numbers::Numbers;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +45,9 @@ pub const MAX_DISCOVERY_CONTROLLERS_OF_HOLDER: usize = 128;
 /// Controllers of a subsystem, out of [`MAX_CONTROLLERS`], that only hosts which have proven themselves get, where any host
 /// has something to prove.
 pub const KEPT_FOR_PROVEN: usize = 16;
+
+/// Hosts that are remembered to send Keep Alive late. Others may lose a controller more than once for it.
+pub const MAX_SLOW_HOSTS: usize = 1024;
 
 /// Who connects, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,6 +173,8 @@ pub enum Reply {
     Created {
         /// Its number.
         controller: u16,
+        /// Is its host known to send Keep Alive late?
+        slow: bool,
     },
     /// The queue is one of its controller's.
     Joined {
@@ -232,6 +237,8 @@ pub struct Hub {
     connections: BTreeMap<ConnectionId, (Key, u16)>,
     /// Where the search for a free number begins: one that was in use a moment ago is not used again at once.
     next: u16,
+    /// Hosts, by their NQNs, that send Keep Alive late, or may.
+    slow: BTreeSet<String>,
 }
 
 /// There is no place for it now.
@@ -375,6 +382,7 @@ impl Hub {
             None => self.free_number(&party, discovery, catalog),
         };
         let Some(number) = free else { return busy() };
+        let slow = self.slow.contains(&party.host);
         let key = (party.subsystem.clone(), number);
         self.connections.insert(from, (key.clone(), 0));
         let held = self.held.entry((party.subsystem.clone(), holder.clone())).or_default();
@@ -388,7 +396,10 @@ impl Hub {
             failures: Failures::default(),
         };
         self.controllers.insert(key, controller);
-        Reply::Created { controller: number }
+        Reply::Created {
+            controller: number,
+            slow,
+        }
     }
 
     fn join(&mut self, from: ConnectionId, party: &Party, number: u16, queue: u16) -> Reply {
@@ -511,6 +522,16 @@ impl Hub {
             }
             if let Some(enabled) = &controller.enabled {
                 enabled.shared.gate.shut();
+                let host = controller.party.host;
+                match enabled.shared.controller.is_slow() {
+                    Some(true) if self.slow.len() < MAX_SLOW_HOSTS => {
+                        self.slow.insert(host);
+                    }
+                    Some(false) => {
+                        self.slow.remove(&host);
+                    }
+                    _ => {}
+                }
             }
             self.dismiss(controller.queues);
         } else if let Some(controller) = self.controllers.get_mut(&key)

@@ -39,6 +39,9 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// How old a command may grow while its host is silent. Longer only while the host is heard: twice in its keep alive time, about.
     pub stale_after: Duration,
+    /// A host that was not heard for so many percent of its keep alive time, and is heard again, may have given its controller up meanwhile: more
+    /// than the half after which hosts send the next Keep Alive. 0: no host is taken for one that has.
+    pub silence_percent: u32,
     /// I/O queues of a controller: at most [`MAX_QUEUES`].
     pub queues: u16,
     /// Entries of a queue: at most [`MAX_ENTRIES`].
@@ -58,6 +61,7 @@ impl Default for Config {
             pieces: 256,
             handshake_timeout: Duration::from_secs(10),
             stale_after: Duration::from_secs(1),
+            silence_percent: 60,
             queues: MAX_QUEUES,
             entries: MAX_ENTRIES,
             auth_hashes: auth::DEFAULT_HASHES.to_vec(),

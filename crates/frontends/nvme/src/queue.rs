@@ -192,6 +192,10 @@ impl Queue {
                     if let Err(fatal) = self.transfers.check(&header) {
                         return Err(end(fatal, inbox));
                     }
+                    if self.watch.look_at.is_some_and(|at| cx.now >= at) {
+                        // Before the data of a command is taken that is to end.
+                        self.look(cx.now)?;
+                    }
                     let data = Link::take(frame, inbox);
                     transfer::incoming(self, &header, data, cx)?;
                 }
@@ -206,6 +210,9 @@ impl Queue {
     /// Takes a command; `data` is that of its capsule, `None` when its digest was wrong.
     fn command(&mut self, command: Command, data: Option<Slice>, cx: &mut Cx<'_>) -> Result<(), End> {
         let id = command.id();
+        if self.watch.is_to_be_told(cx.now) {
+            self.still_there(cx.now)?;
+        }
         self.watch.command(cx.now, self.port.config().stale_after);
         if !self.capsules.ids.insert(id) {
             // The other command of that number goes on.
@@ -221,6 +228,28 @@ impl Queue {
             Err(Refusal::Status(status)) => self.refuse(&command, status, cx),
             Err(Refusal::End(end)) => Err(end),
         }
+    }
+
+    /// The host is heard again, after a moment at least: may it have gone meanwhile?
+    #[cold]
+    fn still_there(&mut self, now: Time) -> Result<(), End> {
+        if let Role::Io(role) = &self.role
+            && !role.shared.controller.beat_io(now, self.watch.heard_at)
+        {
+            // What was held up on its other connections is not carried out either.
+            role.shared.gate.shut();
+            return Err(End::Now(CloseReason::Timeout));
+        }
+        self.watch.told_at = now;
+        Ok(())
+    }
+
+    /// Ends the queue when a command has grown old and the host was not heard.
+    fn look(&mut self, now: Time) -> Result<(), End> {
+        let Role::Io(role) = &self.role else { return Ok(()) };
+        let stale_after = self.port.config().stale_after;
+        self.watch
+            .look(&role.shared.controller, &mut self.engine, stale_after, now)
     }
 
     /// Answers a command that was given no slot.

@@ -11,6 +11,7 @@ mod hostile;
 mod limits;
 mod protected;
 mod reserve;
+mod resumed;
 mod silence;
 mod transfer;
 mod withdrawal;

@@ -267,6 +267,7 @@ pub(super) fn set(admin: &mut Admin, now: Time, command: &Command, data: &[u8]) 
         KEEP_ALIVE_TIMER => {
             admin.features.kato_ms = keep_alive(&admin.scope.session, value);
             admin.scope.session.shared.set_kato_ms(admin.features.kato_ms);
+            admin.scope.session.shared.begin(now);
             admin.since = now;
         }
         HOST_BEHAVIOUR => admin.features.set_host_behaviour(data)?,

@@ -1,14 +1,18 @@
 //! What the queues of one controller share, though they may be on different cores: plain atomics, each a fact of its own,
 //! so that no order between them is needed.
 
+use super::presence::Presence;
 use amita_reactor::Time;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// What the queues of one controller share.
 #[derive(Debug, Default)]
 pub struct ControllerShared {
-    /// When the admin queue has taken a command last, in nanoseconds of [`Time`]: one clock for all cores of a process.
-    heard_at: AtomicU64,
+    /// When the host was heard: one clock for all cores of a process.
+    presence: Presence,
+    /// A host that was silent for so many percent of its keep alive time may have gone.
+    silence_percent: u32,
     /// The keep alive time, in milliseconds; 0: none.
     kato_ms: AtomicU32,
     /// The controller is gone: every queue closes.
@@ -36,20 +40,74 @@ pub struct Counters {
 }
 
 impl ControllerShared {
-    /// The admin queue has taken a command.
-    pub fn beat(&self, now: Time) {
-        self.heard_at.fetch_max(now.0, Relaxed);
+    /// What the queues of a new controller share. A host that is silent for `silence_percent` of its keep alive time may have gone,
+    /// unless it is one that is known to be `slow`.
+    #[must_use]
+    pub fn new(now: Time, silence_percent: u32, slow: bool) -> ControllerShared {
+        let shared = ControllerShared {
+            silence_percent,
+            ..ControllerShared::default()
+        };
+        shared.presence.begin(now);
+        if slow {
+            shared.presence.set_slow();
+        }
+        shared
     }
 
-    /// When it has taken the last one.
+    /// For how long hosts are silent that are there; none where that is not known.
+    fn silence(&self) -> Option<Duration> {
+        let limit_ms = u64::from(self.kato_ms()) * u64::from(self.silence_percent) / 100;
+        (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
+    }
+
+    /// The admin queue has taken a command.
+    pub fn beat(&self, now: Time) {
+        self.presence.beat(now, self.silence());
+    }
+
+    /// That is Keep Alive.
+    pub fn keep_alive(&self, now: Time) {
+        self.presence.keep_alive(now, self.silence());
+    }
+
+    /// An I/O queue that heard the host `queue_at` hears it again. False: the host may have given the controller up meanwhile, which ends.
+    #[must_use]
+    pub fn beat_io(&self, now: Time, queue_at: Time) -> bool {
+        if let Some(limit) = self.silence()
+            && self.presence.may_have_left(now, queue_at, limit)
+        {
+            if self.presence.is_slow().is_none() {
+                // Or it is one that sends Keep Alive late, and has not sent any: its next controller is not ended for that.
+                self.presence.set_slow();
+            }
+            self.kill();
+            return false;
+        }
+        self.presence.beat_io(now);
+        true
+    }
+
+    /// Does the host send Keep Alive so late that it is to be believed to be there, however long it is silent? None: that is not known.
+    #[must_use]
+    pub fn is_slow(&self) -> Option<bool> {
+        self.presence.is_slow()
+    }
+
+    /// When the admin queue has taken the last command.
     #[must_use]
     pub fn heard_at(&self) -> Time {
-        Time(self.heard_at.load(Relaxed))
+        self.presence.admin_at()
     }
 
     /// The host has set its keep alive time, in milliseconds; 0: none.
     pub fn set_kato_ms(&self, kato_ms: u32) {
         self.kato_ms.store(kato_ms, Relaxed);
+    }
+
+    /// The keep alive time begins again.
+    pub fn begin(&self, now: Time) {
+        self.presence.begin(now);
     }
 
     /// The keep alive time, in milliseconds; 0: none.

@@ -86,7 +86,7 @@ impl Register {
             number,
         };
         match self.call(front, call) {
-            Some(Reply::Created { controller }) => Some(controller),
+            Some(Reply::Created { controller, .. }) => Some(controller),
             Some(Reply::Refused { status, .. }) if status == status::CONNECT_BUSY => None,
             other => panic!("{other:?}"),
         }
@@ -369,7 +369,7 @@ fn discover(hub: &mut Register, front: u64, holder: Holder) -> Option<u16> {
         number: None,
     };
     match hub.call(front, call) {
-        Some(Reply::Created { controller }) => Some(controller),
+        Some(Reply::Created { controller, .. }) => Some(controller),
         Some(Reply::Refused { status, .. }) if status == status::CONNECT_BUSY => None,
         other => panic!("{other:?}"),
     }

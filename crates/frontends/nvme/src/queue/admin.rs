@@ -6,10 +6,11 @@ use super::role::Role;
 use super::target::Target;
 use super::{End, Queue, Refusal};
 use crate::Cx;
-use crate::admin::{Transfer, Turn};
+use crate::admin::{KEEP_ALIVE, Transfer, Turn};
 use crate::command::{Command, Reply, Status};
 use crate::hub::{Answer, Call};
 use crate::wire::{Carrier, Sgl, flag, status};
+use amita_frontend::front::CloseReason;
 use amita_frontend::reservation::{Refusal as Refused, State};
 use amita_frontend::slots::SlotId;
 use amita_reactor::Slice;
@@ -22,7 +23,13 @@ pub(super) fn command(queue: &mut Queue, command: &Command, data: Slice, cx: &mu
     let Role::Admin(role) = &mut queue.role else {
         return Err(status::SEQUENCE.into());
     };
-    role.shared.beat(cx.now);
+    if role.shared.is_dead() {
+        return Err(Refusal::End(End::Now(CloseReason::Timeout)));
+    }
+    match command.opcode() {
+        KEEP_ALIVE => role.shared.keep_alive(cx.now),
+        _ => role.shared.beat(cx.now),
+    }
     match role.admin.data_bytes(command)? {
         Transfer::FromHost(length) if length > 0 => {
             let work = Work::Gather {

@@ -120,12 +120,7 @@ impl Queue {
     /// Time has passed.
     pub fn tick(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
         self.retry(cx);
-        if let Role::Io(role) = &self.role {
-            let stale_after = self.port.config().stale_after;
-            return self
-                .watch
-                .look(&role.shared.controller, &mut self.engine, stale_after, cx.now);
-        }
+        self.look(cx.now)?;
         let Role::Admin(role) = &mut self.role else {
             return Ok(());
         };

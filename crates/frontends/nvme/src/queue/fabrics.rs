@@ -221,8 +221,9 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
             prove(queue, slot, connect, cx);
             return Ok(());
         }
-        Reply::Created { controller } => {
-            let shared = Arc::new(ControllerShared::default());
+        Reply::Created { controller, slow } => {
+            let percent = queue.port.config().silence_percent;
+            let shared = Arc::new(ControllerShared::new(cx.now, percent, slow));
             let mut session = Session {
                 kind: match connect.discovery {
                     true => Kind::Discovery,

@@ -23,16 +23,26 @@ const NO_KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// over all its sessions.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// Queues tell the others of their controller so often that its host is heard.
+const TELL_NS: u64 = 250_000_000;
+
 /// When the host was heard, and when to look for that.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// When to look for old commands; none while there is no command.
     pub look_at: Option<Time>,
-    /// When the host was heard last, as far as was looked.
+    /// When this queue has taken a command last.
     pub heard_at: Time,
+    /// When the controller's other queues were told that it was.
+    pub told_at: Time,
 }
 
 impl Watch {
+    /// Is it to be told to the controller's other queues that the host is heard? Asked with each command.
+    pub fn is_to_be_told(&self, now: Time) -> bool {
+        now.0.saturating_sub(self.told_at.0) >= TELL_NS
+    }
+
     /// A command has come.
     pub fn command(&mut self, now: Time, stale_after: Duration) {
         self.heard_at = now;
@@ -52,7 +62,6 @@ impl Watch {
         if self.look_at.is_none_or(|at| now < at) {
             return Ok(());
         }
-        self.heard_at = self.heard_at.max(controller.heard_at());
         let Some(oldest) = engine.oldest(|request| request.own.since) else {
             self.look_at = None;
             return Ok(());
@@ -66,7 +75,7 @@ impl Watch {
             0 => NO_KEEP_ALIVE,
             kato_ms => Duration::from_millis(u64::from(kato_ms)) * PART / 100,
         };
-        let silent_at = self.heard_at.plus(limit);
+        let silent_at = self.heard_at.max(controller.heard_at()).plus(limit);
         if now >= silent_at {
             return Err(End::Now(CloseReason::Timeout));
         }
