@@ -340,6 +340,10 @@ impl Node {
                     true => std::time::Duration::from_secs(3600),
                     false => std::time::Duration::from_secs(1),
                 },
+                silence_percent: match setup.plants.believe_silent_hosts {
+                    true => 0,
+                    false => amita_nvme::Config::default().silence_percent,
+                },
                 ..amita_nvme::Config::default()
             },
             iscsi: amita_iscsi::Config {

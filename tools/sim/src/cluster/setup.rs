@@ -31,6 +31,8 @@ pub struct Plants {
     pub iscsi: amita_iscsi::Faults,
     /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.
     pub keep_silent_hosts: bool,
+    /// R9: NVMe fronts carry out what comes of hosts that were silent for so long that they may have gone.
+    pub believe_silent_hosts: bool,
     /// R9: programs send again at once what may still be carried out where it was sent first.
     pub resend_at_once: bool,
     /// Of what is asked of the metadata.
@@ -87,6 +89,8 @@ pub struct Fronted {
     pub queues: u16,
     /// Paths that are as good as each other are used in turn.
     pub round_robin: bool,
+    /// Kernels of NVMe hosts go on to send what a controller's connections have queued that was given up. (Linux drops it.)
+    pub lingers: bool,
     /// What only initiators have.
     pub iscsi: Initiators,
 }
@@ -180,6 +184,7 @@ impl Fronted {
             reconnect: Duration::from_millis(*random.pick(&[50, 300, 2000])),
             queues: *random.pick(&[1, 1, 2]),
             round_robin: random.percent(50),
+            lingers: false,
             iscsi: match protocol {
                 Protocol::Iscsi => Initiators::draw(random),
                 _ => Initiators::default(),
@@ -198,6 +203,7 @@ impl Fronted {
             reconnect: Duration::from_secs(2),
             queues: 1,
             round_robin: true,
+            lingers: false,
             iscsi: Initiators {
                 replacement: Duration::from_secs(5),
                 polling: Duration::from_secs(2),
@@ -220,6 +226,8 @@ const WIDE_ONE_IN: u64 = 60;
 const MULTIBUS: u64 = 75;
 const COPIES: u64 = 76;
 const INITIATORS: u64 = 73;
+/// Of hosts that linger: by it those of seed 1014071 of moves do, which was the first to have a write come late that way.
+const LINGERS: u64 = 146;
 /// And of limits: two.
 const LIMITS: u64 = 80;
 /// Of moves.
@@ -666,6 +674,7 @@ impl Setup {
             // By chance of its own.
             fronted.iscsi.multibus = Random::new(seed).fork(MULTIBUS).percent(30);
             fronted.iscsi.copies = Random::new(seed).fork(COPIES).percent(30);
+            fronted.lingers = Random::new(seed).fork(LINGERS).below(4) == 0;
             if long {
                 // In hours of silence nothing new is heard of paths.
                 (fronted.iscsi.polling, fronted.iscsi.reinstates) = (Duration::from_secs(20), None);

@@ -62,6 +62,8 @@ pub struct FrontedHost {
     pub(super) client: Client,
     sockets: BTreeMap<u64, Socket>,
     cores: Vec<usize>,
+    /// Is what a connection has queued still sent when it is closed?
+    lingers: bool,
     completions: Vec<Completion>,
     abandoned: BTreeSet<OperationId>,
 }
@@ -135,6 +137,7 @@ impl FrontedHost {
             client,
             sockets: BTreeMap::new(),
             cores: setup.cores.clone(),
+            lingers: settings.lingers || settings.protocol_of(number) != Protocol::Nvme,
             completions: Vec::new(),
             abandoned: BTreeSet::new(),
         }
@@ -383,8 +386,11 @@ impl Hosts {
                 HostEffect::Reserved => self.reserved(index, history),
                 HostEffect::Fenced { victim, is_done } => self.fenced(now, victim, is_done, history),
                 HostEffect::Close { conn } => {
-                    if let Some(id) = fronted.sockets.remove(&conn).and_then(|socket| socket.id) {
-                        fronted.driver.close(id);
+                    let id = fronted.sockets.remove(&conn).and_then(|socket| socket.id);
+                    match id {
+                        Some(id) if fronted.lingers => fronted.driver.close(id),
+                        Some(id) => fronted.driver.abort(id),
+                        None => {}
                     }
                 }
                 HostEffect::Again { id, lost } => {

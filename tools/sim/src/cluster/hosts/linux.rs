@@ -7,6 +7,8 @@
 //! * Paths by ANA state: an optimized one, or all optimized ones in turn; else a non-optimized one.
 //! * A command that ends with a path's error, or whose controller is torn down, goes to another path **at once**. Linux does not
 //!   wait for the first gateway to have forgotten it: that is what makes ghost writes possible.
+//! * The connections of a controller that is given up are reset (`sock_no_linger`): what they have queued and a broken network holds is
+//!   lost. Other hosts just close them, and their kernels send it when the network heals; some runs have such.
 
 use super::initiator::wire::Verdict;
 use super::wire::{Heard, Wire};

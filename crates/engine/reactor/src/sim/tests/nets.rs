@@ -170,6 +170,27 @@ fn a_partition_holds_bytes_until_it_heals() {
 }
 
 #[test]
+fn what_a_partition_holds_is_lost_when_its_sender_aborts_the_connection() {
+    for aborts in [false, true] {
+        let mut bench = Bench::new(6, 2);
+        let (one, two) = bench.connect();
+        bench.world.partition(1, 2);
+        let text = pattern(1000, 3);
+        bench.send(1, one, &text);
+        bench.run(SHORT);
+        match aborts {
+            true => bench.driver(1).abort(one),
+            false => bench.driver(1).close(one),
+        }
+        bench.run(SHORT);
+        bench.world.heal(1, 2);
+        let (bytes, end) = bench.drain(2, two);
+        assert!(if aborts { bytes.is_empty() } else { bytes == text });
+        assert!(end.is_some(), "it hears that the other end is gone");
+    }
+}
+
+#[test]
 fn a_long_partition_breaks_the_end_that_sent_and_the_other_learns_when_it_sends() {
     let mut bench = Bench::new(7, 2);
     let (one, two) = bench.connect();
