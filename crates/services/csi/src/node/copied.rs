@@ -43,7 +43,13 @@ impl Copied for InMemory {
 pub(super) fn copy(device: &str, bytes: u64) -> io::Result<Box<dyn Copied>> {
     let mut all = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
     File::open(device)?.read_exact(&mut all)?;
-    let mut copy = File::from(memfd_create("amita-copy", MemfdFlags::CLOEXEC)?);
+    // Machines may refuse one that could be run (vm.memfd_noexec, Linux 6.3), and older kernels do not know the word.
+    let made = memfd_create("amita-copy", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
+    let made = match made {
+        Err(rustix::io::Errno::INVAL) => memfd_create("amita-copy", MemfdFlags::CLOEXEC),
+        made => made,
+    };
+    let mut copy = File::from(made?);
     copy.set_permissions(Permissions::from_mode(0o600))?;
     copy.write_all(&all)?;
     Ok(Box::new(InMemory(copy)))

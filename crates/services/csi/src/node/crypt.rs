@@ -53,6 +53,8 @@ const STRETCHED: [&str; 8] = [
 ];
 /// The KiB of it: more than these no key slot of the driver's takes to be opened.
 const STRETCHED_KIB: u64 = 65536;
+/// What takes so much.
+const STRETCHES: [&str; 4] = ["luksFormat", "open", "luksAddKey", "luksRemoveKey"];
 /// Volumes that are opened at one time: each takes this memory, and a core, for a second or several.
 pub(super) const AT_ONCE: usize = 4;
 /// So long one waits for its turn. Kubelet gives up after two minutes.
@@ -233,6 +235,16 @@ fn beneath(name: &str) -> Option<String> {
 
 impl Node {
     fn cryptsetup(&self, words: &[&str], input: &str) -> Result<Ran, Status> {
+        // Not while a head is read: that waits for as long as a disk has no path.
+        let _turn = match words.first().is_some_and(|what| STRETCHES.contains(what)) {
+            true => Some(self.openings.take(self.machine(), PATIENCE).ok_or_else(|| {
+                Status::unavailable(format!(
+                    "{AT_ONCE} volumes are opened by passphrases at one time, for each takes {STRETCHED_KIB} KiB of memory, and others had their turns for {} s; ask again",
+                    PATIENCE.as_secs()
+                ))
+            })?),
+            false => None,
+        };
         let ran = self.machine().run_with("cryptsetup", words, input);
         ran.map_err(|why| {
             Status::failed_precondition(format!(
@@ -376,14 +388,6 @@ impl Node {
             }
             Content::FileSystem(found) | Content::Other(found) => return refused(&format!("{found} in the clear")),
         };
-        let turn = self.openings.take(self.machine(), PATIENCE);
-        let _turn = turn.ok_or_else(|| {
-            Status::unavailable(format!(
-                "{} waits to be opened: {AT_ONCE} volumes are opened at one time, for each takes {STRETCHED_KIB} KiB of memory, and others had their turns for {} s; ask again",
-                disk.name,
-                PATIENCE.as_secs()
-            ))
-        })?;
         let held = match is_made {
             true => held,
             false => self.make_luks(disk, (held, keys), how)?,

@@ -119,7 +119,7 @@ impl Node {
                 let whole = self.await_size(&grows, wanted.saturating_add(LUKS_BYTES), self.is_of(&id));
                 if let Err(why) = whole {
                     // Controllers of before count the head among what is wanted, and nobody asks them again.
-                    if nvme::size(self.machine(), &grows)? < wanted {
+                    if nvme::size(self.machine(), &grows)? != wanted {
                         return Err(why);
                     }
                     log::warn!(
