@@ -30,7 +30,7 @@ mod lender;
 mod wire;
 
 pub use gate::{Counts, Gate, JointCounts, MOST_TOLD_OF, Passage, Whose};
-pub(crate) use joints::{Seat, epoch};
+pub(crate) use joints::{Seat, epoch, given_to};
 pub use lender::Lender;
 pub use wire::{Answer, read_answer, read_asks, read_joint_asks, write_answer, write_asks, write_joint_asks};
 

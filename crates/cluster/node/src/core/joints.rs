@@ -3,7 +3,7 @@
 
 use super::Core;
 use super::views;
-use crate::limits::{Seat, epoch};
+use crate::limits::{Seat, epoch, given_to};
 use amita_metadata::{Call, Compare, Op, Reply};
 use amita_reactor::driver::Time;
 use amita_sequencer::CallId;
@@ -107,14 +107,7 @@ pub(super) fn answered(core: &mut Core, now: Time, call: CallId, reply: Option<&
 /// By what the tokens of a tenant or pool are lent where a volume is open under that generation: none where it is not their seat, as far as is known here.
 pub(super) fn seat(core: &Core, name: &str, volume: VolumeId, generation: Generation) -> Option<(Seat, JointLimits)> {
     let (record, _) = core.cx.view.joint(name)?;
-    let epoch = epoch(record.term, generation);
-    let seat = Seat {
-        volume,
-        generation,
-        epoch,
-        is_first: record.term == 1 && record.first == Some(generation),
-    };
-    (record.seat == Some(volume)).then(|| (seat, record.clone()))
+    Some((Seat::of(record, volume, generation)?, record.clone()))
 }
 
 /// The volume whose owner is to be asked; none: there is none now.
@@ -141,15 +134,10 @@ pub(super) fn give_away(core: &mut Core, now: Time, name: &str, to: impl Iterato
     });
     let Some(seat) = others.next() else { return };
     let key = map::joint_limits_key(name);
-    // An owner of a greater generation, of which this node has not heard, waits as if there had been another.
-    let is_first = record.seat.is_none() && record.term == 0;
-    let generation = core.cx.view.volume_of(seat).map(|volume| volume.generation);
-    let new = JointLimits {
-        seat: Some(seat),
-        term: record.term.saturating_add(1),
-        first: generation.filter(|_| is_first),
-        ..record.clone()
+    let Some(volume) = core.cx.view.volume_of(seat) else {
+        return;
     };
+    let new = given_to(record, volume);
     let request = Call {
         compares: vec![Compare::ModRevision {
             key: key.clone(),

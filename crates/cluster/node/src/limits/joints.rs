@@ -5,6 +5,7 @@ use super::{Answer, Asks};
 use amita_qos::Limits;
 use amita_qos::lease::{LeaseEpoch, MANDATE, Mandate};
 use amita_reactor::driver::Time;
+use amita_types::map::{JointLimits, Volume};
 use amita_types::{Generation, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,13 +22,48 @@ pub(crate) fn epoch(term: u32, generation: Generation) -> LeaseEpoch {
 }
 
 /// By what a tenant's or pool's tokens may be lent here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub volume: VolumeId,
     pub generation: Generation,
     pub epoch: LeaseEpoch,
-    /// Nobody has lent them before.
+    /// Nobody has lent them before. It counts when the lender begins: a program of before that changes the limits leaves it out of their record.
     pub is_first: bool,
+}
+
+impl Seat {
+    /// The seat of a record where the volume is open under that generation; none: another volume is.
+    pub fn of(record: &JointLimits, volume: VolumeId, generation: Generation) -> Option<Seat> {
+        let seat = Seat {
+            volume,
+            generation,
+            epoch: epoch(record.term, generation),
+            is_first: record.term == 1 && record.first == Some(generation),
+        };
+        (record.seat == Some(volume)).then_some(seat)
+    }
+
+    fn is(&self, other: &Seat) -> bool {
+        let key = |seat: &Seat| (seat.volume, seat.generation, seat.epoch);
+        key(self) == key(other)
+    }
+}
+
+/// The record as it is when that volume is its next seat.
+pub(crate) fn given_to(record: &JointLimits, volume: &Volume) -> JointLimits {
+    // Under its generation nobody lends who has closed it, and whoever opens it raises it. An owner of a greater one, of which is not known here yet, waits
+    // as if there had been another.
+    let generation = match volume.owner {
+        Some(_) => Some(volume.generation),
+        None => volume.generation.next(),
+    };
+    let is_first = record.seat.is_none() && record.term == 0;
+    JointLimits {
+        seat: Some(volume.id),
+        term: record.term.saturating_add(1),
+        first: generation.filter(|_| is_first),
+        ..record.clone()
+    }
 }
 
 #[derive(Debug)]
@@ -81,7 +117,7 @@ impl Lender {
         let next = known.read_at();
         self.joints.next = next.into_iter().chain(self.joints.next).min();
         match &mut known.lending {
-            Some(lending) if known.seat == seat => {
+            Some(lending) if known.seat.is(&seat) => {
                 lending.set(now, limits, faults);
                 lending.renew(&known.mandate);
                 lending.answer(now, limits, asks, faults)
@@ -119,7 +155,7 @@ impl Lender {
     /// What was read of a seat: is it still the one, and owned here under that generation? Or nothing could be.
     pub(crate) fn has_read(&mut self, now: Time, name: &str, seat: &Seat, is_seat: bool) {
         let joint = self.joints.by_name.get_mut(name);
-        let Some(joint) = joint.filter(|joint| joint.seat == *seat) else {
+        let Some(joint) = joint.filter(|joint| joint.seat.is(seat)) else {
             return;
         };
         match is_seat {

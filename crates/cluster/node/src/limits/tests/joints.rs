@@ -2,6 +2,7 @@
 
 use super::*;
 use amita_qos::lease::MANDATE;
+use amita_types::{NodeId, map};
 use std::collections::BTreeMap;
 
 const TENANT: &str = "tenant/acme";
@@ -285,7 +286,6 @@ fn of_two_that_lend_one_after_the_other_no_more_passes_than_the_limit() {
     rig.never_more(limits.operations.both.unwrap(), |_| true);
 }
 
-/// Whoever lends for a tenant is out of reach of this gateway alone; the volumes that wait may be served all the same.
 /// Of a running tenant nothing stands still because it is limited now.
 #[test]
 fn who_lends_first_of_all_waits_for_nobody() {
@@ -302,9 +302,47 @@ fn who_lends_first_of_all_waits_for_nobody() {
         );
         rig.run(ms(12_500));
         assert_eq!(rig.passed_of(VOLUME, ms(0)), 1);
+        // A program of before has changed the limits, and left out of the record what it does not know.
+        rig.is_first = false;
+        rig.hold(0, VOLUME, read(4096), 1);
+        rig.run(ms(12_700));
+        assert_eq!(rig.passed_of(VOLUME, ms(0)), 2);
     }
 }
 
+#[test]
+fn the_first_seat_is_known_by_its_term_and_by_the_generation_of_its_volume() {
+    let volume = |generation: u32, owner: Option<u32>| map::Volume {
+        id: VOLUME,
+        name: "v".to_owned(),
+        pool: "p".to_owned(),
+        size_bytes: 1 << 30,
+        generation: Generation(generation),
+        owner: owner.map(NodeId),
+        lineage: map::Lineage::default(),
+        parents: Vec::new(),
+        former: Vec::new(),
+        keys: None,
+        limits: None,
+        priority: None,
+        closed: None,
+    };
+    let is_first = |record: &map::JointLimits, generation| {
+        let seat = Seat::of(record, VOLUME, Generation(generation)).expect("it is the seat");
+        seat.is_first
+    };
+    let new = map::JointLimits::default();
+    let open = given_to(&new, &volume(3, Some(1)));
+    assert_eq!((open.seat, open.term), (Some(VOLUME), 1));
+    assert!(is_first(&open, 3) && !is_first(&open, 4) && Seat::of(&open, OTHER, Generation(3)).is_none());
+    // Whoever opens it raises its generation.
+    let closed = given_to(&new, &volume(3, None));
+    assert!(is_first(&closed, 4) && !is_first(&closed, 3) && !is_first(&closed, 5));
+    let next = given_to(&open, &volume(3, Some(1)));
+    assert!(next.term == 2 && next.first.is_none() && !is_first(&next, 3));
+}
+
+/// Whoever lends for a tenant is out of reach of this gateway alone; the volumes that wait may be served all the same.
 #[test]
 fn a_seat_that_is_out_of_reach_ends_only_what_has_waited_as_long_as_for_an_owner() {
     let mut gate = Gate::new(0, 5, Faults::NONE);
