@@ -32,6 +32,8 @@ const ROUND_PATIENCE: Duration = Duration::from_secs(1);
 const SETTLE_PATIENCE: Duration = Duration::from_secs(60);
 /// Before an owner that has not said that it has settled is asked again: a link that broke has taken the question along, or the answer.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// And an owner to which there is no link for so long is given up: nobody else may want its volume, and take it over.
+const AWAY_PATIENCE: Duration = Duration::from_secs(10);
 /// Before it is looked again whether a set has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// After a call that failed.
@@ -76,6 +78,10 @@ struct Member {
     tag: Option<u64>,
     /// It has done what all are asked for now.
     done: bool,
+    /// Since when there was no link to its owner, each time that it was to be asked for this.
+    away: Option<Time>,
+    /// There was none the last time.
+    is_away: bool,
 }
 
 /// A set that is led here.
@@ -208,6 +214,8 @@ impl Sets {
                 generation: record.generation,
                 tag: None,
                 done: false,
+                away: None,
+                is_away: false,
             };
             is_prepared.then_some((volume.id, member))
         });
@@ -231,6 +239,7 @@ impl Sets {
         leading.asks_again = (step == CutStep::Settle).then(|| now.plus(ASK_AGAIN));
         for member in leading.members.values_mut() {
             (member.tag, member.done) = (None, false);
+            (member.away, member.is_away) = (None, false);
         }
         self.fill(set);
     }
@@ -268,10 +277,28 @@ impl Sets {
 
     /// There is no link to who was to be asked.
     pub fn unreached(&mut self, now: Time, node: NodeId, tag: u64) {
-        let of = self.asked.get(&tag).and_then(|(set, ..)| self.leading.get(set));
-        // Whoever takes over from it makes the set void; else the link comes back.
-        if of.is_none_or(|leading| leading.asks_again.is_none()) {
-            self.answered_by(now, node, tag, CutOutcome::NotOwner);
+        let Some((set, volume, _)) = self.asked.get(&tag).copied() else {
+            return;
+        };
+        let Some(leading) = self.leading.get_mut(&set) else {
+            return;
+        };
+        if leading.asks_again.is_none() {
+            return self.answered_by(now, node, tag, CutOutcome::NotOwner);
+        }
+        // The link comes back, or somebody takes over, which makes the set void.
+        let Some(member) = leading.members.get_mut(&volume) else {
+            return;
+        };
+        self.asked.remove(&tag);
+        member.is_away = true;
+        let since = *member.away.get_or_insert(now);
+        if now >= since.plus(AWAY_PATIENCE) {
+            let volume = named(&leading.set, volume);
+            let why = format!(
+                "the owner of volume {volume}, node {node}, could not be reached, and nobody has taken over from it"
+            );
+            self.void(now, set, why, true);
         }
     }
 
@@ -281,9 +308,13 @@ impl Sets {
             return;
         };
         leading.asks_again = Some(now.plus(ASK_AGAIN));
+        // What comes late of the last round counts, and of none before it.
+        let owed: Vec<u64> = leading.members.values().filter_map(|member| member.tag).collect();
+        self.asked.retain(|tag, (of, ..)| *of != set || owed.contains(tag));
         for member in leading.members.values_mut() {
-            if let Some(tag) = member.tag.take() {
-                self.asked.remove(&tag);
+            member.tag = None;
+            if !std::mem::take(&mut member.is_away) {
+                member.away = None;
             }
         }
         self.fill(set);
@@ -303,11 +334,14 @@ impl Sets {
             return;
         };
         let Phase::Asking(step) = leading.phase else { return };
-        let name = |leading: &Leading| {
-            let mut volumes = leading.set.volumes.iter();
-            let found = volumes.find(|found| found.id == volume);
-            found.map_or_else(String::new, |found| found.name.clone())
-        };
+        let is_late = leading
+            .members
+            .get(&volume)
+            .is_none_or(|member| member.tag != Some(tag));
+        if is_late && !matches!(outcome, CutOutcome::Settled | CutOutcome::Spoilt) {
+            // It was asked anew.
+            return;
+        }
         match (step, outcome) {
             (CutStep::Adopt, CutOutcome::Adopted)
             | (CutStep::Release, CutOutcome::Held)
@@ -316,19 +350,22 @@ impl Sets {
             (CutStep::Release, CutOutcome::Lapsed) => {
                 let why = format!(
                     "the owners did not all have the number of volume {} and the others within {} ms",
-                    name(leading),
+                    named(&leading.set, volume),
                     crate::snapshots::HOLD.as_millis()
                 );
                 return self.void(now, set, why, true);
             }
             (_, CutOutcome::Spoilt) => {
-                let why = format!("a copy of volume {} was repaired while it was taken", name(leading));
+                let why = format!(
+                    "a copy of volume {} was repaired while it was taken",
+                    named(&leading.set, volume)
+                );
                 return self.void(now, set, why, true);
             }
             _ => {
                 let why = format!(
                     "volume {} has another owner by now, or its owner does not answer",
-                    name(leading)
+                    named(&leading.set, volume)
                 );
                 return self.void(now, set, why, true);
             }
@@ -479,6 +516,12 @@ impl Sets {
             }
         }
     }
+}
+
+/// What a volume of a set is called.
+fn named(set: &SnapshotSet, volume: VolumeId) -> String {
+    let found = set.volumes.iter().find(|found| found.id == volume);
+    found.map_or_else(String::new, |found| found.name.clone())
 }
 
 fn json(record: &impl serde::Serialize) -> Vec<u8> {

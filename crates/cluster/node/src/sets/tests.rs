@@ -247,30 +247,59 @@ fn silence_makes_the_set_void() {
 /// a minute, and nothing is void for it.
 #[test]
 fn who_has_not_said_that_it_has_settled_is_asked_again() {
-    let mut rig = Rig::prepared(3);
-    rig.answer_all(CutStep::Adopt, CutOutcome::Adopted);
-    rig.answer_all(CutStep::Release, CutOutcome::Held);
+    let settling = |volumes| {
+        let mut rig = Rig::prepared(volumes);
+        rig.answer_all(CutStep::Adopt, CutOutcome::Adopted);
+        rig.answer_all(CutStep::Release, CutOutcome::Held);
+        rig
+    };
+    let mut rig = settling(3);
     let (answered, settles) = rig.asked.remove(0);
     rig.sets
         .answered_by(rig.now, answered, settles.tag, CutOutcome::Settled);
     let lost: Vec<(NodeId, Cut)> = rig.asked.drain(..).collect();
-    let wanted = rig.sets.deadline().unwrap();
-    rig.pass(wanted.since(rig.now));
+    let again_after = rig.sets.deadline().unwrap().since(rig.now);
+    rig.pass(again_after);
     let again = |asked: &[(NodeId, Cut)]| asked.iter().map(|(_, cut)| cut.volume).collect::<Vec<_>>();
     assert_eq!(again(&rig.asked), again(&lost), "volume 1 has settled");
-    // What comes late belongs to nothing, and where there is no link it is tried again.
-    for (node, cut) in lost {
-        rig.sets.answered_by(rig.now, node, cut.tag, CutOutcome::NotOwner);
+    // What was asked before was given up there, which comes late; and where there is no link it is tried again.
+    for (node, cut) in &lost {
+        rig.sets.answered_by(rig.now, *node, cut.tag, CutOutcome::NotOwner);
     }
     for (node, cut) in rig.asked.drain(..) {
         rig.sets.unreached(rig.now, node, cut.tag);
     }
     rig.collect();
     assert!(rig.calls.is_empty());
-    rig.pass(wanted.since(Time(1_000_000_000)));
+    rig.pass(again_after);
     assert_eq!(rig.answer_all(CutStep::Settle, CutOutcome::Settled), 2);
     rig.do_calls();
     assert_eq!(rig.state(), Some(SetState::Ready));
+    // An answer to what was asked before is as good as one to what is asked now.
+    let mut rig = settling(2);
+    let first: Vec<(NodeId, Cut)> = rig.asked.drain(..).collect();
+    rig.pass(again_after);
+    assert_eq!(rig.asked.len(), 2);
+    for (node, cut) in first {
+        rig.sets.answered_by(rig.now, node, cut.tag, CutOutcome::Settled);
+    }
+    rig.collect();
+    rig.do_calls();
+    assert_eq!(rig.state(), Some(SetState::Ready));
+    // Who stays away, and from whom nobody takes over, is given up.
+    let mut rig = settling(2);
+    for round in 0..6 {
+        assert!(rig.calls.is_empty(), "{round}");
+        for (node, cut) in rig.asked.drain(..) {
+            rig.sets.unreached(rig.now, node, cut.tag);
+        }
+        rig.collect();
+        rig.pass(again_after);
+    }
+    rig.do_calls();
+    assert!(
+        matches!(rig.state(), Some(SetState::Void(voided)) if voided.again && voided.why.contains("could not be reached"))
+    );
     // Before that who cannot be reached makes it void: hosts wait.
     let mut rig = Rig::prepared(2);
     let (node, cut) = rig.asked.remove(0);
