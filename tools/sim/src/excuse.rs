@@ -132,6 +132,8 @@ pub struct Ledger {
     hosts_notice: Duration,
     /// Hosts that want a volume elsewhere wait until those that have it open close it.
     polite: bool,
+    /// The gateway at which each volume's hosts want it, if they wait, and since when: until that has it.
+    wanted: BTreeMap<u64, (Member, Time)>,
 }
 
 fn bit(node: Member) -> Nodes {
@@ -150,6 +152,7 @@ impl Ledger {
             used: BTreeMap::new(),
             hosts_notice,
             polite: false,
+            wanted: BTreeMap::new(),
         };
         if full {
             ledger.add(Kind::Full, Time::default(), None, EVERYBODY);
@@ -268,6 +271,13 @@ impl Ledger {
         self.add(Kind::Move, now, Some(now), EVERYBODY);
     }
 
+    /// The hosts of a volume want it at this gateway, which has it when others have closed it.
+    pub fn wanted(&mut self, now: Time, volume: u64, gateway: Member) {
+        if self.polite {
+            self.wanted.insert(volume, (gateway, now));
+        }
+    }
+
     /// A volume has grown.
     pub fn grown(&mut self, now: Time) {
         self.add(Kind::Grown, now, Some(now.plus(HEARD)), EVERYBODY);
@@ -307,6 +317,11 @@ impl Ledger {
         let raised = self.raised.entry(volume).or_default();
         let last = raised.last().map_or(Time::default(), |(at, _)| *at);
         raised.push((at, by));
+        let wished = self.wanted.get(&volume).filter(|(gateway, _)| *gateway == by);
+        let wished = wished.map_or(at, |(_, since)| *since);
+        if wished < at {
+            self.wanted.remove(&volume);
+        }
         let node = before?;
         let mut troubles = self.troubles.iter();
         let has_ended = troubles.any(|trouble| {
@@ -315,7 +330,7 @@ impl Ledger {
         });
         Some(Plea {
             excuse: Excuse::TakenOver,
-            since: if has_ended { last } else { at },
+            since: if has_ended { last } else { wished },
             at,
             volume: Some(volume),
             node,
@@ -381,9 +396,6 @@ impl Ledger {
                 _ => GRACE,
             };
             let ended = trouble.until.is_some_and(|until| until.plus(grace) < plea.since);
-            // Who waits for a volume has it whenever it is given away.
-            let waits = self.polite && (trouble.kind, plea.excuse) == (Kind::Move, Excuse::TakenOver);
-            let ended = ended && !waits;
             trouble.from <= plea.at && !ended
         };
         let any = |nodes: Nodes, kinds: &[Kind]| {

@@ -219,8 +219,12 @@ impl Cluster {
             .into_iter()
             .partition(|refused| refused.error == Some(IoError::Lost));
         self.judge_refused(refused)?;
+        let now = self.world.now();
         if std::mem::take(&mut self.hosts.has_moved) {
-            self.ledger.moved(self.world.now());
+            self.ledger.moved(now);
+        }
+        for (volume, gateway) in std::mem::take(&mut self.hosts.moved_to) {
+            self.ledger.wanted(now, volume, gateway);
         }
         self.hear_raises()?;
         self.judge_refused(lost)

@@ -147,6 +147,8 @@ pub struct Hosts {
     reach: usize,
     /// Since somebody looked, hosts have gone to another gateway, or will.
     pub has_moved: bool,
+    /// To which gateways since it was looked last, by volume.
+    pub moved_to: BTreeMap<u64, Member>,
     /// Who fences off whom, where hosts do.
     fencing: Option<Fencing>,
 }
@@ -190,6 +192,7 @@ impl Hosts {
             abandoned: BTreeSet::new(),
             reach: setup.gateways(),
             has_moved: false,
+            moved_to: BTreeMap::new(),
             fencing: Fencing::new(setup),
         }
     }
@@ -217,6 +220,7 @@ impl Hosts {
         if std::mem::replace(at, gateway) != gateway {
             self.coverage.hit("hosts.moved");
             self.has_moved = true;
+            self.moved_to.insert(volume, gateway);
         }
         self.quiet_since[volume as usize] = now;
     }

@@ -126,13 +126,21 @@ fn who_stood_still_hears_late_of_a_disk_that_failed() {
 
 #[test]
 fn polite_hosts_have_a_volume_when_others_have_closed_it() {
-    let taken = plea(Excuse::TakenOver, 100 * SECOND, 100 * SECOND, 0);
+    let at = |seconds: u64| Time(seconds * SECOND);
     for polite in [true, false] {
         let mut ledger = Ledger::new(false, Duration::ZERO).polite(polite);
-        assert!(ledger.excuse(taken, bit(1)).is_err(), "nobody wants it");
-        ledger.injected(Time(SECOND), &Fault::Move { gateway: 1 });
-        assert_eq!(ledger.excuse(taken, bit(1)).is_ok(), polite);
-        let gave_up = plea(Excuse::GaveUp, 100 * SECOND, 100 * SECOND, 0);
-        assert!(ledger.excuse(gave_up, bit(1)).is_err(), "only that");
+        ledger.raised(at(0), 0, 0, None);
+        ledger.moved(at(1));
+        ledger.wanted(at(1), 0, 1);
+        let taken = |ledger: &mut Ledger, seconds, volume, by, before| {
+            let plea = ledger
+                .raised(at(seconds), volume, by, Some(before))
+                .expect("it was owned");
+            ledger.excuse(plea, u64::MAX).is_ok()
+        };
+        assert!(!taken(&mut ledger, 100, 0, 2, 0), "by whom nobody wants it");
+        assert!(!taken(&mut ledger, 100, 1, 1, 0), "another volume");
+        assert_eq!(taken(&mut ledger, 110, 0, 1, 2), polite);
+        assert!(!taken(&mut ledger, 120, 0, 1, 1), "once");
     }
 }
