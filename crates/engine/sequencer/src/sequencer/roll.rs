@@ -137,7 +137,7 @@ pub(super) fn states_listed(cx: &mut Context, now: Time, chunk: ChunkSlot, posit
     let next = page.states.iter().find(|state| !state.mark && newer(state.version));
     // A member in sync is brought no states, and versions carry numbers that only grow.
     let sound = |state: &StateInfo| !state.open && from <= state.above && state.above < state.to && state.to <= number;
-    if !next.is_none_or(sound) || !page.more.is_none_or(|more| more > roll.above) {
+    if !next.is_none_or(sound) || page.more.is_some_and(|more| more <= roll.above) {
         return source_failed(cx, now, chunk, position);
     }
     match (next, page.more) {
