@@ -371,7 +371,7 @@ impl Snapshots {
                 missing.remove(&core);
                 if missing.is_empty() {
                     let number = *number;
-                    return self.adopt(volume, number);
+                    self.adopt(volume, number);
                 }
             }
             (Step::Adopting(number, missing), Word::Adopted(adopted)) if *number == adopted => {
