@@ -124,8 +124,13 @@ class AmitaBackupDriver(driver.BackupDriver):
         name = cfg.CONF.amita_backup_repository
         if not name:
             raise options.wrong('amita_backup_repository', name)
-        for name in (name, *cfg.CONF.amita_backup_containers):
-            self._check(name)
+        self._check(name)
+        for other in cfg.CONF.amita_backup_containers:
+            try:
+                self._check(other)
+            except exception.BackupDriverException as error:
+                # It keeps no backup from the one that is there.
+                LOG.warning('amita_backup_containers: %s', error)
 
     def _check(self, name):
         try:
@@ -325,12 +330,25 @@ class AmitaBackupDriver(driver.BackupDriver):
                             'to': between, 'pool': self._pool(volume)},
                 'limit_seconds': cfg.CONF.amita_backup_timeout,
             }, lambda: self._is_restoring(backup))
+            self._stays_encrypted(between, volume)
             self._copy(backup, between, volume_file, volume_is_new)
         except Cancelled:
             raise exception.BackupRestoreCancel(back_id=backup.id,
                                                 vol_id=volume_id) from None
         finally:
             self._drop(task, between)
+
+    def _stays_encrypted(self, between, volume):
+        """Is the target encrypted at rest, too, where what was backed up
+        is? Else the copy would be there in the clear."""
+        made = self.client.find(volume_path(between))
+        if made is None or not made.body['encrypted']:
+            return
+        found = self.site.volumes.find(volume)
+        if found is None or not found.thing['encrypted']:
+            raise failed(f'what is restored was encrypted at rest, and '
+                         f'volume {volume.id} is not: restore it into a '
+                         f'volume of a type with amita:encrypted')
 
     def _pool(self, volume):
         """The pool of the target; of one that is another backend's the first

@@ -229,6 +229,35 @@ def test_nothing_is_restored_below_an_encryption_of_cinders(alone):
     assert 'encrypted' in str(caught.value) and not client.asked
 
 
+@pytest.mark.parametrize('was, target, goes', [
+    (True, False, False), (True, None, False),
+    (True, True, True), (False, False, True), (False, None, True)])
+def test_what_was_encrypted_at_rest_is_not_restored_in_the_clear(
+        alone, monkeypatch, was, target, goes):
+    client = Tasks()
+    find, between = client.find, names.restored(alone.volume.id)
+    client.find = lambda path: find(path) if between not in path else \
+        types.SimpleNamespace(body={'encrypted': was}, tag='t')
+    client.download = lambda *_: [b'secret']
+    driver = alone.make(client)
+    # None: it is another backend's.
+    found = None if target is None else types.SimpleNamespace(
+        thing={'name': alone.volume.name, 'pool': 'main', 'encrypted': target})
+    driver.site.volumes.find = lambda *_: found
+    monkeypatch.setattr(driver, '_pool', lambda _: 'main')
+    backup = Backup(alone.volume, status=fields.BackupStatus.RESTORING,
+                    service_metadata='{"point":7,"name":"task t/1/x"}')
+    file = io.BytesIO()
+    if goes:
+        driver.restore(backup, alone.volume.id, file, True)
+        assert file.getvalue() == b'secret'
+    else:
+        with pytest.raises(exception.BackupDriverException) as caught:
+            driver.restore(backup, alone.volume.id, file, True)
+        assert 'amita:encrypted' in str(caught.value) and not file.getvalue()
+    assert ('delete', between) in client.asked
+
+
 def test_what_a_killed_restore_has_left_goes_with_the_next_one(
         alone, monkeypatch):
     volumes = {status: things.volume(status=status) for status in (
