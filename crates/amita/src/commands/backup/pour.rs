@@ -165,6 +165,22 @@ impl Sink for Pouring<'_> {
     }
 }
 
+/// Gives on nothing that comes once the work is to end. What is read may come hours later, out of a folder that did not answer: by then another node may
+/// have filled the volume, and hosts write to it.
+struct Wanted<'a, S>(&'a mut S);
+
+impl<S: Sink> Sink for Wanted<'_, S> {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        interrupt::check().map_err(carried)?;
+        self.0.write(offset, bytes)
+    }
+
+    fn zeros(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        interrupt::check().map_err(carried)?;
+        self.0.zeros(offset, length)
+    }
+}
+
 /// Fills the volume from where its import is: how much was written.
 ///
 /// # Errors
@@ -180,6 +196,8 @@ pub fn into_volume(
     // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
     by.act(Action::VolumeImport, &volume.name, |meta| {
         let mut data = way.open(&volume.name).map_err(Ended::Copy)?;
+        // It may have waited for long, as a piece may.
+        interrupt::check().map_err(Ended::Copy)?;
         let from = import.done_bytes;
         if from > 0 {
             data.clear(from).map_err(Ended::Copy)?;
@@ -195,7 +213,7 @@ pub fn into_volume(
         };
         let restore = |pouring: &mut Pouring<'_>| {
             held.reader(what)?
-                .restore(from, what.bytes - from, pouring)
+                .restore(from, what.bytes - from, &mut Wanted(pouring))
                 .described()?;
             pouring.data.finish()
         };
@@ -212,4 +230,39 @@ pub fn into_volume(
         admin::note_import(meta, volume, None)?;
         Ok::<u64, Ended>(written)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    struct Given(Vec<u64>);
+
+    impl Sink for Given {
+        fn write(&mut self, offset: u64, _: &[u8]) -> io::Result<()> {
+            self.0.push(offset);
+            Ok(())
+        }
+
+        fn zeros(&mut self, offset: u64, _: u64) -> io::Result<()> {
+            self.0.push(offset);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_comes_once_the_work_is_to_end_is_not_written() {
+        let ends = Rc::new(Cell::new(false));
+        let told = Rc::clone(&ends);
+        let _ending = interrupt::ending(move || told.get());
+        let mut given = Given(Vec::new());
+        let mut wanted = Wanted(&mut given);
+        wanted.write(0, &[7]).unwrap();
+        ends.set(true);
+        wanted.write(4096, &[7]).unwrap_err();
+        wanted.zeros(8192, 4096).unwrap_err();
+        assert_eq!(given.0, [0]);
+    }
 }
