@@ -6,8 +6,8 @@ use amita_backup::store::Folder;
 use amita_backup::{Change, Options, VaultId};
 use amita_control::backups::task::{BackupTaskStatus, TaskState};
 use amita_metadata::{Op, model};
-use amita_types::map::{BACKUP_LABEL, BackupTaskId, BackupTaskOutcome, Snapshot, SnapshotState};
-use amita_types::{ClusterId, Generation, SnapshotId};
+use amita_types::map::{BACKUP_LABEL, BackupTaskId, BackupTaskOutcome, Closing, Snapshot, SnapshotState};
+use amita_types::{ClusterId, Generation, NodeId, SnapshotId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -470,4 +470,52 @@ fn what_a_restore_had_begun_to_fill_goes_and_what_is_another_ones_stays() {
         );
         assert_eq!(admin::volume(&world.meta, "new").is_err(), goes, "{format:?}");
     }
+}
+
+/// Its thread hangs in a folder, and has the volume open.
+#[test]
+fn what_a_thread_that_hangs_was_filling_goes_though_that_has_it_open() {
+    let world = World::new();
+    let task = world.task(BackupWork::Restore(restore(&world, "new")));
+    world.volume("new", 2, Some("backup v point 1 volume 0, task t/7"));
+    let node = NodeId(3);
+    let open = Volume {
+        owner: Some(node),
+        ..admin::volume(&world.meta, "new").unwrap()
+    };
+    world.put(map::volume_key("new"), &open);
+    world.put(map::live_key(node), &"n3");
+    let key = map::closing_key(open.id);
+    let asked = || {
+        let reply = world.meta.txn(&Call::get(key.as_str())).unwrap();
+        reply.value(0).map(|found| found.json::<Closing>().unwrap())
+    };
+    let until = |is_so: &dyn Fn() -> bool| {
+        let every = Duration::from_millis(5);
+        let seen = interrupt::poll(PATIENCE, every, || Ok(is_so().then_some(())));
+        seen.unwrap().expect("it is asked");
+    };
+    std::thread::scope(|scope| {
+        let work = restore(&world, "new");
+        let (world, task) = (&world, &task);
+        let undone = scope.spawn(move || world.attempt().undo_restore(task, &BackupTaskRun::default(), &work));
+        until(&|| asked().is_some());
+        // Its owner says that a client uses it, and closes it when it is told to all the same.
+        let in_use = Closing {
+            clients: Some(1),
+            ..asked().unwrap()
+        };
+        assert!(!in_use.force);
+        world.put(key.clone(), &in_use);
+        until(&|| undone.is_finished() || asked().is_some_and(|asked| asked.force));
+        world
+            .meta
+            .txn(&Call {
+                then: vec![Op::Delete { key: key.clone() }],
+                ..Call::default()
+            })
+            .unwrap();
+        assert!(undone.join().unwrap().unwrap());
+    });
+    admin::volume(&world.meta, "new").unwrap_err();
 }
