@@ -7,7 +7,7 @@ mod attempt;
 
 use super::super::sessions;
 use super::attempt::now;
-use super::ends::Ends;
+use super::ends::{Ends, Why};
 use super::{AGAIN, GRACE, KEYLESS, LONGEST_REST, MOST_STUCK, RETRY, SETTLE};
 use crate::admin::Described as _;
 use crate::commands::claim::Claim;
@@ -185,6 +185,8 @@ struct At {
     /// By which the task's key was made, and the lease that it is on.
     claim: Arc<OnceLock<(u64, LeaseId)>>,
     name: String,
+    /// The task was taken back before this began.
+    undoes: bool,
 }
 
 /// For so long its end is waited for when it is to end.
@@ -192,6 +194,15 @@ fn grace(task: Option<&BackupTask>) -> Duration {
     match task.is_some_and(|task| task.cancelled) {
         true => CANCEL_GRACE,
         false => GRACE,
+    }
+}
+
+/// May another attempt begin beside these, each of which undoes what was taken back or does not? Neither kind waits for the other.
+fn has_room(undoes: bool, at: impl Iterator<Item = bool>, stuck: usize) -> bool {
+    let alike = at.filter(|other| *other == undoes).count();
+    match undoes {
+        true => alike < MOST_UNDONE,
+        false => alike < MOST && stuck < MOST_STUCK,
     }
 }
 
@@ -226,10 +237,7 @@ impl Node {
                 let rests = tried
                     .get(&task.id)
                     .map_or(Duration::ZERO, |last| RETRY.saturating_sub(last.elapsed()));
-                let has_room = match task.cancelled {
-                    true => at.len() < MOST + MOST_UNDONE,
-                    false => at.len() < MOST && stuck.len() < MOST_STUCK,
-                };
+                let has_room = has_room(task.cancelled, at.values().map(|attempt| attempt.undoes), stuck.len());
                 // The end of what is made here is waited for in any case.
                 if at.contains_key(&task.id) || !has_room {
                     continue;
@@ -343,6 +351,7 @@ impl Node {
             ends,
             claim: claimed,
             name: task.name.clone(),
+            undoes: task.cancelled,
         })
     }
 
@@ -355,6 +364,10 @@ impl Node {
         };
         ends.holds(&claim.lost);
         let _ = claimed.set((claim.revision, claim.lease));
+        // It was given up before it had the key, while the key file's folder did not answer: nobody would end it any more.
+        if ends.why() == Some(Why::Lost) {
+            return;
+        }
         let bar = ProgressBar::hidden();
         let _telling = self.tell(id, claim.revision, ends, &bar);
         let looked = Arc::clone(ends);

@@ -89,6 +89,17 @@ fn a_node_that_may_not_work_with_the_repository_ends_what_was_taken_back_and_beg
 }
 
 #[test]
+fn what_is_undone_takes_no_room_of_others() {
+    let undone = [true; MOST_UNDONE];
+    assert!(has_room(false, undone.into_iter(), 0));
+    assert!(!has_room(true, undone.into_iter(), 0));
+    let others = [false; MOST];
+    assert!(has_room(true, others.into_iter(), MOST_STUCK));
+    assert!(!has_room(false, others.into_iter(), 0));
+    assert!(!has_room(false, undone.into_iter(), MOST_STUCK));
+}
+
+#[test]
 fn how_far_a_task_is_wakes_nobody() {
     let one = task(1, "on");
     let records = [wanted(&one), record(map::backup_task_runner_key(one.id), &"n2")];
