@@ -13,7 +13,8 @@ use amita_types::map::{
     self, BackedSnapshot, BackupTask, BackupTaskId, BackupTaskPlace, BackupTaskRun, BackupWork, DEFAULT_BACKUP_LIMIT_S,
     MAX_BACKUP_TASKS, MAX_POLICY_NAME, PointForget, PointRestore, Pool, SNAPSHOTS_SINCE, VolumeBackup,
 };
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -280,6 +281,13 @@ pub fn cancel_backup_task(meta: &dyn Transact, name: &str, now: Duration) -> Res
     let key = map::backup_task_key(name);
     for _ in tries(meta) {
         let (mut task, revision) = find(meta, name)?;
+        if task.name != name {
+            let why = format!(
+                "its record is one of task {}; `amita backup task remove {name}` removes it",
+                task.name
+            );
+            return Err(cannot(name, "cancelled", why));
+        }
         let run_key = map::backup_task_run_key(task.id);
         let found = get::<BackupTaskRun>(meta, &run_key)?;
         let (mut run, run_revision) = found.unwrap_or_default();
@@ -327,6 +335,11 @@ pub fn remove_backup_task(meta: &dyn Transact, name: &str) -> Result<Option<Back
                 true => return Ok(None),
                 false => continue,
             },
+            // Copied by hand: it says of another one's records that they are its own.
+            Ok((task, _)) if task.name != name => match remove_unreadable(meta, name)? {
+                true => return Ok(None),
+                false => continue,
+            },
             found => found?,
         };
         let reply = meta.txn(&Call::get(map::backup_task_run_key(task.id)))?;
@@ -353,16 +366,22 @@ pub fn remove_backup_task(meta: &dyn Transact, name: &str) -> Result<Option<Back
 /// Is it removed? Else it is another one by now.
 fn remove_unreadable(meta: &dyn Transact, name: &str) -> Result<bool> {
     let key = map::backup_task_key(name);
-    let reply = meta.txn(&Call::get(key.as_str()))?;
-    let Some(found) = reply.value(0).filter(|found| found.json::<BackupTask>().is_err()) else {
+    let reply = meta.txn(&Call::prefix(map::backup_task_names_prefix()))?;
+    let is_one =
+        |found: &&KeyValue| found.key == key && found.json::<BackupTask>().map_or(true, |task| task.name != name);
+    let Some(found) = reply.values(0).iter().find(is_one) else {
         return Ok(false);
     };
+    let id = Remains::of(found).id;
+    let mut others = reply.values(0).iter().filter(|other| other.key != key);
+    let is_anothers = others.any(|other| id.is_some() && Remains::of(other).id == id);
     let mut call = Call {
         compares: vec![unchanged(&key, found.mod_revision)],
-        then: vec![Op::Delete { key }],
+        then: vec![Op::Delete { key: key.clone() }],
         otherwise: Vec::new(),
     };
-    if let Some(id) = Remains::of(found).id {
+    // What has become of another task stays, though this record, copied by hand, says that it is of this one.
+    if let Some(id) = id.filter(|_| !is_anothers) {
         let runner = map::backup_task_runner_key(id);
         let held = meta.txn(&Call::get(runner.as_str()))?;
         if let Some(held) = held.value(0) {
@@ -433,8 +452,7 @@ impl UnreadableTask {
 }
 
 /// What can be read of a task's record that as a whole cannot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remains {
     /// Its number.
     pub id: Option<BackupTaskId>,
@@ -445,8 +463,17 @@ pub struct Remains {
 }
 
 impl Remains {
+    /// Each by itself: where one is not what it should be, the others may.
     fn of(found: &KeyValue) -> Remains {
-        found.json().unwrap_or_default()
+        fn field<T: DeserializeOwned>(all: &Value, name: &str) -> Option<T> {
+            T::deserialize(all.get(name)?).ok()
+        }
+        let all: Value = found.json().unwrap_or_default();
+        Remains {
+            id: field(&all, "id"),
+            repository: field(&all, "repository"),
+            asked_at: field(&all, "asked_at"),
+        }
     }
 }
 

@@ -376,6 +376,30 @@ fn what_nobody_can_read_is_removed_by_its_name() {
 }
 
 #[test]
+fn a_record_that_was_copied_by_hand_takes_nothing_of_anothers_along() {
+    let meta = prepared();
+    let task = create(&meta, "t", &back_up("db")).unwrap();
+    write_run(&meta, &task, &ended(BackupTaskOutcome::Done, 9));
+    let readable = serde_json::to_string(&task).unwrap();
+    for text in [format!(r#"{{"id":{},"asked_at":5}}"#, task.id.0), readable] {
+        let call = Call::put(map::backup_task_key("u"), text.clone().into_bytes());
+        meta.txn(&call).unwrap();
+        refused(cancel_backup_task(&meta, "u", NOW), "backup task remove u");
+        assert_eq!(remove_backup_task(&meta, "u").unwrap(), None, "{text}");
+        assert!(backup_task(&meta, "t").unwrap().has_ended(), "{text}");
+    }
+}
+
+#[test]
+fn what_a_node_is_at_is_not_removed_where_nothing_but_its_number_can_be_read() {
+    let meta = prepared();
+    let put = |key: String, text: &str| meta.txn(&Call::put(key, text.as_bytes().to_vec())).unwrap();
+    put(map::backup_task_key("u"), r#"{"id":70,"repository":7,"asked_at":"x"}"#);
+    put(map::backup_task_runner_key(BackupTaskId(70)), r#""n4""#);
+    refused(remove_backup_task(&meta, "u"), "node n4 is at it");
+}
+
+#[test]
 fn what_a_node_of_a_newer_program_is_at_is_not_removed_by_one_that_cannot_read_it() {
     let meta = prepared();
     let newer = r#"{"id":70,"name":"u","repository":"elsewhere","work":{"mirror":{}},"asked_at":5,"limit_s":60}"#;
