@@ -201,7 +201,8 @@ impl BackupTaskStatus {
         let begun = task.asked_at.max(run.attempt_began);
         let due = match (&self.runner, run.again_at) {
             (Some(_), _) => begun.saturating_add(task.limit_s),
-            (None, Some(again)) if run.attempts == 0 => again.max(task.asked_at.saturating_add(task.limit_s)),
+            // Whoever finds that it has to wait still puts the next look off.
+            (None, Some(_)) if run.attempts == 0 => task.asked_at.saturating_add(task.limit_s),
             (None, Some(again)) => again,
             (None, None) => begun,
         };
@@ -394,6 +395,9 @@ mod tests {
             [3000, 3605].map(|at| status(None, waits.clone()).late_s(NOW + at)),
             [0, 5]
         );
+        let mut still = works(&waits, NOW + 3600);
+        wait(&mut still, "policy nightly is at the volume", NOW + 4600);
+        assert_eq!(status(None, still).late_s(NOW + 4601), 1001);
         // It has failed, and nobody tries it again.
         let mut fails = begun;
         fail(&mut fails, "away", false, NOW + 100);
