@@ -63,7 +63,9 @@ struct Unsettled {
     since: Time,
     /// What the parent's hosts are told who touch its chunk: where that is so, to wait does not help.
     ails: Option<IoError>,
-    /// How often nobody has opened it.
+    /// Its owner has said that it is open.
+    opened: bool,
+    /// How often nobody has opened it, or that it is open has not helped.
     tries: u32,
     /// When the members are asked again; [`NEVER`]: the parent's owner is asked.
     again: Time,
@@ -74,6 +76,7 @@ impl Unsettled {
         Unsettled {
             since: now,
             ails: None,
+            opened: false,
             tries: 0,
             again: NEVER,
         }
@@ -365,10 +368,14 @@ pub(super) fn opened(cx: &mut Context, now: Time, index: ChunkIndex, result: Res
     if !open::is_unsettled(cx, chunk) {
         return;
     }
+    let unsettled = cx.parents.unsettled.get_mut(&index).expect("it is asked for");
     let Err(error) = result else {
+        if std::mem::replace(&mut unsettled.opened, true) {
+            // It was open all the while, and the members still do not have the same.
+            return ask_later(cx, now, index);
+        }
         return open::restart(cx, now, chunk);
     };
-    let unsettled = cx.parents.unsettled.get_mut(&index).expect("it is asked for");
     if matches!(error, IoError::Damaged | IoError::NoSpace) {
         // It may be open all the same, with a block that cannot be read: the members are asked once more.
         unsettled.ails = Some(error);

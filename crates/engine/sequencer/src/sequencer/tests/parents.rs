@@ -151,6 +151,22 @@ fn where_members_inherit_different_things_the_parents_owner_is_asked() {
     assert_eq!(rig.sequencer.counters().unsettled_parents, 2);
 }
 
+/// The parent's owner has the chunk open, and its members do not have the same all the same.
+#[test]
+fn an_owner_that_has_it_open_is_asked_again_after_a_while() {
+    let mut rig = cloned(2);
+    rig.read(0, 4096);
+    rig.answer_fences();
+    unsettled(&mut rig);
+    parent_opened(&mut rig, Ok(()));
+    unsettled(&mut rig);
+    parent_opened(&mut rig, Ok(()));
+    let asked = |rig: &mut Rig| rig.take(|_, body| matches!(body, RequestBody::Open(_))).len();
+    assert_eq!(asked(&mut rig), 0);
+    rig.pass_ms(100);
+    assert_eq!(asked(&mut rig), 2);
+}
+
 /// Two members inherit different things, and the parent's owner is asked.
 fn unsettled(rig: &mut Rig) {
     rig.answer_opens(|_| Version::NONE);
