@@ -69,7 +69,11 @@ pub(super) fn start(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Memb
     let target = shorter.iter().next().expect("some are shorter");
     let opening = cx.chunks.opening(chunk);
     let by_states = opening.numbers[target] < opening.number && !rolls_across;
-    let Some(source) = members.without(shorter).without(bad).iter().next() else {
+    let state = &cx.groups[cx.chunks[chunk].group];
+    let intact = members.without(shorter).without(bad);
+    // One that is to go, or may be of another history, only where there is no other (R8).
+    let sure = intact.without(state.to_evict.or(state.doubted));
+    let Some(source) = sure.iter().chain(intact.iter()).next() else {
         return nobody_gives(cx, now, chunk, target, by_states);
     };
     let opening = cx.chunks.opening(chunk);
@@ -137,7 +141,12 @@ pub(super) fn states_listed(cx: &mut Context, now: Time, chunk: ChunkSlot, posit
     let next = page.states.iter().find(|state| !state.mark && newer(state.version));
     // A member in sync is brought no states, and versions carry numbers that only grow.
     let sound = |state: &StateInfo| !state.open && from <= state.above && state.above < state.to && state.to <= number;
-    if !next.is_none_or(sound) || page.more.is_some_and(|more| more <= roll.above) {
+    let ordered = page.states.is_sorted_by(|one, next| one.to < next.to);
+    let first = page.states.first().is_none_or(|first| first.to > roll.above);
+    let goes_on = page
+        .more
+        .is_none_or(|more| page.states.last().is_some_and(|last| last.to == more));
+    if !next.is_none_or(sound) || !ordered || !first || !goes_on {
         return source_failed(cx, now, chunk, position);
     }
     match (next, page.more) {
