@@ -29,9 +29,14 @@ use amita_types::Version;
 /// A member has refused a write that it must take, because of what its own copy has come to. Must it stay, and is there another one to
 /// copy from?
 pub(super) fn is_needed(cx: &Context, group: GroupSlot, position: Position) -> bool {
+    let spared = cx.groups[group].members.current.count() > cx.owned.min_copies;
+    is_possible(cx, group, position) && !spared
+}
+
+/// Is it in sync, and is there another one to copy from?
+pub(super) fn is_possible(cx: &Context, group: GroupSlot, position: Position) -> bool {
     let current = cx.groups[group].members.current;
-    let spared = current.count() > cx.owned.min_copies;
-    current.has(position) && current.count() > 1 && !spared && !cx.config.faults.has(Fault::NoCatchUp)
+    current.has(position) && current.count() > 1 && !cx.config.faults.has(Fault::NoCatchUp)
 }
 
 /// Nothing that the member was sent of the chunk is unanswered.
@@ -68,10 +73,11 @@ pub(super) fn again(cx: &mut Context, now: Time, group: GroupSlot) {
 /// May this be the longest version that members have of a chunk which is caught up? One of them has all that was acknowledged, and
 /// none has what was not given out.
 pub(super) fn is_plausible(cx: &mut Context, chunk: ChunkSlot, longest: Version) -> bool {
-    let (committed, issued) = (cx.chunks[chunk].log.committed, cx.chunks[chunk].log.issued);
-    if (committed..=issued).contains(&longest) {
+    let log = &cx.chunks[chunk].log;
+    if longest >= log.committed && log.may_show(longest, cx.owned.generation) {
         return true;
     }
+    let (committed, issued) = (log.committed, log.issued);
     let why = format!("its copies are at {longest}, and {committed} was acknowledged, {issued} given out");
     open::warn_implausible(cx, chunk, why);
     false
@@ -114,8 +120,10 @@ pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     state.state = ChunkState::Open;
     state.lag.catching = false;
     state.bad_sources = Members::NONE;
-    let (group, behind) = (state.group, state.lag.behind);
-    for position in behind.iter() {
+    let (group, behind, unproven) = (state.group, state.lag.behind, state.lag.unproven);
+    // Where a doubt began it nobody has refused a write: who is looked at is left alone as long.
+    let doubted = cx.groups[group].doubted.and(unproven);
+    for position in behind.or(doubted).iter() {
         cx.pause(now, group, position, cx.config.unfit_pause());
     }
     cx.intake.is_due = true;

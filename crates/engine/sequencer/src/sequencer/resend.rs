@@ -84,11 +84,15 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         // It has not joined the chunk's history: that is asked again before the write.
         Refusal::WrongPredecessor { .. } if join::is_needed(cx, chunk, position) => false,
         Refusal::WrongPredecessor { .. } if first_awaited(cx, chunk, position) != Some(slot) => false,
-        // R8: it lacks what it has answered, and would refuse for ever. It goes as soon as it can be spared, and is caught up until then.
-        Refusal::WrongPredecessor { .. } if catch_up::is_needed(cx, group, position) => {
+        // R8: it lacks what it has answered, and would refuse for ever. It goes as soon as it can be spared, behind those that take no writes
+        // at all, and is caught up where it is needed until then.
+        Refusal::WrongPredecessor { .. } if catch_up::is_possible(cx, group, position) => {
             cx.warn_refused(group, store, refusal);
             doubt::found(cx, chunk, position);
-            cx.chunks[chunk].lag.behind.add(position);
+            match catch_up::is_needed(cx, group, position) {
+                true => cx.chunks[chunk].lag.behind.add(position),
+                false => cx.pause(now, group, position, cx.config.unfit_pause()),
+            }
             false
         }
         Refusal::Invalid { .. } => {

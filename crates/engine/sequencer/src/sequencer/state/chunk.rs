@@ -4,7 +4,7 @@ use crate::members::Members;
 use crate::sequencer::open::Opening;
 use crate::table::{GroupSlot, ListPlace, TaskSlot};
 use crate::task::List;
-use amita_types::{ChunkIndex, SnapshotId, Version};
+use amita_types::{ChunkIndex, Generation, SnapshotId, Version};
 
 /// One chunk of the volume, once touched.
 #[derive(Debug)]
@@ -137,6 +137,12 @@ impl Log {
             at if at > above && at <= to => version.min(self.committed),
             _ => Version::NONE,
         }
+    }
+
+    /// May a copy of the one history be at this version? What was acknowledged is history, whoever wrote it; what is newer we have given
+    /// out, for an opening leaves nothing between the two. So one of an older generation there is of a history that was given up.
+    pub fn may_show(&self, version: Version, ours: Generation) -> bool {
+        version <= self.committed || (version <= self.issued && version.generation() == ours)
     }
 
     /// The next write gets its version (R1), and its number (S3); those of the one before, which it names.
