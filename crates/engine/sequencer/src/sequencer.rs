@@ -322,6 +322,10 @@ impl Sequencer {
             cx.agenda.settle_again = NEVER;
             cx.intake.is_due = true;
         }
+        if now >= cx.agenda.reads_end {
+            cx.agenda.reads_end = NEVER;
+            cx.intake.is_due = true;
+        }
         credits::return_idle(cx, now);
         parents::ask_again(cx, now);
         self.go_on(now);

@@ -102,6 +102,8 @@ pub struct Read {
     pub tried: Members,
     /// Members whose copy is damaged.
     pub damaged: Members,
+    /// Since when there has been no member that it may be answered from (see `doubt`).
+    pub barred_since: Option<Time>,
     /// What came, until it may be given out.
     pub found: Option<Found>,
     /// The leases that prove the answer were held (R4).
@@ -140,6 +142,7 @@ impl Read {
             at,
             tried: Members::NONE,
             damaged: Members::NONE,
+            barred_since: None,
             found: None,
             leased: false,
             compare,

@@ -17,6 +17,8 @@ pub(super) struct Agenda {
     pub credits_due: Time,
     /// Members that are left alone until then.
     pub pauses: Vec<(Time, GroupSlot, Position)>,
+    /// When a read that may be answered from no member has waited for long enough.
+    pub reads_end: Time,
     /// When members are asked again what they inherit.
     pub inherit_again: Time,
     /// When something of resync that was put off is due.
@@ -30,6 +32,7 @@ impl Default for Agenda {
             settle_again: NEVER,
             credits_due: NEVER,
             pauses: Vec::new(),
+            reads_end: NEVER,
             inherit_again: NEVER,
             background: NEVER,
         }
@@ -51,7 +54,7 @@ impl Agenda {
     pub fn due(&self) -> Time {
         let pauses = self.pauses.iter().map(|&(at, ..)| at);
         let first = self.settle_again.min(self.credits_due).min(self.background);
-        let first = first.min(self.inherit_again);
+        let first = first.min(self.inherit_again).min(self.reads_end);
         pauses.fold(first, Time::min)
     }
 }

@@ -36,13 +36,21 @@ pub(super) fn start(cx: &mut Context, now: Time, slot: TaskSlot) -> bool {
     let group = cx.tasks[slot].group;
     let current = cx.groups[group].members.current;
     let read = cx.tasks[slot].read();
-    if !current.is_empty() && current.without(read.damaged).is_empty() {
-        let io = read.io;
-        let course = cx.course(slot);
-        let chunk = cx.tasks[slot].chunk();
-        cx.tasks.remove(slot);
-        compare::end(cx, chunk, slot);
-        cx.done(io, Err(IoError::Damaged), Payload::None, course);
+    let damaged = read.damaged;
+    if !current.is_empty() && current.without(damaged).is_empty() {
+        fail(cx, slot, IoError::Damaged);
+        return true;
+    }
+    if doubt::is_in_vain(cx, now, slot) {
+        fail(
+            cx,
+            slot,
+            if damaged.is_empty() {
+                IoError::Unavailable
+            } else {
+                IoError::Damaged
+            },
+        );
         return true;
     }
     let mut chosen = choose(cx, now, slot);
@@ -56,6 +64,15 @@ pub(super) fn start(cx: &mut Context, now: Time, slot: TaskSlot) -> bool {
         ask_member(cx, now, slot, position);
     }
     chosen.is_some()
+}
+
+fn fail(cx: &mut Context, slot: TaskSlot, error: IoError) {
+    let io = cx.tasks[slot].read().io;
+    let course = cx.course(slot);
+    let chunk = cx.tasks[slot].chunk();
+    cx.tasks.remove(slot);
+    compare::end(cx, chunk, slot);
+    cx.done(io, Err(error), Payload::None, course);
 }
 
 /// The member to read from: one in this process if it answers, else the one that owes the fewest answers. One in doubt is asked where no
@@ -224,7 +241,7 @@ pub(super) fn data_arrived(
         cx.stop(StopReason::Deposed { generation });
         return Ok(());
     }
-    if version > cx.chunks[chunk].log.issued {
+    if !cx.chunks[chunk].log.may_show(version, cx.owned.generation) {
         return Err(Misbehaved(format!("version {version}, which was never given out")));
     }
     match damage(range, &sums, &payload) {
