@@ -171,6 +171,15 @@ impl Context {
         }));
     }
 
+    /// The same, of an answer that no member in sync gives.
+    pub fn warn_unfit(&mut self, group: GroupSlot, store: StoreSlot, what: String) {
+        self.effects.push_back(Effect::Warn(Warning::Refused {
+            group: self.groups[group].id,
+            store: self.stores[store].id,
+            refusal: what,
+        }));
+    }
+
     /// The next moment at which something is due, besides looking for members that are slow or silent.
     pub fn due(&self) -> Time {
         let call = self.metadata.due().unwrap_or(NEVER);

@@ -18,21 +18,28 @@ use crate::table::{GroupSlot, TaskSlot};
 use crate::task::SyncStep;
 use amita_reactor::Time;
 use amita_types::{ChunkIndex, SnapshotId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Chunks that are compared at one time.
 const MAX_LOOKS: usize = 2;
 /// Before a list that was refused is asked for again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Before what was in vain is begun again.
+/// Before what was in vain is begun again. Where chunks were not alike at all attempts, twice as long after each time, up to [`AT_MOST`].
 const LONG_PAUSE: Duration = Duration::from_secs(1);
+const AT_MOST: Duration = Duration::from_secs(120);
+/// A chunk is compared so often: its states are trimmed on each member in its own time, and what is written may be in the way.
+const MAX_ROUNDS: u32 = 5;
+/// So many chunks that were not alike are compared once more.
+const MAX_AGAIN: usize = 1024;
 
 /// What is under way: one member at a time.
 #[derive(Debug, Default)]
 pub(in crate::sequencer) struct Doubts {
     walk: Option<Walk>,
     not_before: Time,
+    /// Walks that came to nothing because of what they saw, since the last one that ended a doubt.
+    in_vain: u32,
     /// Members take turns.
     turn: usize,
 }
@@ -46,10 +53,16 @@ struct Walk {
     doubts: u64,
     list: List,
     todo: VecDeque<ChunkIndex>,
+    /// Chunks that were not alike: compared again, all at one time, when everything else was.
+    again: BTreeSet<ChunkIndex>,
+    again_at: Option<Time>,
+    rounds: u32,
     /// Comparisons under way.
     active: usize,
     /// It will not show that the member lacks nothing.
     failed: bool,
+    /// That is because of what was seen.
+    differs: bool,
 }
 
 #[derive(Debug)]
@@ -78,6 +91,7 @@ impl Doubts {
         walk.failed |= cx.groups[walk.group].doubts != walk.doubts;
         if walk.failed {
             walk.todo.clear();
+            walk.again.clear();
             if let List::Due { .. } = walk.list {
                 walk.list = List::Ended;
             }
@@ -91,6 +105,15 @@ impl Doubts {
                 // Somebody is away: others have their turn meanwhile.
                 (walk.failed, walk.list) = (true, List::Ended);
             }
+        }
+        if matches!(walk.list, List::Ended) && walk.todo.is_empty() && walk.active == 0 && !walk.again.is_empty() {
+            let at = *walk.again_at.get_or_insert(now.plus(LONG_PAUSE));
+            if now < at {
+                return cx.agenda.put_off(at);
+            }
+            walk.again_at = None;
+            walk.rounds += 1;
+            walk.todo.extend(std::mem::take(&mut walk.again));
         }
         while walk.active < MAX_LOOKS
             && let Some(index) = walk.todo.pop_front()
@@ -118,8 +141,15 @@ impl Doubts {
         if now < self.not_before {
             return agenda.put_off(self.not_before);
         }
-        let members = |&slot: &GroupSlot| groups[slot].doubted.iter().map(move |position| (slot, position));
+        // One that was found to have something wrong is not looked at any more: it goes.
+        let members = |&slot: &GroupSlot| {
+            let stays = groups[slot].doubted.without(groups[slot].to_evict);
+            stays.iter().map(move |position| (slot, position))
+        };
         let all: Vec<(GroupSlot, Position)> = groups.doubted.iter().flat_map(members).collect();
+        if all.is_empty() {
+            return;
+        }
         let (group, position) = all[self.turn % all.len()];
         self.turn = self.turn.wrapping_add(1);
         if cx.config.faults.has(Fault::ClearUnlooked) {
@@ -134,8 +164,12 @@ impl Doubts {
                 from: ChunkIndex(0),
             },
             todo: VecDeque::new(),
+            again: BTreeSet::new(),
+            again_at: None,
+            rounds: 1,
             active: 0,
             failed: false,
+            differs: false,
         });
     }
 
@@ -145,7 +179,16 @@ impl Doubts {
             clear(cx, walk.group, walk.position);
         }
         if walk.failed || !cx.groups.doubted.is_empty() {
-            self.not_before = if walk.failed { now.plus(LONG_PAUSE) } else { now };
+            self.in_vain = if walk.differs {
+                self.in_vain.saturating_add(1)
+            } else {
+                0
+            };
+            let pause = match walk.failed {
+                true => (LONG_PAUSE * (1 << self.in_vain.min(8))).min(AT_MOST),
+                false => Duration::ZERO,
+            };
+            self.not_before = now.plus(pause);
             cx.agenda.put_off(self.not_before);
         }
     }
@@ -193,8 +236,14 @@ impl Doubts {
     pub fn compared(&mut self, cx: &mut Context, of: &Subject, right: bool) {
         let Some(walk) = &mut self.walk else { return };
         walk.active -= 1;
-        walk.failed |= !right || cx.groups[walk.group].doubts != walk.doubts;
-        if !walk.failed {
+        walk.failed |= cx.groups[walk.group].doubts != walk.doubts;
+        if !right && !walk.failed {
+            let is_hopeless = walk.rounds >= MAX_ROUNDS || walk.again.len() >= MAX_AGAIN;
+            walk.differs = is_hopeless || cx.groups[walk.group].to_evict.has(walk.position);
+            walk.failed = walk.differs;
+            walk.again.insert(cx.chunks[of.chunk].index);
+        }
+        if right && !walk.failed {
             cx.chunks[of.chunk].lag.unproven.remove(of.position);
             cx.intake.is_due = true;
         }

@@ -109,6 +109,8 @@ struct Scan {
     dirty: bool,
     /// Times that it was begun at the first block.
     passes: u32,
+    /// Times that the window was listed once more, because it was being written.
+    relisted: u32,
 }
 
 #[derive(Debug)]
@@ -668,7 +670,10 @@ impl Mending {
         }
         self.scan.passes = 0;
         orphan(&mut cx.tasks, std::mem::take(&mut self.tasks));
-        let_go(cx, self.subject.chunk);
+        if !self.is_look() {
+            // A look holds nothing: what is held is held for a member that is brought up to date.
+            let_go(cx, self.subject.chunk);
+        }
         cx.agenda.put_off(until);
         cx.agenda.arm(until);
         After::GoesOn

@@ -3,7 +3,7 @@
 use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
 use crate::io::Warning;
-use amita_types::io::Op;
+use amita_types::io::{IoError, Op};
 use amita_types::message::{
     AnswerBody, Change, ChangesAnswer, ChunkState, Refusal, Request, RequestBody, StateInfo, StatesAnswer,
 };
@@ -54,6 +54,15 @@ fn caught_up(number: SnapshotId) -> Rig {
         true => (version(7), number),
         false => (old(5), SnapshotId::HEAD),
     });
+    for request in rig.take(|_, body| matches!(body, RequestBody::States(_))) {
+        let body = StatesAnswer {
+            number,
+            born: SnapshotId::HEAD,
+            states: Vec::new(),
+            more: None,
+        };
+        rig.accept(&request, AnswerBody::States(body));
+    }
     let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     let entries = entries(store(1));
     rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
@@ -175,7 +184,11 @@ fn one_in_doubt_is_read_where_no_other_can_be() {
 fn what_snapshots_have_is_not_read_from_one_in_doubt() {
     let mut rig = caught_up(SECOND);
     rig.down(1);
-    assert_eq!(asked(&mut rig, FIRST, 1), [], "no version tells whether it has it");
+    assert_eq!(
+        asked(&mut rig, FIRST, 1),
+        [],
+        "its states may end before what they must have"
+    );
     let differ = Op::Differ {
         since: FIRST,
         offset: CHUNK_BYTES,
@@ -240,7 +253,8 @@ fn who_has_something_else_is_not_read_any_more() {
         true => vec![cleared(0, version(6)), cleared(1, old(5)), cleared(2, version(7))],
         false => entries(id),
     };
-    look(&mut rig, 20, forked, no_states);
+    // It is said once, however long it stays.
+    look(&mut rig, 150, forked, no_states);
     let is_it = |warning: &Warning| {
         matches!(
             warning,
@@ -302,7 +316,7 @@ fn states_are_compared_too() {
     look(&mut rig, 20, entries, |_| states(old(4)));
     assert_eq!(rig.sequencer.counters().cleared, 1);
     rig.down(1);
-    assert_eq!(asked(&mut rig, FIRST, 1), [(store(2), Version::NONE)]);
+    assert_eq!(asked(&mut rig, FIRST, 1), [(store(2), old(5))]);
 }
 
 #[test]
@@ -429,4 +443,171 @@ fn a_scrub_that_finds_a_member_behind_has_it_caught_up() {
     let listing = rig.take(|id, body| id == store(1) && matches!(body, RequestBody::Changes(_)));
     let since = |request: &Request| matches!(&request.body, RequestBody::Changes(changes) if changes.since == old(3));
     assert!(listing.iter().any(since), "{listing:?}");
+}
+
+/// A block of a W7 that nobody else has, at 2:7: it lies between what was acknowledged and what was given out.
+#[test]
+fn what_was_never_given_out_is_not_read() {
+    let mut rig = Rig::open(2, 2);
+    let io = rig.read(0, 4096);
+    let request = rig.reads().remove(0);
+    let write = rig.write(8192, &[1; 4096]);
+    rig.answer_read(&request, old(7));
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    assert_eq!((rig.result(write), rig.result(io)), (Some(Ok(())), None));
+    let other = rig.reads().remove(0);
+    assert_ne!(other.store, request.store);
+    rig.answer_read(&other, old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn states_that_the_other_one_has_trimmed_are_no_doubt() {
+    let mark = |version| StateInfo {
+        mark: true,
+        ..states(version)[0]
+    };
+    let more = |id: StoreId| if id == store(2) { states(old(4)) } else { Vec::new() };
+    let older = |id: StoreId| vec![mark(if id == store(2) { old(3) } else { old(4) })];
+    let newer = |id: StoreId| vec![mark(if id == store(2) { old(4) } else { old(3) })];
+    type States<'a> = &'a dyn Fn(StoreId) -> Vec<StateInfo>;
+    let cases: [(States, u64); 3] = [(&more, 1), (&older, 1), (&newer, 0)];
+    for (index, (states, cleared)) in cases.into_iter().enumerate() {
+        let mut rig = caught_up(SECOND);
+        look(&mut rig, 20, entries, states);
+        assert_eq!(rig.sequencer.counters().cleared, cleared, "case {index}");
+    }
+}
+
+#[test]
+fn what_is_not_alike_is_compared_again_and_nothing_else() {
+    let mut rig = caught_up(SECOND);
+    let short = |id: StoreId| states(if id == store(2) { old(3) } else { old(4) });
+    look(&mut rig, 20, entries, short);
+    let asked = look(&mut rig, 60, entries, |_| states(old(4)));
+    assert_eq!(rig.sequencer.counters().cleared, 1);
+    assert!(!asked.is_empty());
+    let listed = rig.take(|_, body| matches!(body, RequestBody::Chunks(_)));
+    assert!(listed.is_empty());
+}
+
+/// A window that is written while it is listed is listed once more, and those before it are not.
+#[test]
+fn a_chunk_that_is_written_is_compared_all_the_same() {
+    let mut rig = caught_up(SnapshotId::HEAD);
+    let (mut at, mut first, mut compared) = (version(7), true, 0);
+    for _ in 0..40 {
+        let held = |chunk, version| ChunkState {
+            chunk: ChunkIndex(chunk),
+            version,
+            incomplete: None,
+        };
+        rig.answer_chunks(|_| vec![held(0, at), held(1, old(5))]);
+        let requests = rig.take(|_, body| matches!(body, RequestBody::Open(_) | RequestBody::Changes(_)));
+        for request in requests {
+            match &request.body {
+                RequestBody::Open(_) => rig.opened_at(&request, at),
+                RequestBody::Changes(changes) => {
+                    let (mut entries, mut more) = (Vec::new(), None);
+                    if changes.from == BlockIndex(0) {
+                        compared += 1;
+                        (entries, more) = (self::entries(request.store), Some(BlockIndex(32)));
+                    } else if std::mem::take(&mut first) {
+                        rig.clear(40 * 4096, 4096);
+                        at = version(8);
+                        for number in [1, 2] {
+                            let writes = rig.writes(number);
+                            rig.done(&writes);
+                        }
+                    } else if at == version(8) && compared > 0 {
+                        entries = vec![cleared(40, at)];
+                    }
+                    rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries, more }));
+                }
+                body => panic!("{body:?}"),
+            }
+        }
+        rig.answer_renewals();
+        rig.pass_ms(20);
+    }
+    assert_eq!((compared, rig.sequencer.counters().cleared), (2, 1));
+}
+
+/// Both have lost what they had acknowledged, and one has a block that the other has not.
+#[test]
+fn a_read_that_nobody_may_answer_ends() {
+    let forked = |id: StoreId| match id == store(2) {
+        true => vec![cleared(0, version(6)), cleared(1, old(5)), cleared(2, version(7))],
+        false => entries(id),
+    };
+    for (refusal, error) in [
+        (Refusal::Behind { current: old(5) }, IoError::Unavailable),
+        (Refusal::Damaged { block: BlockIndex(0) }, IoError::Damaged),
+    ] {
+        let mut rig = caught_up(SnapshotId::HEAD);
+        let io = rig.read(0, 4096);
+        let request = rig.reads().remove(0);
+        rig.refuse(&request, refusal);
+        look(&mut rig, 900, forked, no_states);
+        assert_eq!(rig.result(io), None, "a look may still end the doubt");
+        look(&mut rig, 150, forked, no_states);
+        assert_eq!(rig.result(io), Some(Err(error)));
+        let said = |warning: &Warning| matches!(warning, Warning::Implausible { .. });
+        assert!(rig.warnings.iter().any(said));
+    }
+}
+
+#[test]
+fn two_in_doubt_that_have_the_same_are_read_again() {
+    let mut rig = caught_up(SnapshotId::HEAD);
+    let io = rig.read(0, 4096);
+    let request = rig.reads().remove(0);
+    rig.refuse(&request, Refusal::Behind { current: old(5) });
+    look(&mut rig, 200, entries, no_states);
+    assert_eq!(rig.sequencer.counters().cleared, 2);
+    rig.answer_reads(version(6));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn one_in_doubt_is_copied_from_where_no_other_can_be() {
+    let mut rig = Rig::open(3, 3);
+    let find_behind = |rig: &mut Rig, id: StoreId, has: Version| {
+        loop {
+            rig.read(0, 4096);
+            let request = rig.reads().remove(0);
+            if request.store == id {
+                rig.refuse(&request, Refusal::Behind { current: old(3) });
+                break;
+            }
+            rig.answer_read(&request, old(5));
+        }
+        rig.answer_reads(old(5));
+        rig.answer_opens(|asked| if asked == id { has } else { old(5) });
+        rig.answer_reads(old(5));
+    };
+    find_behind(&mut rig, store(1), old(5));
+    find_behind(&mut rig, store(3), old(3));
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(changes) if changes.since == old(3)));
+    assert!(matches!(&listing[..], [one] if one.store == store(2)), "{listing:?}");
+}
+
+#[test]
+fn who_is_lost_goes_before_who_refuses_a_write() {
+    let mut rig = Rig::open(3, 2);
+    rig.write(0, &[1; 4096]);
+    let two = rig.writes(2);
+    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(3) });
+    // The metadata is away for a moment.
+    rig.refuse_call();
+    rig.down(3);
+    rig.lost(3);
+    while rig.calls.is_empty() {
+        rig.pass_ms(5);
+    }
+    rig.do_call();
+    assert_eq!(rig.group(0).in_sync, [store(1), store(2)]);
 }

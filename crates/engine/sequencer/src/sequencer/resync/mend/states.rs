@@ -234,8 +234,10 @@ impl Mending {
         if self.is_look() {
             let states = self.states();
             let whole = states.at_target.iter().all(|state| !state.open);
+            let has = |state: &StateInfo| states.at_target.iter().any(|own| stands_for(own, state));
+            // What it has besides has been trimmed at the source: each trims in its own time.
             return After::Looked {
-                seen: whole && states.at_source == states.at_target,
+                seen: whole && states.at_source.iter().all(has),
             };
         }
         let afresh = std::mem::take(&mut self.afresh);
@@ -512,6 +514,13 @@ pub(super) fn is_list(before: SnapshotId, page: &StatesAnswer) -> bool {
         last = state.to;
     }
     page.states.len() <= MAX_SNAPSHOTS && page.more.is_none_or(|more| more == last && last > before)
+}
+
+/// Is the member's state as good as the source's? A mark may have been made of an older state, and of more of them: then more counts as
+/// changed since, and nothing less.
+fn stands_for(own: &StateInfo, of: &StateInfo) -> bool {
+    let covers = own.above <= of.above && of.to <= own.to && own.version <= of.version;
+    own == of || (own.mark && of.mark && covers)
 }
 
 /// What drops all states but these.

@@ -132,15 +132,19 @@ impl Mending {
             group, position, chunk, ..
         } = self.subject;
         let mut bad = self.bad_sources;
+        let (current, doubted) = (cx.groups[group].members.current, cx.groups[group].doubted);
         if self.is_look() {
             bad.add(position);
+        }
+        match self.subject.mode {
+            // Where all are in doubt, that they have the same is all that can be known.
+            Mode::Doubt if current.without(doubted).is_empty() => {}
+            Mode::Doubt => bad = bad.or(doubted),
             // What has rotted gets nothing that was not compared.
-            bad = bad.or(cx.groups[group].doubted.and(cx.chunks[chunk].lag.unproven));
+            Mode::Scrub | Mode::Repair(..) => bad = bad.or(doubted.and(cx.chunks[chunk].lag.unproven)),
+            Mode::Sync(_) => {}
         }
-        if self.subject.mode == Mode::Doubt {
-            bad = bad.or(cx.groups[group].doubted);
-        }
-        let intact = cx.groups[group].members.current.without(bad);
+        let intact = current.without(bad);
         if intact.is_empty() {
             // Nobody has an intact copy: what is said of it has been said.
             if self.is_look() {
@@ -150,7 +154,7 @@ impl Mending {
             return Err(self.begin_again(cx, now, LONG_PAUSE));
         }
         // One that is known to be unfit, or to lack a write, or what it has acknowledged, only where there is no other.
-        let unfit = cx.groups[group].to_evict.or(cx.groups[group].doubted);
+        let unfit = cx.groups[group].to_evict.or(doubted);
         let unfit = unfit.or(cx.chunks[chunk].lag.behind);
         let fit = intact.without(unfit);
         let can = |&source: &Position| cx.can_send(group, source);
@@ -167,6 +171,7 @@ impl Mending {
             version, incomplete, ..
         } = opened;
         let lacks = version < self.scan.mark && !cx.config.faults.has(Fault::CompareUnsettled);
+        let is_foreign = !cx.chunks[self.subject.chunk].log.may_show(version, cx.owned.generation);
         let listing = self.listing();
         listing.sure = true;
         let source = listing.source;
@@ -177,6 +182,7 @@ impl Mending {
                 cx.warn_refused(group, store, &Refusal::Incomplete);
                 group::evict_soon(cx, group, source);
             }
+            None if is_foreign => self.found_foreign(cx, source, version),
             None if lacks => {
                 cx.warn_refused(group, store, &Refusal::Behind { current: version });
                 doubt::lacks(cx, now, chunk, source);
@@ -633,6 +639,7 @@ impl Mending {
     pub(super) fn next_window(&mut self, cx: &mut Context, now: Time, end: u32) -> After {
         let blocks = u32::from(cx.owned.blocks_per_chunk);
         self.pass = None;
+        self.scan.relisted = 0;
         let ended = match self.subject.mode {
             Mode::Sync(_) => false,
             Mode::Scrub | Mode::Doubt => end >= blocks,
