@@ -316,9 +316,10 @@ fn prepare(
         ),
         (Some(found), true) => match found.import {
             Some(was) if was.is_of(&what.mark) => {
-                // Somebody else may have begun it.
+                // Somebody else may have begun it, by a program that did not ask for it.
                 if what.encrypted && found.volume.keys.is_none() {
-                    admin.permit_on(Action::VolumeDecrypt, name)?;
+                    let decrypts = admin.act(Action::VolumeDecrypt, name, |_| Ok::<_, admin::AdminError>(()));
+                    decrypts.described()?;
                 }
                 Ok((found.volume, was))
             }

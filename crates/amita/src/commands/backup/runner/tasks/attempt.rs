@@ -497,7 +497,7 @@ impl Attempt<'_> {
                     "volume {} is to be encrypted, and node {} has no volume keys (`amita serve --volume-keys`)",
                     work.to, self.node
                 );
-                let advice = "Give them to the nodes that have the repository's key file, or restore it in the clear.";
+                let advice = "Give them to the nodes that have the repository's key file, or restore it in the clear, which takes an administrator.";
                 Failure::new(what).kind(Kind::Conflict).advice(advice)
             })?),
         };
