@@ -460,7 +460,7 @@ fn a_clone_and_the_deletion_of_its_source() {
 #[test]
 fn two_who_delete_one_volume() {
     // All orders of the second take a minute.
-    for (snapshot, switches) in [(false, ALL), (true, 6)] {
+    for (snapshot, switches) in [(false, ALL), (true, 4)] {
         in_orders(switches, |order| {
             let fake = one("now");
             if snapshot {
