@@ -234,9 +234,16 @@ fn metrics_are_what_prometheus_reads() {
     ];
     let what = "a run of each policy has ended, and stores have told their space";
     eventually(what, || tells(&told));
+    world.amita_done(&["volume", "create", "other", "--pool", "demo", "--size", "16M"]);
+    world.amita_done(&["backup", "task", "back-up", "once", "other", "--to", "off-site"]);
     crate::backup_policies::ask_for(&world, "verify");
-    eventually("all of the repository was read", || {
-        tells(&["amita_backup_verified_whole_timestamp_seconds"]) && tells(&told)
+    let later = [
+        "amita_backup_verified_whole_timestamp_seconds",
+        "amita_backup_task_done_timestamp_seconds",
+        "amita_backup_task_duration_seconds",
+    ];
+    eventually("all of the repository was read, and the task is done", || {
+        tells(&later) && tells(&told)
     });
     world.amita_done(&["snapshot-policy", "set", "often", "--pause"]);
     world.amita_done(&["backup", "policy", "set", "often", "--pause"]);
