@@ -494,8 +494,12 @@ impl Pair {
         }
         let was = old.map(|old| old.standing.role);
         let is_promoted = was == Some(MirrorRole::Promoting) && new.standing.role == MirrorRole::Primary;
-        // Who makes a volume larger may have come before this look.
-        if is_promoted && !self.has(end, |role| matches!(role, Role::Resizer { .. })) {
+        if !is_promoted {
+            return;
+        }
+        // Who makes a volume larger may have come before this look, and may have ended by it.
+        let was_grown = std::mem::take(&mut self.ends[end].sizes.grown_promoting);
+        if !was_grown && !self.has(end, |role| matches!(role, Role::Resizer { .. })) {
             self.judge.serves(end, &self.ends[end].sizes.now());
         }
     }

@@ -62,6 +62,8 @@ pub(super) struct Sizes {
     to_tell: Vec<(Time, usize, u64)>,
     /// Volumes that have been larger.
     smaller: Vec<bool>,
+    /// The operator made one larger while its end was being promoted: its content was as the point says by then.
+    pub grown_promoting: bool,
 }
 
 impl Sizes {
@@ -71,6 +73,7 @@ impl Sizes {
             told: (0..volumes).map(|_| Arc::new(AtomicU64::new(blocks))).collect(),
             to_tell: Vec::new(),
             smaller: vec![false; volumes],
+            grown_promoting: false,
         }
     }
 
@@ -176,6 +179,10 @@ impl Pair {
             false => sizes.told[volume].store(blocks, Ordering::Relaxed),
         }
         let role = self.record(end).map(|record| record.standing.role);
+        let is_operators = self.has(end, |role| matches!(role, Role::Resizer { .. }));
+        if role == Some(MirrorRole::Promoting) && grows && is_operators {
+            self.ends[end].sizes.grown_promoting = true;
+        }
         if role != Some(MirrorRole::Primary) {
             return self.coverage.hit(match (role, grows) {
                 (Some(MirrorRole::Secondary), true) => "mirror.pass_grew",
