@@ -1696,11 +1696,21 @@ sub alloc_image {
     die $api->text("no free name for a disk of guest $vmid: others take them, or volumes of these names are not this storage's (`amita volume list`)");
 }
 
+# Why a disk cannot be had back when it is removed; undef: it can. What its pool keeps for no time goes for good, too, and nodes refuse that where there are snapshots
+# and nobody speaks of them: a template always has one.
+my sub why_for_good {
+    my ($api, $scfg, $volume, $snapshots) = @_;
+    return 'amita-on-delete now' if ($scfg->{'amita-on-delete'} // 'recycle') eq 'now';
+    return undef if !@$snapshots;
+    my $pool = $api->find("pool $volume->{pool}", '/pools/' . encode($volume->{pool}));
+    return undef if !$pool || $pool->{thing}{recycle_seconds} != 0;
+    return "pool $volume->{pool} keeps nothing: `amita pool recycle`";
+}
+
 sub free_image {
     my ($class, $storeid, $scfg, $volname, $isBase, $format) = @_;
     my (undef, $name) = $class->parse_volname($volname);
     my $api = connection($storeid, $scfg);
-    my $is_now = ($scfg->{'amita-on-delete'} // 'recycle') eq 'now';
     for (1 .. LOOKS) {
         my $found = look_up($api, $scfg, $name);
         if (!$found) {
@@ -1709,10 +1719,10 @@ sub free_image {
         }
         die $api->text("cannot remove disk $name: it is protected (`amita volume protect $found->{thing}{name} --off`)") if $found->{thing}{protected};
         my $query = '';
-        if ($is_now) {
-            my $snapshots = $api->all("snapshots of $name", volume_path($scfg, $name) . '/snapshots');
+        my $snapshots = $api->all("snapshots of $name", volume_path($scfg, $name) . '/snapshots');
+        if (my $why = why_for_good($api, $scfg, $found->{thing}, $snapshots)) {
             my @others = grep { $_->{name} !~ m/\A\Q${\SNAPSHOT}\E/ && !$_->{hidden} && !$_->{mark} } @$snapshots;
-            die $api->text("disk $name is to go for good (amita-on-delete now), and has snapshots that Proxmox has not taken: " . join(', ', map { $_->{name} } @others)
+            die $api->text("disk $name is to go for good ($why), and has snapshots that Proxmox has not taken: " . join(', ', map { $_->{name} } @others)
                 . ': delete them, and give the command again') if @others;
             $query = '?now=true&snapshots=true';
         }

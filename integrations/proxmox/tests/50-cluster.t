@@ -478,6 +478,21 @@ $direct->must('by hand', DELETE => '/volumes/flash-vm-100-disk-0/snapshots/daily
 my $id = number('vm-100-disk-0');
 $class->free_image('flash', $now, 'vm-100-disk-0') for 1, 2;
 is_deeply([grep { $_->{id} == $id } @{ $direct->all('x', '/deleted-volumes') }], [], 'and goes for good without');
+# In a pool that keeps nothing every disk goes for good, whatever the storage says; what Proxmox and backups have left in it goes along.
+$direct->must('by hand', PATCH => '/pools/main', body => { recycle_seconds => 0 }, if_match => '*');
+$class->alloc_image('flash', $scfg, 100, 'raw', "vm-100-disk-$_", 1024) for 0, 1;
+$class->volume_snapshot($scfg, 'flash', 'vm-100-disk-0', 'first');
+$class->create_base('flash', $scfg, 'vm-100-disk-1');
+for my $one ('vm-100-disk-0', 'base-100-disk-1') {
+    my $path = "/volumes/flash-$one/snapshots";
+    $direct->must('by hand', POST => $path, body => { name => $_ }) for qw(backed-up daily);
+    $direct->must('by hand', DELETE => "$path/backed-up?keep_mark=true", if_match => '*');
+    fails(sub { $class->free_image('flash', $scfg, $one) }, qr/to go for good \(pool main keeps nothing: `amita pool recycle`\), and has snapshots that Proxmox has not taken: daily:/, "$one: nor there with a snapshot of somebody else's");
+    $direct->must('by hand', DELETE => "$path/daily", if_match => '*');
+    is($class->free_image('flash', $scfg, $one), undef, "$one is removed from a pool that keeps nothing");
+    ok(!defined number($one), 'and is gone');
+}
+$direct->must('by hand', PATCH => '/pools/main', body => { recycle_seconds => 604800 }, if_match => '*');
 
 # A node that lived on with a disk, and whose guest is elsewhere, holds nothing up.
 $class->alloc_image('flash', $scfg, 106, 'raw', undef, 1024);
