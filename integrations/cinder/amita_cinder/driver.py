@@ -257,9 +257,14 @@ class AmitaDriver(driver.VolumeDriver):
             raise exception.VolumeIsBusy(
                 f'volume {volume.id} is attached to '
                 f'{attached[0].attached_host}: detach it first')
-        # Of a volume that is mirrored nobody deletes anything.
-        self.replication.end(volume, self.site)
-        self.volumes.delete(volume, self._end_of_service)
+        try:
+            # Of a volume that is mirrored nobody deletes anything.
+            self.replication.end(volume, self.site)
+            self.volumes.delete(volume, self._end_of_service)
+        except exception.VolumeIsBusy as error:
+            # The manager has it available again, and tells nobody why.
+            LOG.error('volume %s is not deleted: %s', volume.id, error)
+            raise
 
     @translated('volume was not extended')
     def extend_volume(self, volume, new_size):

@@ -17,6 +17,7 @@ from cinder.volume import volume_utils
 from amita_cinder import errors
 from amita_cinder import jobs
 from amita_cinder import names
+from amita_cinder.client import quoted
 from amita_cinder.names import snapshot_path
 from amita_cinder.names import volume_path
 
@@ -247,15 +248,18 @@ class Volumes:
                 return
             thing = found.thing
             end_of_service(thing)
-            now = self.configuration.amita_delete == 'now'
-            self._end_own_snapshots(thing, now)
+            snapshots = list(self.client.list(
+                volume_path(thing['name'], 'snapshots')))
+            now = self._goes_for_good(thing, snapshots)
+            takes_along = self._end_own_snapshots(thing, snapshots, now)
             # What is the volume's own may have changed by that.
             found = self.find(volume)
             if found is None:
                 return
             try:
                 self.client.delete(volume_path(thing['name']),
-                                   if_match=found.tag, now=now or None)
+                                   if_match=found.tag, now=now or None,
+                                   snapshots=now and takes_along or None)
                 return
             except errors.Refused as error:
                 if errors.is_missing(error):
@@ -271,21 +275,41 @@ class Volumes:
         raise errors.NoAnswer(f'volume {volume.id} changes again and again; '
                               f'delete it again')
 
-    def _end_own_snapshots(self, thing, now):
+    def _goes_for_good(self, thing, snapshots):
+        """What its pool keeps for no time goes for good, too, and the API
+        refuses that where there are snapshots and nobody speaks of them."""
+        if self.configuration.amita_delete == 'now':
+            return True
+        if not snapshots:
+            return False
+        pool = self.client.find(f'/pools/{quoted(thing["pool"])}')
+        return pool is not None and pool.body['recycle_seconds'] == 0
+
+    def _end_own_snapshots(self, thing, snapshots, now):
         """Those that were taken for clones by calls that were cut off. Where
         the volume goes for good, nobody else's go with it but what a backup
-        has left: the next one of the volume would delete that."""
-        others = []
-        for taken in self.client.list(volume_path(thing['name'], 'snapshots')):
+        has left: the next one of the volume would delete that. Is there
+        such?"""
+        others, left = [], False
+        for taken in snapshots:
             if names.TEMPORARY in taken['labels']:
                 self.drop_snapshot(thing['name'], taken['name'])
-            elif not taken['mark'] and names.BACKUP not in taken['labels']:
+            elif taken['mark'] or names.BACKUP in taken['labels']:
+                left = True
+            else:
                 others.append(taken['name'])
         if now and others:
             raise exception.VolumeIsBusy(
-                f'volume {thing["name"]} is to go for good (amita_delete = '
-                f'now), and has snapshots that Cinder does not know: '
-                f'{", ".join(others[:10])}; delete them first')
+                f'volume {thing["name"]} is to go for good '
+                f'({self._why_for_good(thing)}), and has snapshots that '
+                f'Cinder does not know: {", ".join(others[:10])}; delete '
+                f'them first')
+        return left
+
+    def _why_for_good(self, thing):
+        if self.configuration.amita_delete == 'now':
+            return 'amita_delete = now'
+        return f'pool {thing["pool"]} keeps nothing: amita pool recycle'
 
     def _end_of_jobs(self, name, error):
         """It is being copied or moved: by a call that was cut off."""

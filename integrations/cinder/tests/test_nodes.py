@@ -497,6 +497,46 @@ def test_what_goes_for_good_takes_no_snapshot_of_others_with_it(
     driver.client.delete(f'/deleted-volumes/{kept[0]["id"]}', if_match='*')
 
 
+def left_by_backups(driver, volume):
+    """What backups have in a volume: the mark of one that is done, and the
+    snapshot of one whose node has died."""
+    path = names.volume_path(volume.name, 'snapshots')
+    for name in ('backup-0', 'backup-1'):
+        driver.client.post(path, {
+            'name': name, 'labels': {names.BACKUP: f'vault/7/{name}'}})
+    driver.client.delete(f'{path}/backup-0', if_match='*', keep_mark=True)
+    assert [one['mark'] for one in driver.client.list(path)] == [True, False]
+
+
+@pytest.fixture
+def keeps_nothing(driver, cluster):
+    """Pool archive, whose deleted volumes are kept for no time."""
+    before = driver.client.get('/pools/archive').body['recycle_seconds']
+    cluster.amita('pool', 'recycle', 'archive', '--keep', '0s')
+    yield 'archive'
+    cluster.amita('pool', 'recycle', 'archive', '--keep', f'{before}s')
+
+
+def test_what_backups_have_left_goes_with_what_goes_for_good(
+        driver, make_driver, keeps_nothing):
+    recycles = make_driver(amita_delete='recycle')
+    for deletes, pool in ((driver, 'main'), (recycles, keeps_nothing)):
+        volume = things.volume(pool=pool)
+        driver.create_volume(volume)
+        left_by_backups(driver, volume)
+        path = names.volume_path(volume.name, 'snapshots')
+        driver.client.post(path, {'name': 'monday'})
+        with pytest.raises(exception.VolumeIsBusy) as caught:
+            deletes.delete_volume(volume)
+        assert 'monday' in str(caught.value)
+        assert 'backup-' not in str(caught.value)
+        driver.volumes.drop_snapshot(volume.name, 'monday')
+        deletes.delete_volume(volume)
+        assert there(driver, volume) is None
+        assert volume.name not in [
+            one['name'] for one in driver.client.list('/deleted-volumes')]
+
+
 def test_the_scheduler_is_told(driver, make_driver, made):
     made(size=2)
     told = driver.get_volume_stats(refresh=True)

@@ -1,7 +1,5 @@
 """What needs no node: settings, QoS, capacity, errors."""
 
-import types
-
 import pytest
 
 from cinder import exception
@@ -14,7 +12,6 @@ from amita_cinder import options
 from amita_cinder import qos
 from amita_cinder import stats
 from amita_cinder import tls
-from amita_cinder import volumes
 import things
 
 
@@ -55,20 +52,6 @@ def test_settings_that_cannot_be_are_named(wrong, option):
     with pytest.raises(exception.InvalidConfigurationValue) as caught:
         driver.do_setup(things.CONTEXT)
     assert option in str(caught.value)
-
-
-def test_what_a_backup_has_left_keeps_no_volume_from_being_deleted():
-    def taken(name, mark=False, **labels):
-        return {'name': name, 'mark': mark, 'labels': labels}
-    there = [taken('backup-1', **{names.BACKUP: 'vault/7/hash'}),
-             taken('backup-0', True, **{names.BACKUP: 'vault/5/hash'})]
-    client = types.SimpleNamespace(list=lambda _: there)
-    known = volumes.Volumes(client, None)
-    known._end_own_snapshots({'name': 'v'}, True)
-    there.append(taken('monday'))
-    with pytest.raises(exception.VolumeIsBusy) as caught:
-        known._end_own_snapshots({'name': 'v'}, True)
-    assert 'monday' in str(caught.value) and 'backup' not in str(caught.value)
 
 
 def test_secrets_are_secret():
