@@ -202,7 +202,7 @@ class AmitaDriver(driver.VolumeDriver):
         """What is told is why it was not made."""
         try:
             self.replication.end(volume, self.site)
-        except errors.ApiError as error:
+        except (errors.ApiError, exception.CinderException) as error:
             LOG.warning('volume %s is mirrored still: %s', volume.id, error)
 
     def _set_qos(self, name, numbers, size_gb, is_new=True, site=None):

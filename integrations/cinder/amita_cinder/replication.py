@@ -33,6 +33,9 @@ DEFAULT = 'default'
 BRIEF_SECONDS = 20.0
 # Looks at the ends follow each other after so many seconds.
 LOOK_SECONDS = 0.5
+# An end that was deposed hears of it within so many seconds where both
+# clusters reach each other.
+HEARING_SECONDS = 30.0
 # What the token has to allow at both clusters, beside all else; the role
 # admin does.
 NEEDED = ('mirror.add', 'mirror.demote', 'mirror.force', 'mirror.promote',
@@ -194,9 +197,18 @@ class Replication:
         answer = asking.find(mirror_path(volume))
         return answer and answer.body
 
-    def begin(self, volume, found, active):
-        """Mirrors a volume of the near cluster. Its name and its labels are
-        the far one's too, which has it closed to hosts."""
+    def check(self, volume, pool, active):
+        """Would a volume of that pool be mirrored, as far as one can know
+        before? It is asked where what comes before cannot be undone."""
+        self._may_begin(volume, active)
+        pool = self.far.pool or pool
+        if self.far.briefly.find(f'/pools/{quoted(pool)}') is None:
+            raise exception.ReplicationError(
+                volume_id=volume.id,
+                reason=f'{self.far} has no pool {pool}: make it there, or '
+                       f'name another one by pool of replication_device')
+
+    def _may_begin(self, volume, active):
         if self.far is None:
             raise exception.ReplicationError(
                 volume_id=volume.id,
@@ -209,6 +221,11 @@ class Replication:
                        f'from where nothing is replicated anew: go back '
                        f'first (cinder failover-host --backend_id '
                        f'{DEFAULT}), or use a type that is not replicated')
+
+    def begin(self, volume, found, active):
+        """Mirrors a volume of the near cluster. Its name and its labels are
+        the far one's too, which has it closed to hosts."""
+        self._may_begin(volume, active)
         interval = self.configuration.amita_mirror_interval
         name = found.thing['name']
         made = self._made(volume, name, interval)
@@ -237,22 +254,65 @@ class Replication:
                     raise
         return self.near.client.post(mirror_path(volume, 'token'), reached)
 
+    def is_whole(self, volume):
+        """Has it a mirror still, and the copy?"""
+        if self.find(volume, self.near) is None:
+            return False
+        there = self.find(volume, self.far, briefly=True)
+        return there is not None and all(
+            self.far.briefly.find(volume_path(name)) is not None
+            for name in there['volumes'])
+
     def end(self, volume, active):
         """Mirrors it no longer: it stays where it is used, and the other
-        cluster's is deleted for good."""
+        cluster's is deleted for good.
+
+        That goes first. Behind a fail-over by force the other end is a
+        primary until it has heard of that, of which nothing is deleted; and
+        it hears of it from this end alone, while there is one.
+        """
         if self.far is None:
             return
-        if self.find(volume, active) is not None:
-            self._remove(volume, active.client, keep_points=False)
+        # Where nobody answers here nothing is deleted there.
+        here = self.find(volume, active)
         other = self.other(active)
         try:
-            self._remove(volume, other.briefly, volumes='delete')
+            self._end_other(volume, here, other)
         except errors.NoAnswer as error:
             # A site that is lost keeps nobody from deleting.
             name = names.mirror(volume.name_id)
             LOG.warning('%s does not answer, and keeps what it may have of '
-                        'volume %s: amita mirror remove %s --delete, there '
-                        '(%s)', other, volume.id, name, error)
+                        'volume %s: amita mirror remove %s --delete, there; '
+                        'where it is primary there, without --delete, and '
+                        'then the volume (%s)', other, volume.id, name, error)
+        if here is not None:
+            self._remove(volume, active.client, keep_points=False)
+
+    def _end_other(self, volume, here, other):
+        until = time.monotonic() + HEARING_SECONDS
+        while True:
+            try:
+                self._remove(volume, other.briefly, volumes='delete')
+                return
+            except errors.Refused as error:
+                if not errors.is_code(error, 'wrong-state') or \
+                        not self._is_unheard(volume, here, other):
+                    raise
+                if time.monotonic() > until:
+                    raise exception.VolumeIsBusy(
+                        f'{other} has not heard yet that volume {volume.id} '
+                        f'was promoted elsewhere, and deletes nothing before '
+                        f'({error}): ask again in a minute') from error
+            time.sleep(LOOK_SECONDS)
+
+    def _is_unheard(self, volume, here, other):
+        """Is it what a promotion by force has left there, or a moment ago
+        was?"""
+        if here is None or here['role'] != 'primary':
+            return False
+        there = self.find(volume, other, briefly=True)
+        return there is None or there['epoch'] < here['epoch'] and \
+            there['role'] in ('primary', 'deposed')
 
     @staticmethod
     def _remove(volume, asking, **how):

@@ -7,7 +7,9 @@ import hashlib
 import io
 import os
 import shutil
+import socket
 import tempfile
+import threading
 import uuid
 
 import pytest
@@ -194,6 +196,60 @@ class Knives:
     def close(self):
         for client, ask in self.asks:
             client.ask = ask
+
+
+class Link:
+    """A way to a port, by a port of its own, that can be cut."""
+
+    def __init__(self, port):
+        self.to = port
+        self.is_cut = False
+        self.there = []
+        self.listener = socket.create_server(('127.0.0.1', 0))
+        self.address = f'127.0.0.1:{self.listener.getsockname()[1]}'
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            if self.is_cut:
+                near.close()
+                continue
+            far = socket.create_connection(('127.0.0.1', self.to))
+            self.there += [near, far]
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=pair,
+                                 daemon=True).start()
+
+    @staticmethod
+    def _pass(source, target):
+        try:
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def cut(self):
+        self.is_cut = True
+        for one in self.there:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def mend(self):
+        self.is_cut = False
+
+    def close(self):
+        self.cut()
+        # Who waits in accept is woken by this, and not by the close.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        for one in (self.listener, *self.there):
+            one.close()
 
 
 def switched(driver, volumes, to=None):
@@ -397,6 +453,51 @@ def test_a_volume_is_replicated_by_its_type(driver):
         ENABLED
     driver.delete_volume(again)
     assert everything(driver) == []
+
+
+def test_what_has_failed_over_is_deleted(driver):
+    volume = things.volume(kind=things.volume_type(KIND))
+    driver.create_volume(volume)
+    assert switched(driver, [volume]) == [FAILED_OVER]
+    driver.delete_volume(volume)
+    assert switched(driver, [], 'default') == []
+    assert everything(driver) == []
+
+
+def test_what_was_deposed_and_has_not_heard_of_it_is_deleted(
+        driver, make, pair, monkeypatch):
+    near, far = ends(driver)
+    # By these the clusters reach each other.
+    to_near, to_far = (Link(one.ports['n1']['api']) for one in pair)
+    device = {**far_device(pair[1]), 'mirror_addresses': to_far.address}
+    said = {'amita_mirror_addresses': [to_near.address],
+            'replication_device': [device]}
+    try:
+        volume = things.volume(kind=things.volume_type(KIND))
+        assert make(**said).create_volume(volume) == ENABLED
+        pair[1].until('a point', lambda: number(far, volume))
+        to_near.cut()
+        to_far.cut()
+        far.client.post(replication.mirror_path(volume, 'promote'), {
+            'force': True, 'confirm': names.mirror(volume.id)})
+        pair[1].until('it is promoted', lambda: mirror(
+            far, volume)['role'] == 'primary')
+        switched_over = make(active='far', **said)
+        monkeypatch.setattr(replication, 'HEARING_SECONDS', 1.0)
+        for _ in range(2):
+            with pytest.raises(exception.VolumeIsBusy):
+                switched_over.delete_volume(volume)
+        assert mirror(near, volume)['role'] == 'primary'
+        # Nobody else would tell it.
+        assert mirror(far, volume)['role'] == 'primary'
+        to_near.mend()
+        to_far.mend()
+        monkeypatch.setattr(replication, 'HEARING_SECONDS', 120.0)
+        switched_over.delete_volume(volume)
+        assert everything(driver) == []
+    finally:
+        to_near.close()
+        to_far.close()
 
 
 def test_what_cannot_be_replicated_is_refused(make, pair, driver):
