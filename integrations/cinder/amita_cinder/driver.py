@@ -410,19 +410,70 @@ class AmitaDriver(driver.VolumeDriver):
         name = found.thing['name']
         pool = volume_utils.extract_host(host['host'], 'pool') or \
             found.thing['pool']
-        self._set_qos(name, wanted, volume.size, is_new=False)
         replicated = self.replication.is_wanted(new_type)
+        was_in = found.thing['pool']
+        moves = was_in != pool or encrypted and not found.thing['encrypted']
+        if replicated and moves:
+            self.replication.check(volume, pool, self.site)
+        self._set_qos(name, wanted, volume.size, is_new=False)
+        is_ended = False
         try:
-            if not replicated:
+            if not replicated and moves:
+                # What is mirrored is not moved.
+                is_ended = True
                 self.replication.end(volume, self.site)
             found = self.volumes.move(found, pool, encrypted)
             if replicated:
-                return True, self.replication.begin(volume, found, self.site)
+                return True, self._begin(volume, found, was_in)
+            # Last, where it can be: the copy goes for good.
+            is_ended = True
+            self.replication.end(volume, self.site)
         except Exception:
             # It stays what it is: the manager may try by other means.
+            if is_ended:
+                self._begin_again(volume)
+            elif replicated and not self.replication.is_wanted(
+                    volume.volume_type):
+                self._end_quietly(volume)
             self._set_qos(name, before, volume.size, is_new=False)
             raise
         return True, None
+
+    def _begin(self, volume, found, was_in):
+        """Mirrors what has the new type. One that was moved for that stays
+        where it is, and Cinder has to know: so it has the type, and an error
+        in its replication."""
+        try:
+            return self.replication.begin(volume, found, self.site)
+        except (errors.ApiError, exception.CinderException) as error:
+            if found.thing['pool'] == was_in:
+                raise
+            LOG.error('volume %s was moved to pool %s for its new type, and '
+                      'is not replicated: %s; change its type to one that is '
+                      'not replicated, and back', volume.id,
+                      found.thing['pool'], error)
+            self._end_quietly(volume)
+            return {'replication_status': fields.ReplicationStatus.ERROR}
+
+    def _begin_again(self, volume):
+        """A change of the type that has failed may have ended the mirror that
+        the type of now asks for: all of it is copied anew. Where that cannot
+        be Cinder says so of the volume, as the manager saves it."""
+        if not self.replication.is_wanted(volume.volume_type):
+            return
+        try:
+            if not self.replication.is_whole(volume):
+                LOG.warning('volume %s keeps its type, and is copied anew to '
+                            'the other cluster: until that is done it is not '
+                            'there', volume.id)
+                self.replication.begin(volume, self.volumes.get(volume),
+                                       self.site)
+        except (errors.ApiError, exception.CinderException) as error:
+            LOG.error('volume %s keeps its type, and is replicated no more: '
+                      '%s; change its type to one that is not replicated, '
+                      'and back', volume.id, error)
+            self._end_quietly(volume)
+            volume.replication_status = fields.ReplicationStatus.ERROR
 
     @staticmethod
     def _asked_before(volume):

@@ -455,6 +455,107 @@ def test_a_volume_is_replicated_by_its_type(driver):
     assert everything(driver) == []
 
 
+def host(volume, pool=None):
+    """Where a volume is to be, as the scheduler tells it."""
+    where = f'{things.HOST}#{pool}' if pool else volume.host
+    return {'host': where, 'capabilities': {}}
+
+
+@pytest.fixture
+def no_room(pair):
+    """The far cluster takes no volume more."""
+    pools = ('main', 'archive')
+
+    def narrow():
+        for pool in pools:
+            pair[1].amita('pool', 'quota', pool, '--volumes', '0')
+
+    def widen():
+        for pool in pools:
+            pair[1].amita('pool', 'quota', pool, '--none')
+    narrow.widen = widen
+    yield narrow
+    widen()
+
+
+def is_whole(driver, volume):
+    near, far = ends(driver)
+    ids = {mirror(site, volume)['id'] for site in (near, far)}
+    copy = far.client.get(names.volume_path(volume.name)).body
+    return len(ids) == 1 and mirror(far, volume)['paused'] is None and \
+        copy['labels'] == there(driver, volume)['labels']
+
+
+def test_a_change_of_the_type_that_fails_ends_no_replication(driver, made,
+                                                             no_room):
+    near, far = ends(driver)
+    plain = things.volume_type()
+    volume = made()
+    number_before = mirror(near, volume)['id']
+    # The copy is not to be deleted: nothing is changed at either end.
+    copy = names.volume_path(volume.name)
+    far.client.patch(copy, {'labels': {}, 'protected': True})
+    for pool in (None, 'archive'):
+        with pytest.raises(exception.VolumeBackendAPIException):
+            driver.retype(things.CONTEXT, volume, plain, {},
+                          host(volume, pool))
+        assert mirror(near, volume)['id'] == number_before
+        assert is_whole(driver, volume)
+        assert there(driver, volume)['pool'] == 'main'
+    far.client.patch(copy, {'protected': False})
+    # It cannot be moved, for which its mirror had to end: it has another one.
+    with pytest.raises(exception.VolumeBackendAPIException):
+        driver.retype(things.CONTEXT, volume, plain, {},
+                      host(volume, 'none'))
+    assert is_whole(driver, volume)
+    assert mirror(near, volume)['id'] != number_before
+    assert 'replication_status' not in volume.obj_what_changed()
+    # Where it cannot have one Cinder knows.
+    no_room()
+    with pytest.raises(exception.VolumeBackendAPIException):
+        driver.retype(things.CONTEXT, volume, plain, {},
+                      host(volume, 'none'))
+    assert volume.replication_status == fields.ReplicationStatus.ERROR
+    assert mirror(far, volume) is None
+    no_room.widen()
+    # As the log says, by which it is whole again.
+    for kind, told in ((plain, None), (volume.volume_type, ENABLED)):
+        assert driver.retype(things.CONTEXT, volume, kind, {},
+                             host(volume)) == (True, told)
+    assert is_whole(driver, volume)
+
+
+def test_what_was_moved_for_a_replicated_type_is_told_where_it_is(
+        driver, make, pair, no_room):
+    near, far = ends(driver)
+    plain, kind = things.volume_type(), things.volume_type(KIND)
+    volume = things.volume(kind=plain)
+    driver.create_volume(volume)
+    # What can be known before is: it is not moved.
+    without = {**far_device(pair[1]), 'pool': 'none'}
+    for other in (make(replication_device=[without]),
+                  make(replication_device=[])):
+        with pytest.raises(exception.ReplicationError):
+            other.retype(things.CONTEXT, volume, kind, {},
+                         host(volume, 'archive'))
+        assert there(driver, volume)['pool'] == 'main'
+    no_room()
+    # Where it stays in its pool it keeps its type.
+    with pytest.raises(exception.VolumeBackendAPIException):
+        driver.retype(things.CONTEXT, volume, kind, {}, host(volume))
+    assert mirror(near, volume) is None
+    assert driver.retype(
+        things.CONTEXT, volume, kind, {}, host(volume, 'archive')) == (
+            True, {'replication_status': fields.ReplicationStatus.ERROR})
+    assert there(driver, volume)['pool'] == 'archive'
+    assert mirror(near, volume) is None
+    no_room.widen()
+    assert driver.retype(things.CONTEXT, volume, kind, {},
+                         host(volume, 'archive')) == (True, ENABLED)
+    driver.delete_volume(volume)
+    assert everything(driver) == []
+
+
 def test_what_has_failed_over_is_deleted(driver):
     volume = things.volume(kind=things.volume_type(KIND))
     driver.create_volume(volume)
