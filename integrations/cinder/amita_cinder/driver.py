@@ -563,10 +563,14 @@ class AmitaDriver(driver.VolumeDriver):
     @translated('volume is not managed')
     def manage_existing(self, volume, existing_ref):
         numbers = qos.asked(volume.volume_type)
+        replicated = self.replication.is_wanted(volume.volume_type)
+        if replicated:
+            self.replication.check(volume, self.volumes.pool_of(volume),
+                                   self.site)
         found = self.manager.take(volume, existing_ref)
         size = manage.gigabytes(found.thing['size_bytes'])
         self._set_qos(found.thing['name'], numbers, size)
-        if self.replication.is_wanted(volume.volume_type):
+        if replicated:
             return self.replication.begin(volume, found, self.site)
         return None
 
@@ -576,6 +580,17 @@ class AmitaDriver(driver.VolumeDriver):
 
     @translated('volume is managed still')
     def unmanage(self, volume):
+        """Not while it is replicated: its mirror would be nobody's, and
+        without it the copy at the other cluster goes for good, which nobody
+        has asked for."""
+        if self.client.find(replication.mirror_path(volume)) is not None:
+            why = (f'volume {volume.id} is replicated by mirror '
+                   f'{names.mirror(volume.name_id)}: change its type to one '
+                   f'that is not replicated first, which deletes the copy at '
+                   f'the other cluster')
+            # The manager has it available again, and tells nobody why.
+            LOG.error('%s', why)
+            raise exception.VolumeIsBusy(why)
         self.manager.leave(volume)
 
     @translated('volumes cannot be listed')

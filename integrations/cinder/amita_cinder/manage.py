@@ -66,7 +66,7 @@ class Manager:
         if self._is_anothers(thing, volume):
             raise exception.ManageExistingAlreadyManaged(
                 volume_ref=existing_ref)
-        reason = self.unsafe(thing)
+        reason = self.unsafe(thing, self._mirrored(volume))
         if reason:
             raise _invalid(existing_ref, reason)
 
@@ -77,8 +77,19 @@ class Manager:
         return bool(known) and (volume is None or known != volume.name_id) \
             and _exists(objects.Volume, known)
 
-    def unsafe(self, thing):
+    def _mirrored(self, volume=None):
+        """Mirrors by the names of their volumes; but for the one of this
+        volume, which a call that was cut off has begun."""
+        own = volume and names.mirror(volume.name_id)
+        return {name: mirror['name']
+                for mirror in self.client.list('/mirrors')
+                if mirror['name'] != own for name in mirror['volumes']}
+
+    def unsafe(self, thing, mirrored):
         """Why it is not to be managed; none: it may be."""
+        if thing['name'] in mirrored:
+            return f'mirror {mirrored[thing["name"]]} has it: amita mirror ' \
+                   f'remove it'
         if thing['name'].startswith(names.BEING_MOVED):
             return 'it is the other half of a move'
         if thing['exported']:
@@ -175,11 +186,12 @@ class Manager:
         page = volume_utils.paginate_entries_list(
             entries, marker, limit, offset, sort_keys, sort_dirs)
         # Who has it is asked for those that are shown alone.
+        mirrored = self._mirrored() if page else {}
         for entry in page:
             thing = entry.pop('thing')
             if entry['safe_to_manage']:
                 reason = 'already managed' if self._is_anothers(
-                    thing, None) else self.unsafe(thing)
+                    thing, None) else self.unsafe(thing, mirrored)
                 entry.update(safe_to_manage=reason is None,
                              reason_not_safe=reason)
         return page

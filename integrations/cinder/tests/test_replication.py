@@ -556,6 +556,29 @@ def test_what_was_moved_for_a_replicated_type_is_told_where_it_is(
     assert everything(driver) == []
 
 
+def test_what_is_replicated_is_not_unmanaged_and_not_managed(driver, made):
+    near, far = ends(driver)
+    volume = made()
+    with pytest.raises(exception.VolumeIsBusy) as caught:
+        driver.unmanage(volume)
+    assert names.mirror(volume.id) in str(caught.value)
+    assert is_whole(driver, volume)
+    # One whose mirror was left, or is an operator's.
+    driver.manager.leave(volume)
+    reference = {'source-name': volume.name}
+    for kind in (things.volume_type(), things.volume_type(KIND)):
+        with pytest.raises(exception.ManageExistingInvalidReference) as why:
+            driver.manage_existing(things.volume(kind=kind), reference)
+        assert names.mirror(volume.id) in str(why.value)
+    (listed,) = [one for one in driver.get_manageable_volumes(
+        [], None, 1000, 0, ['size'], ['asc'])
+        if one['reference'] == reference]
+    assert not listed['safe_to_manage']
+    assert names.mirror(volume.id) in listed['reason_not_safe']
+    # Nothing of it was changed.
+    assert there(driver, volume)['labels'].keys() == {names.BLOCK}
+
+
 def test_what_has_failed_over_is_deleted(driver):
     volume = things.volume(kind=things.volume_type(KIND))
     driver.create_volume(volume)
