@@ -72,10 +72,12 @@ class Manager:
 
     @staticmethod
     def _is_anothers(thing, volume):
-        """Has Cinder it as another volume, of whichever backend?"""
-        known = thing['labels'].get(names.VOLUME)
+        """Has Cinder it as another volume, of whichever backend? One without
+        the label is what its name says, as everywhere."""
+        known = thing['labels'].get(names.VOLUME) or \
+            volume_utils.extract_id_from_volume_name(thing['name'])
         return bool(known) and (volume is None or known != volume.name_id) \
-            and _exists(objects.Volume, known)
+            and (_exists(objects.Volume, known) or _is_name_id(known))
 
     def _mirrored(self, volume=None):
         """Mirrors by the names of their volumes; but for the one of this
@@ -265,4 +267,16 @@ def _exists(kind, known):
     try:
         return kind.exists(context.get_admin_context(), known)
     except (errors.ApiError, exception.CinderException, ValueError):
+        return True
+
+
+def _is_name_id(known):
+    """Has Cinder a volume that has this id at the backend, and another one to
+    its users? A migration by copying leaves such, and the record that had it
+    as its own is deleted."""
+    try:
+        return bool(objects.VolumeList.get_all(
+            context.get_admin_context(), limit=1,
+            filters={'_name_id': known}))
+    except exception.CinderException:
         return True

@@ -2,10 +2,13 @@
 
 import hashlib
 import os
+import uuid
 
 import pytest
 
+from cinder.db import api as db
 from cinder import exception
+from cinder.volume import volume_types
 from cinder.volume import volume_utils
 from oslo_utils import units
 
@@ -409,6 +412,46 @@ def test_what_hosts_have_is_not_managed(driver, cluster):
     finally:
         cluster.amita('subsystem', 'delete', 'held', '--force')
         driver.client.delete('/volumes/held', if_match='*', now=True)
+
+
+@pytest.fixture
+def record():
+    """Records of Cinder's database."""
+    there = []
+
+    def make(**values):
+        made = db.volume_create(things.CONTEXT, {
+            'id': str(uuid.uuid4()), 'project_id': 'a-project', 'size': 1,
+            'host': f'{things.HOST}2#main', 'status': 'available',
+            'volume_type_id': volume_types.get_default_volume_type()['id'],
+            **values})
+        there.append(made['id'])
+    yield make
+    for one in there:
+        db.volume_destroy(things.CONTEXT, one)
+
+
+def test_what_cinder_has_is_not_managed_a_second_time(driver, made, record):
+    """By a backend that does not know of it."""
+    migrated, labelless, plain = made(), made(), made()
+    # A migration by copying has left it so: the record of the copy is gone.
+    record(_name_id=migrated.id)
+    record(id=plain.id)
+    record(id=labelless.id)
+    driver.client.patch(names.volume_path(labelless.name),
+                        {'labels': {names.VOLUME: None}})
+    before = [there(driver, one) for one in (migrated, labelless, plain)]
+    listed = {one['reference']['source-name']: one
+              for one in driver.get_manageable_volumes(
+                  [], None, 1000, 0, ['size'], ['asc'])}
+    for volume in (migrated, labelless, plain):
+        new = things.volume()
+        with pytest.raises(exception.ManageExistingAlreadyManaged):
+            driver.manage_existing(new, {'source-name': volume.name})
+        assert listed[volume.name]['safe_to_manage'] is False
+        assert listed[volume.name]['reason_not_safe'] == 'already managed'
+    assert [there(driver, one)
+            for one in (migrated, labelless, plain)] == before
 
 
 @pytest.fixture
