@@ -258,12 +258,16 @@ class AmitaDriver(driver.VolumeDriver):
                 f'volume {volume.id} is attached to '
                 f'{attached[0].attached_host}: detach it first')
         try:
+            mirror = self.replication.find(volume, self.site)
+            if mirror is not None:
+                self.volumes.look_before_deletion(volume, mirror)
             # Of a volume that is mirrored nobody deletes anything.
             self.replication.end(volume, self.site)
             self.volumes.delete(volume, self._end_of_service)
         except exception.VolumeIsBusy as error:
             # The manager has it available again, and tells nobody why.
             LOG.error('volume %s is not deleted: %s', volume.id, error)
+            self._begin_again(volume)
             raise
 
     @translated('volume was not extended')
@@ -456,20 +460,21 @@ class AmitaDriver(driver.VolumeDriver):
             return {'replication_status': fields.ReplicationStatus.ERROR}
 
     def _begin_again(self, volume):
-        """A change of the type that has failed may have ended the mirror that
-        the type of now asks for: all of it is copied anew. Where that cannot
-        be Cinder says so of the volume, as the manager saves it."""
+        """What has failed, a change of the type or a deletion, may have ended
+        the mirror that the type asks for: all of it is copied anew. Where
+        that cannot be Cinder says so of the volume, as the manager saves it.
+        """
         if not self.replication.is_wanted(volume.volume_type):
             return
         try:
             if not self.replication.is_whole(volume):
-                LOG.warning('volume %s keeps its type, and is copied anew to '
-                            'the other cluster: until that is done it is not '
-                            'there', volume.id)
+                LOG.warning('volume %s stays, and is copied anew to the other '
+                            'cluster: until that is done it is not there',
+                            volume.id)
                 self.replication.begin(volume, self.volumes.get(volume),
                                        self.site)
         except (errors.ApiError, exception.CinderException) as error:
-            LOG.error('volume %s keeps its type, and is replicated no more: '
+            LOG.error('volume %s stays, and is replicated no more: '
                       '%s; change its type to one that is not replicated, '
                       'and back', volume.id, error)
             self._end_quietly(volume)

@@ -25,6 +25,8 @@ TEMPORARY = 'cinder.amita.io/temporary'
 
 # Amita's own backups take such ones, and leave one where their node dies.
 BACKUP = 'amita-backup'
+# Points of a mirror of that number, which go with it.
+MIRROR = 'amita:mirror'
 
 # A volume that is moved to another pool is made there under such a name.
 BEING_MOVED = '~'

@@ -290,21 +290,40 @@ class Volumes:
         the volume goes for good, nobody else's go with it but what a backup
         has left: the next one of the volume would delete that. Is there
         such?"""
-        others, left = [], False
+        left = False
         for taken in snapshots:
             if names.TEMPORARY in taken['labels']:
                 self.drop_snapshot(thing['name'], taken['name'])
-            elif taken['mark'] or names.BACKUP in taken['labels']:
+            elif _is_of_backup(taken):
                 left = True
-            else:
-                others.append(taken['name'])
-        if now and others:
+        if now:
+            self._keep_for_others(thing, snapshots)
+        return left
+
+    def _keep_for_others(self, thing, snapshots):
+        others = [taken['name'] for taken in snapshots
+                  if names.TEMPORARY not in taken['labels'] and
+                  not _is_of_backup(taken)]
+        if others:
             raise exception.VolumeIsBusy(
                 f'volume {thing["name"]} is to go for good '
                 f'({self._why_for_good(thing)}), and has snapshots that '
                 f'Cinder does not know: {", ".join(others[:10])}; delete '
                 f'them first')
-        return left
+
+    def look_before_deletion(self, volume, mirror):
+        """Is it one that `delete` would keep for others' snapshots? Behind
+        the end of its mirror it would be there without its copy."""
+        found = self.find(volume)
+        if found is None:
+            return
+        thing = found.thing
+        snapshots = [
+            taken for taken in self.client.list(
+                volume_path(thing['name'], 'snapshots'))
+            if taken['labels'].get(names.MIRROR) != mirror['id']]
+        if self._goes_for_good(thing, snapshots):
+            self._keep_for_others(thing, snapshots)
 
     def _why_for_good(self, thing):
         if self.configuration.amita_delete == 'now':
@@ -443,6 +462,10 @@ class Volumes:
                 if error.code != 'changed':
                     raise
         raise errors.NoAnswer(f'volume {volume.id} changes again and again')
+
+
+def _is_of_backup(taken):
+    return taken['mark'] or names.BACKUP in taken['labels']
 
 
 def is_anothers_turn(error):

@@ -588,6 +588,33 @@ def test_what_has_failed_over_is_deleted(driver):
     assert everything(driver) == []
 
 
+def test_a_deletion_that_is_not_done_leaves_a_volume_replicated(
+        driver, made, pair, monkeypatch):
+    near, far = ends(driver)
+    volume = made()
+    pair[1].until('a point', lambda: number(far, volume))
+    number_before = mirror(near, volume)['id']
+    path = names.volume_path(volume.name, 'snapshots')
+    near.client.post(path, {'name': 'by-hand'})
+    with pytest.raises(exception.VolumeIsBusy) as caught:
+        driver.delete_volume(volume)
+    # Points of the mirror are not among what it has.
+    assert 'by-hand; delete' in str(caught.value)
+    assert mirror(near, volume)['id'] == number_before
+    assert is_whole(driver, volume)
+    near.volumes.drop_snapshot(volume.name, 'by-hand')
+
+    # What cannot be seen before: somebody has it when its mirror has ended.
+    def is_used(*_):
+        raise exception.VolumeIsBusy('it is used')
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.volumes, 'delete', is_used)
+        with pytest.raises(exception.VolumeIsBusy):
+            driver.delete_volume(volume)
+    assert mirror(near, volume)['id'] != number_before
+    assert is_whole(driver, volume)
+
+
 def test_what_was_deposed_and_has_not_heard_of_it_is_deleted(
         driver, make, pair, monkeypatch):
     near, far = ends(driver)
