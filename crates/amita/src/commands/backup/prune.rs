@@ -1,6 +1,6 @@
 //! `amita backup prune`.
 
-use super::failure::Described as _;
+use super::failure::{Described as _, carried};
 use super::sessions;
 use super::target::Target;
 use crate::commands::policies::KeepArguments;
@@ -115,11 +115,35 @@ fn given_up(arguments: &Arguments, state: &State) -> Result<Vec<u64>> {
     Ok(retention::older(&keep, &zone, &points))
 }
 
+/// Gives them up, as long as the rules keep none of them among the points that there are then: another pruning may have given up those that were to
+/// stay. Those that were named go whatever the rules say.
+fn give_up(arguments: &Arguments, vault: &mut Vault, points: &[u64]) -> Result<()> {
+    let is_right = |state: &State| {
+        let now = given_up(arguments, state)?;
+        let stays = |point: &&u64| !arguments.forget.contains(point) && !now.contains(point);
+        match points.iter().find(stays) {
+            None => Ok(()),
+            Some(point) => Err(Failure::new(format!(
+                "nothing is given up: as the repository's points are by now, point {point} stays, or is gone"
+            ))
+            .kind(Kind::Conflict)
+            .advice("Somebody else has given up or made points meanwhile. Do it again: what is to go is chosen anew.")),
+        }
+    };
+    let guard = |state: &State| is_right(state).map_err(|why| amita_backup::Error::Unwanted(carried(why)));
+    vault.forget_if(points, &guard).described()
+}
+
+/// What is to be given up: by the rules, and by name.
+fn chosen(arguments: &Arguments, state: &State) -> Result<Vec<u64>> {
+    let mut chosen: BTreeSet<u64> = given_up(arguments, state)?.into_iter().collect();
+    chosen.extend(&arguments.forget);
+    Ok(chosen.into_iter().collect())
+}
+
 pub fn run(arguments: &Arguments, plain: bool) -> Result<()> {
     let mut vault = arguments.target.open(plain)?;
-    let mut forgotten: BTreeSet<u64> = given_up(arguments, vault.state())?.into_iter().collect();
-    forgotten.extend(&arguments.forget);
-    let forgotten: Vec<u64> = forgotten.into_iter().collect();
+    let forgotten = chosen(arguments, vault.state())?;
     let mut summary = Summary {
         vault: vault.id().to_string(),
         dry_run: arguments.dry_run,
@@ -134,7 +158,7 @@ pub fn run(arguments: &Arguments, plain: bool) -> Result<()> {
         sessions::fence(&mut vault, &arguments.fence)?;
         interrupt::catch();
         if !summary.forgotten.is_empty() {
-            vault.forget(&summary.forgotten).described()?;
+            give_up(arguments, &mut vault, &summary.forgotten)?;
         }
         let pruned = prune_vault(&mut vault, SESSION)?;
         summary.rewritten_packs = pruned.rewritten;
@@ -182,3 +206,6 @@ fn text(summary: &Summary) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;
