@@ -36,16 +36,27 @@ pub enum Error {
     },
     /// No sealed key opens.
     #[error(
-        "the {} opens none of the {slots} sealed keys of vault {vault}",
-        if *.is_drawn { "key in the key file, which `amita backup` has drawn," } else { "passphrase in the key file" }
+        "the {} opens none of the {slots} sealed keys of vault {vault}{}",
+        if *.is_drawn { "key in the key file, which `amita backup` has drawn," } else { "passphrase in the key file" },
+        not_tried(*.costly)
     )]
     Passphrase {
         /// Which vault.
         vault: VaultId,
-        /// How many keys were tried.
+        /// How many keys were looked at.
         slots: usize,
+        /// How many beside these cost too much to be tried.
+        costly: usize,
         /// What was tried with was drawn ([`DRAWN`](crate::DRAWN)), and is nobody's passphrase.
         is_drawn: bool,
+    },
+    /// A passphrase cannot be tried on a key: whether it opens that is not known.
+    #[error("{object} cannot be tried: {why}")]
+    Untried {
+        /// The key's object.
+        object: String,
+        /// Why not.
+        why: &'static str,
     },
     /// The last passphrase of a vault is not removed.
     #[error("{object} is the vault's last key: nothing would open it any more")]
@@ -158,6 +169,15 @@ impl Error {
             self,
             Error::Damaged { .. } | Error::Missing { .. } | Error::NoPiece(_) | Error::Replaced { .. }
         )
+    }
+}
+
+fn not_tried(costly: usize) -> String {
+    match costly {
+        0 => String::new(),
+        _ => format!(
+            "; keys that were not tried, for that takes more than is spent on a vault that may be another one's: {costly}"
+        ),
     }
 }
 

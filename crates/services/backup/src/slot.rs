@@ -22,7 +22,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
 use zeroize::Zeroizing;
 
-const SLOT_BYTES: usize = 156;
+pub(crate) const SLOT_BYTES: usize = 156;
 const SEALED_AT: usize = 76;
 const SUM_AT: usize = 124;
 const KIND: u8 = 1;
@@ -57,10 +57,21 @@ impl Cost {
         lanes: 1,
     };
 
-    /// Whoever can write into the repository must not be able to have 4 TiB taken: 4 GiB, 64 passes, 16 lanes at most.
+    /// Whoever can write into the repository must not be able to have 4 TiB taken.
+    pub const MOST: Cost = Cost {
+        memory_kib: 4 << 20,
+        passes: 64,
+        lanes: 16,
+    };
+
     fn is_bearable(self) -> bool {
-        let lanes = (1..=16).contains(&self.lanes);
-        lanes && (8 * self.lanes..=4 << 20).contains(&self.memory_kib) && (1..=64).contains(&self.passes)
+        let lanes = (1..=Cost::MOST.lanes).contains(&self.lanes);
+        lanes && self.memory_kib >= 8 * self.lanes && self.passes >= 1 && self.is_within(Cost::MOST)
+    }
+
+    /// Lanes are only another order of the same work.
+    fn is_within(self, most: Cost) -> bool {
+        self.memory_kib <= most.memory_kib && self.passes <= most.passes
     }
 }
 
@@ -100,7 +111,17 @@ fn sealing_key(passphrase: &[u8], salt: &[u8], cost: Cost) -> Result<LessSafeKey
 }
 
 impl KeySlot {
+    /// Seals a vault's key; by a passphrase that was drawn at that one's cost alone, for at no other it is tried.
     pub(crate) fn seal(vault: VaultId, master: &MasterKey, passphrase: &[u8], cost: Cost) -> Result<KeySlot, Error> {
+        let cost = if is_drawn(passphrase) {
+            Cost::OF_RANDOM_BITS
+        } else {
+            cost
+        };
+        KeySlot::seal_at(vault, master, passphrase, cost)
+    }
+
+    pub(crate) fn seal_at(vault: VaultId, master: &MasterKey, passphrase: &[u8], cost: Cost) -> Result<KeySlot, Error> {
         if !cost.is_bearable() {
             return Err(Error::Limit {
                 what: "the cost of a passphrase",
@@ -169,8 +190,16 @@ impl KeySlot {
         &self.bytes
     }
 
+    pub(crate) fn is_within(&self, most: Cost) -> bool {
+        self.cost.is_within(most)
+    }
+
     /// `None`: it is another passphrase.
     pub(crate) fn open(&self, passphrase: &[u8]) -> Result<Option<MasterKey>, Error> {
+        // Others may have put it, at a cost of theirs: nothing is computed for that.
+        if is_drawn(passphrase) && self.cost != Cost::OF_RANDOM_BITS {
+            return Ok(None);
+        }
         let key = sealing_key(passphrase, &self.bytes[48..64], self.cost)?;
         let nonce =
             Nonce::try_assume_unique_for_key(&self.bytes[64..76]).map_err(|_| Error::Cryptography("no nonce"))?;

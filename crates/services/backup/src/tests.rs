@@ -5,6 +5,7 @@ mod damage;
 mod ends;
 mod faults;
 mod folder;
+mod foreign;
 mod parts;
 mod points;
 mod races;

@@ -11,9 +11,9 @@ use crate::error::{Error, of};
 use crate::journal::{Head, Landed};
 use crate::pack::PackName;
 use crate::seal::{Keys, MasterKey, random};
-use crate::slot::{Cost, KeySlot, is_drawn};
+use crate::slot::{Cost, KeySlot, SLOT_BYTES, is_drawn};
 use crate::state::State;
-use crate::store::{ObjectStore, Retention, list_all};
+use crate::store::{ObjectStore, Retention, StoreError, list_all};
 use crate::verify::Judged;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -115,6 +115,11 @@ impl Default for Options {
     }
 }
 
+/// A key's object, as much of it as a key has and a byte: others may have put something longer under its name.
+pub(crate) fn read_slot(store: &dyn ObjectStore, object: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    store.get_range(object, 0, SLOT_BYTES + 1)
+}
+
 /// A vault that is open.
 pub struct Vault {
     pub(crate) store: Arc<dyn ObjectStore>,
@@ -182,10 +187,31 @@ impl Vault {
     /// # Errors
     /// When it is not there, when the passphrase opens no key of it, when its journal is damaged.
     pub fn open(store: Arc<dyn ObjectStore>, id: VaultId, passphrase: &[u8], options: Options) -> Result<Vault, Error> {
-        let (mut slots, mut damage, mut unread) = (0, None, Vec::new());
+        Vault::open_within(store, id, passphrase, options, Cost::MOST, &|| false)
+    }
+
+    /// The same, of a vault that may be another one's: whoever may write into a repository may put keys there that take gigabytes and hours to be
+    /// tried. A passphrase that was drawn is tried on those alone that such a one has sealed, any other one on what costs no more than `most`.
+    /// `ends` is asked before each whether it is to end.
+    ///
+    /// # Errors
+    /// As [`Vault::open`]; [`Error::Untried`] when one cannot be tried and no other one opens; [`Error::Ended`].
+    pub fn open_within(
+        store: Arc<dyn ObjectStore>,
+        id: VaultId,
+        passphrase: &[u8],
+        options: Options,
+        most: Cost,
+        ends: &dyn Fn() -> bool,
+    ) -> Result<Vault, Error> {
+        let (mut slots, mut costly, mut damage, mut unread) = (0, 0, None, Vec::new());
+        let (mut untried, is_drawn) = (None, is_drawn(passphrase));
         for number in 0..SLOTS {
+            if ends() {
+                return Err(Error::Ended);
+            }
             let object = id.key(number);
-            let bytes = match store.get(&object).map_err(of(&object, "read it")) {
+            let bytes = match read_slot(&*store, &object).map_err(of(&object, "read it")) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => continue,
                 // Another one may open it; each may be waited for.
@@ -197,29 +223,41 @@ impl Vault {
                     }
                 }
             };
-            slots += 1;
             let why = match KeySlot::parse(&bytes) {
-                Ok(slot) if slot.vault() == id => match slot.open(passphrase)? {
-                    Some(master) => {
-                        let mut vault = Vault::new(store, id, master, options)?;
-                        vault.read()?;
-                        vault.passed_over.extend(damage.into_iter().chain(unread));
-                        return Ok(vault);
+                Ok(slot) if slot.vault() == id && !is_drawn && !slot.is_within(most) => {
+                    costly += 1;
+                    continue;
+                }
+                Ok(slot) if slot.vault() == id => {
+                    slots += 1;
+                    match slot.open(passphrase) {
+                        Ok(Some(master)) => {
+                            let mut vault = Vault::new(store, id, master, options)?;
+                            vault.read()?;
+                            vault.passed_over.extend(damage.into_iter().chain(unread));
+                            return Ok(vault);
+                        }
+                        Ok(None) => {}
+                        // Another one may be cheaper.
+                        Err(Error::Cryptography(why)) => untried = Some(Error::Untried { object, why }),
+                        Err(error) => return Err(error),
                     }
-                    None => continue,
-                },
+                    continue;
+                }
                 Ok(_) => "it is a key of another vault",
                 Err(why) => why.0,
             };
+            slots += 1;
             damage = Some(Error::Damaged { object, why });
         }
-        Err(match unread.into_iter().next().or(damage) {
+        Err(match unread.into_iter().next().or(untried).or(damage) {
             Some(why) => why,
-            None if slots == 0 => Error::NoVault { vault: id },
+            None if slots + costly == 0 => Error::NoVault { vault: id },
             None => Error::Passphrase {
                 vault: id,
                 slots,
-                is_drawn: is_drawn(passphrase),
+                costly,
+                is_drawn,
             },
         })
     }
@@ -273,7 +311,7 @@ impl Vault {
         let (mut opened, mut others) = (Vec::new(), 0);
         for number in 0..SLOTS {
             let object = self.id.key(number);
-            let Some(bytes) = self.store.get(&object).map_err(of(&object, "read it"))? else {
+            let Some(bytes) = read_slot(&*self.store, &object).map_err(of(&object, "read it"))? else {
                 continue;
             };
             match KeySlot::parse(&bytes) {
@@ -298,7 +336,7 @@ impl Vault {
         let mut slots = Slots::default();
         for number in 0..SLOTS {
             let object = self.id.key(number);
-            let judged = match self.store.get(&object).map_err(of(&object, "read it")) {
+            let judged = match read_slot(&*self.store, &object).map_err(of(&object, "read it")) {
                 Ok(bytes) => Ok(Judged::Read(bytes)),
                 Err(error) => judge(error),
             };

@@ -16,7 +16,7 @@
 use crate::error::{Error, of};
 use crate::pack::{Pack, PackName};
 use crate::store::{StoreError, list_until};
-use crate::vault::{Slots, Vault};
+use crate::vault::{Slots, Vault, read_slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -320,7 +320,13 @@ fn judge_object(
         Error::Store { object, .. } => object.clone(),
         _ => return Err(error),
     };
-    let again = || vault.store.get(&object).map_err(of(&object, "read it"));
+    let again = || {
+        let read = match object.starts_with("keys/") {
+            true => read_slot(&*vault.store, &object),
+            false => vault.store.get(&object),
+        };
+        read.map_err(of(&object, "read it"))
+    };
     judge(vault, error, How::Whole, reading, report, again)
 }
 

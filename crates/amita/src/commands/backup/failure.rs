@@ -15,6 +15,9 @@ const OVER: &str = "session-over";
 /// Somebody else backs the volume up.
 pub const BUSY: &str = "volume-being-backed-up";
 
+/// What to do where keys cost more than is spent on a vault that may be another one's.
+pub const COSTLY: &str = "Where that is the vault, name it (--vault VAULT): then keys of any cost are tried. Else name the key file that it was made with (--key-file FILE).";
+
 /// What has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -85,6 +88,10 @@ pub fn failure(error: Error) -> Failure {
             StoreError::Locked { .. } => what.code(FAILED).kind(Kind::Conflict),
             _ => what.code(FAILED),
         },
+        Error::Passphrase { costly: 1.., .. } => what.kind(Kind::Unreadable).advice(COSTLY),
+        Error::Untried { .. } => what.kind(Kind::Unreadable).advice(
+            "Each key says how much memory a try takes, and this machine does not have that now. `amita backup` makes none of more than 256 MiB.",
+        ),
         Error::Passphrase { .. } => what
             .kind(Kind::Unreadable)
             .advice("Name the key file that the vault was made with: --key-file FILE. Nothing else opens it."),

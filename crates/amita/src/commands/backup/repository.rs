@@ -4,12 +4,13 @@ mod known;
 
 use super::failure::Described as _;
 use super::key::Key;
-use super::target::Place;
+use super::target::{Place, is_of_key};
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use amita_backup::store::try_out;
-use amita_backup::{Error, Options, Vault};
+use amita_backup::{Cost, Error, Options, Vault};
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
 use amita_terminal::table::print;
 use serde::Serialize;
 use std::sync::Arc;
@@ -89,14 +90,17 @@ fn init(arguments: &InitArguments, plain: bool) -> Result<()> {
     };
     // What was drawn just now opens nothing.
     for id in there.into_iter().filter(|_| !key_made) {
-        let what = match Vault::open(Arc::clone(&store), id, key.bytes(), Options::default()) {
-            Err(Error::Passphrase { .. }) => continue,
-            Err(Error::Damaged { object, why }) if object.starts_with("keys/") => {
+        let (store, options) = (Arc::clone(&store), Options::default());
+        // Keys that cost more are none of this command's.
+        let what = match Vault::open_within(store, id, key.bytes(), options, Cost::default(), &interrupt::caught) {
+            Err(Error::Passphrase { .. } | Error::NoVault { .. }) => continue,
+            Err(error) if is_of_key(&error) => {
                 format!(
-                    "whether the key file opens vault {id} in {} already is not known: {object}: {why}",
+                    "whether the key file opens vault {id} in {} already is not known: {error}",
                     place.repository
                 )
             }
+            Err(Error::Ended) => return Err(Failure::interrupted()),
             // Damaged or not: it is this key's.
             _ => format!("the key file opens vault {id} in {} already", place.repository),
         };

@@ -5,12 +5,13 @@ use super::key::Key;
 use super::s3::{Bucket, DEFAULT_REGION};
 use super::sessions;
 use amita_backup::store::{Folder, Limited, ObjectStore, Retention, S3Address};
-use amita_backup::{Error, Options, Vault, VaultId};
+use amita_backup::{Cost, Error, Options, Vault, VaultId};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::{interrupt, size};
 use amita_types::map::BackupRepository;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use url::Url;
 
@@ -26,6 +27,11 @@ const MOST_ENTRIES: u64 = 1000;
 /// S3's own limit: a hundred years.
 const MAX_LOCK_DAYS: u64 = 36_500;
 const DAY_S: u64 = 86_400;
+
+/// The vaults that this process has found, by where and by which key file: what others have put there is not tried before these again.
+static FOUND: Mutex<BTreeMap<String, VaultId>> = Mutex::new(BTreeMap::new());
+/// Of more than a cluster's repositories are it begins anew.
+const MAX_FOUND: usize = 256;
 
 /// Where a repository is.
 #[derive(Debug, clap::Args)]
@@ -74,6 +80,16 @@ pub fn parse_rate(text: &str) -> std::result::Result<u64, String> {
 }
 
 impl Place {
+    /// Where it is, and who opens it, in a text of its own.
+    fn named(&self) -> String {
+        let endpoint = self
+            .bucket
+            .s3_endpoint
+            .as_ref()
+            .map_or("", |endpoint| endpoint.as_str());
+        format!("{}\n{endpoint}\n{}", self.repository, self.key_file.display())
+    }
+
     /// The store. `plain`: also by a network of others, in plain text.
     ///
     /// # Errors
@@ -160,7 +176,10 @@ impl Target {
             store = Arc::new(Limited::new(store, rate, interrupt::caught));
         }
         let mut vault = match self.vault {
-            Some(id) => Vault::open(store, id, key.bytes(), self.options()).described()?,
+            Some(id) => {
+                let most = Cost::MOST;
+                Vault::open_within(store, id, key.bytes(), self.options(), most, &interrupt::caught).described()?
+            }
             None => self.find(&store, &key)?,
         };
         vault.work_at(&sessions::whence());
@@ -170,48 +189,84 @@ impl Target {
         Ok(vault)
     }
 
-    /// The one vault that the key opens.
+    /// The one vault that the key opens. Others may be anybody's, and made to keep everybody busy: none of them is gone into further than a
+    /// vault of this key ever needs, and none keeps anybody from their own.
     fn find(&self, store: &Arc<dyn ObjectStore>, key: &Key) -> Result<Vault> {
         let all = Vault::all(&**store).described()?;
         let shown = &self.place.repository;
-        let (mut refused, mut damaged) = (None, None);
-        for id in &all {
-            match Vault::open(Arc::clone(store), *id, key.bytes(), self.options()) {
-                Err(error @ Error::Passphrase { .. }) => refused = Some(error),
-                // It may be another one's vault, and of a newer program: that is no reason to keep anybody from their own.
-                Err(Error::Damaged { object, why }) if object.starts_with("keys/") => {
-                    log::warn!("the repository: {object}: {why}; so it is not known whose vault that is");
-                    damaged = Some(Error::Damaged { object, why });
+        let place = self.place.named();
+        let found = FOUND
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&place)
+            .copied();
+        let found = found.filter(|id| all.contains(id));
+        let (mut refused, mut unknown, mut costly) = (None, None, 0);
+        for id in found.iter().chain(all.iter().filter(|id| found != Some(**id))) {
+            let options = self.options();
+            match Vault::open_within(
+                Arc::clone(store),
+                *id,
+                key.bytes(),
+                options,
+                Cost::default(),
+                &interrupt::caught,
+            ) {
+                Err(error @ Error::Passphrase { .. }) => {
+                    costly += usize::from(matches!(error, Error::Passphrase { costly: 1.., .. }));
+                    refused = Some(error);
                 }
-                // Nor is it that one of several cannot be read.
-                Err(error @ Error::Store { .. }) if all.len() > 1 && is_of_key(&error) => {
+                // It is listed, and has none of the names that keys have, or has gone.
+                Err(Error::NoVault { .. }) => {}
+                // It may be of a newer program; or it cannot be tried, or, of several, read.
+                Err(error) if is_of_key(&error) && (all.len() > 1 || !matches!(error, Error::Store { .. })) => {
                     log::warn!("the repository: {error}; so it is not known whose vault that is");
-                    damaged = Some(error);
+                    unknown = Some(error);
                 }
-                opened => return opened.described(),
+                Ok(vault) => {
+                    let mut known = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+                    if known.len() >= MAX_FOUND {
+                        known.clear();
+                    }
+                    known.insert(place, *id);
+                    return Ok(vault);
+                }
+                failed => return failed.described(),
             }
         }
-        if let Some(error) = damaged {
+        if let Some(error) = unknown {
             return Err(failure::failure(error));
         }
         Err(match refused {
             None => Failure::new(format!("there is no vault in {shown}: it is no repository, or an empty one"))
                 .kind(Kind::NotFound)
                 .advice("Is it the right folder, and is it mounted? `amita backup repository init` makes a vault in an empty one."),
-            Some(_) if all.len() > 1 => Failure::new(format!(
-                "the key file {} opens none of the {} vaults in {shown}",
-                self.place.key_file.display(),
-                all.len()
-            ))
-            .kind(Kind::Unreadable)
-            .advice("Name the key file that the vault was made with: --key-file FILE. Nothing else opens it."),
+            Some(_) if all.len() > 1 => {
+                let what = format!(
+                    "the key file {} opens none of the {} vaults in {shown}",
+                    self.place.key_file.display(),
+                    all.len()
+                );
+                match costly {
+                    0 => Failure::new(what)
+                        .advice("Name the key file that the vault was made with: --key-file FILE. Nothing else opens it."),
+                    _ => Failure::new(format!("{what}; {costly} of them have keys that cost too much to be tried"))
+                        .advice(failure::COSTLY),
+                }
+                .kind(Kind::Unreadable)
+            }
             Some(error) => failure::failure(error),
         })
     }
 }
 
-fn is_of_key(error: &Error) -> bool {
-    matches!(error, Error::Store { object, .. } if object.starts_with("keys/"))
+/// Is it about a vault's key, so that it is not known whose that vault is?
+pub fn is_of_key(error: &Error) -> bool {
+    match error {
+        Error::Store { object, .. } | Error::Damaged { object, .. } => object.starts_with("keys/"),
+        Error::Untried { .. } => true,
+        _ => false,
+    }
 }
 
 /// Puts a checkpoint where many entries are read behind the last one. Nothing is lost where it cannot be put: that is told.
@@ -224,3 +279,6 @@ pub fn checkpoint(vault: &mut Vault) {
         Err(why) => log::warn!("the repository: {why}; so its journal is read from far behind whenever it is opened"),
     }
 }
+
+#[cfg(test)]
+mod tests;
