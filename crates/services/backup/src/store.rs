@@ -19,6 +19,11 @@ pub use folder::Folder;
 pub use limited::Limited;
 pub use s3::{Credentials, S3, S3Address, S3Settings};
 
+/// The longest object that is read: a checkpoint of a vault, with room. Whoever may write into a repository may put longer ones there.
+pub(crate) const MAX_OBJECT_BYTES: usize = (1 << 30) + (1 << 20);
+/// So much memory names take at most that are listed: of some ten million objects.
+const MAX_LISTED_BYTES: usize = if cfg!(test) { 4 << 20 } else { 1 << 30 };
+
 /// Until when an object may not be deleted, in seconds since 1970 of the *store's* clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retention(pub u64);
@@ -63,6 +68,29 @@ pub enum StoreError {
     /// It was refused, for good.
     #[error("{0}")]
     Refused(String),
+}
+
+/// The memory that is left for a list.
+pub(crate) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Room {
+        Room(MAX_LISTED_BYTES)
+    }
+}
+
+impl Room {
+    /// Takes what a name needs.
+    ///
+    /// # Errors
+    /// There is no more: a list may have no end.
+    pub fn take(&mut self, name: &str) -> Result<(), StoreError> {
+        let left = self.0.checked_sub(name.len() + size_of::<Listed>());
+        self.0 = left.ok_or_else(|| {
+            StoreError::Refused(format!("there are more names than {} MiB hold", MAX_LISTED_BYTES >> 20))
+        })?;
+        Ok(())
+    }
 }
 
 /// An object store. Names are made of ASCII letters, digits, `-` and `/`.
@@ -149,7 +177,7 @@ pub(crate) fn list_until(
 ) -> Result<Option<Vec<Listed>>, StoreError> {
     // A store may tell fewer at a time, as S3 does. A folder is gone through for each page, so these are few.
     const PAGE: usize = 1 << 20;
-    let mut found: Vec<Listed> = Vec::new();
+    let (mut found, mut room): (Vec<Listed>, _) = (Vec::new(), Room::default());
     loop {
         if ends() {
             return Ok(None);
@@ -160,6 +188,7 @@ pub(crate) fn list_until(
         if page.last().is_none_or(|last| last.name <= after) {
             return Ok(Some(found));
         }
+        page.iter().try_for_each(|listed| room.take(&listed.name))?;
         found.extend(page);
     }
 }

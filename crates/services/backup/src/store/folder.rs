@@ -2,15 +2,23 @@
 //!
 //! An object is written under a name of its own in `.new`, synced, and linked to its name: a link is made only where there is nothing, and
 //! half an object never has a name. Folders are synced before a put is confirmed.
+//!
+//! Others may write there, too. So nothing but regular files is opened, none that a symbolic link of theirs names, and none is read that is longer
+//! than objects are.
 
-use super::{Listed, ObjectStore, Put, Retention, StoreError};
+use super::{Listed, MAX_OBJECT_BYTES, ObjectStore, Put, Retention, Room, StoreError};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where objects are written before they have their names. No object's name begins with a dot.
 const NEW: &str = ".new";
+/// No object lies deeper.
+const MAX_PARTS: usize = 3;
 
 /// A folder, local or mounted; several processes and machines may use it at once. (NFS keeps the contract from version 3 on: links are
 /// exclusive there.)
@@ -25,8 +33,59 @@ pub struct Folder {
 fn told(error: &io::Error) -> StoreError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full,
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Refused(error.to_string()),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::InvalidData => {
+            StoreError::Refused(error.to_string())
+        }
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => StoreError::Refused(NO_FILE.to_owned()),
         _ => StoreError::Unknown(error.to_string()),
+    }
+}
+
+const NO_FILE: &str = "it is no regular file";
+
+/// Opens an object to read it: a pipe that nobody writes would be waited for, and a link may lead to what has no end.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidData, NO_FILE)),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let too_long = || io::Error::new(ErrorKind::InvalidData, "it is longer than any object");
+    let file = open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if length > MAX_OBJECT_BYTES {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::with_capacity(length);
+    // It may grow meanwhile.
+    file.take(MAX_OBJECT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > MAX_OBJECT_BYTES {
+        true => Err(too_long()),
+        false => Ok(bytes),
+    }
+}
+
+fn read_range(path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut file = open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(length as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// `None`: it is not there.
+fn found(read: io::Result<Vec<u8>>) -> Result<Option<Vec<u8>>, StoreError> {
+    match read {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(told(&error)),
     }
 }
 
@@ -109,14 +168,20 @@ impl Folder {
     }
 
     /// The names of files that begin with `prefix`.
-    fn walk(folder: &Path, name: &str, prefix: &str, found: &mut Vec<String>) -> io::Result<()> {
+    fn walk(
+        folder: &Path,
+        name: &str,
+        prefix: &str,
+        room: &mut Room,
+        found: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
         let entries = match fs::read_dir(folder) {
             // Removed meanwhile, or not there yet.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
+            entries => entries.map_err(|error| told(&error))?,
         };
         for entry in entries {
-            let entry = entry?;
+            let entry = entry.map_err(|error| told(&error))?;
             let Ok(own) = entry.file_name().into_string() else {
                 continue;
             };
@@ -124,10 +189,13 @@ impl Folder {
             if !is_name(&name) {
                 continue;
             }
-            let kind = entry.file_type()?;
-            if kind.is_dir() && (name.starts_with(prefix) || prefix.starts_with(&format!("{name}/"))) {
-                Folder::walk(&entry.path(), &name, prefix, found)?;
+            let kind = entry.file_type().map_err(|error| told(&error))?;
+            // Each folder on the way is open meanwhile.
+            let leads_on = name.split('/').count() < MAX_PARTS;
+            if kind.is_dir() && leads_on && (name.starts_with(prefix) || prefix.starts_with(&format!("{name}/"))) {
+                Folder::walk(&entry.path(), &name, prefix, room, found)?;
             } else if kind.is_file() && name.starts_with(prefix) {
+                room.take(&name)?;
                 found.push(name);
             }
         }
@@ -166,31 +234,16 @@ impl ObjectStore for Folder {
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        match fs::read(self.path(name)?) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(told(&error)),
-        }
+        found(read(&self.path(name)?))
     }
 
     fn get_range(&self, name: &str, offset: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError> {
-        let read = |path: &Path| {
-            let mut file = File::open(path)?;
-            file.seek(SeekFrom::Start(offset))?;
-            let mut bytes = Vec::new();
-            file.take(length as u64).read_to_end(&mut bytes)?;
-            Ok::<_, io::Error>(bytes)
-        };
-        match read(&self.path(name)?) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(told(&error)),
-        }
+        found(read_range(&self.path(name)?, offset, length))
     }
 
     fn list(&self, prefix: &str, after: &str, most: usize) -> Result<Vec<Listed>, StoreError> {
         let mut names = Vec::new();
-        Folder::walk(&self.root, "", prefix, &mut names).map_err(|error| told(&error))?;
+        Folder::walk(&self.root, "", prefix, &mut Room::default(), &mut names)?;
         names.retain(|name| name.as_str() > after);
         names.sort_unstable();
         let mut found = Vec::new();

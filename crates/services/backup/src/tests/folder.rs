@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::prune;
-use crate::store::{Folder, Put, StoreError};
+use crate::store::{Folder, MAX_OBJECT_BYTES, Put, StoreError};
 use crate::verify::{Scope, verify};
+use std::fs::{self, File};
+use std::time::Duration;
 
 #[test]
 fn of_several_puts_of_one_name_one_wins() {
@@ -102,4 +104,63 @@ fn a_folder_that_is_something_else_has_no_vault() {
     assert!(Vault::all(&*store).unwrap().is_empty());
     let opened = Vault::open(store, crate::VaultId([2; 16]), PASSPHRASE, options());
     assert!(matches!(opened.err(), Some(Error::NoVault { .. })));
+}
+
+#[test]
+fn what_is_no_object_is_neither_waited_for_nor_read_without_end() {
+    let folder = amita_testkit::folder::in_memory();
+    let at = |name: &str| folder.path().join(name);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    let sparse = |name: &str, length| File::create(at(name)).unwrap().set_len(length).unwrap();
+    sparse("long", MAX_OBJECT_BYTES as u64 + 1);
+    std::os::unix::fs::symlink("long", at("link")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at("zeros")).unwrap();
+    for name in ["pipe", "folder", "long", "link", "zeros"] {
+        let (sender, told) = std::sync::mpsc::channel();
+        let store = Folder::open(folder.path()).unwrap();
+        std::thread::spawn(move || {
+            let range = store.get_range(name, 0, 1).map(drop);
+            let _ = sender.send((store.get(name).map(drop), range));
+        });
+        let (whole, range) = told
+            .recv_timeout(Duration::from_secs(60))
+            .expect("it is not waited for");
+        assert!(matches!(whole, Err(StoreError::Refused(_))), "{name}: {whole:?}");
+        // No more of it is read than was asked for.
+        assert_eq!(range.is_ok(), name == "long", "{name}: {range:?}");
+    }
+}
+
+#[test]
+fn of_what_stands_in_a_keys_place_no_more_is_read_than_a_key_has() {
+    let folder = amita_testkit::folder::in_memory();
+    let store: Arc<dyn ObjectStore> = Arc::new(Folder::open(folder.path()).unwrap());
+    let vault = Vault::create(store.clone(), PASSPHRASE, CHEAP, options()).unwrap();
+    let object = vault.id().key(1);
+    let file = File::create(folder.path().join(&object)).unwrap();
+    file.set_len(MAX_OBJECT_BYTES as u64 + 1).unwrap();
+    let report = verify(&vault, Scope::Whole).unwrap();
+    let [Error::Damaged { object: found, why }] = &report.damage[..] else {
+        panic!("{:?}", report.damage);
+    };
+    assert_eq!((found, *why), (&object, "a key has another length"));
+    assert!(Vault::open(store, vault.id(), PASSPHRASE, options()).is_ok());
+}
+
+#[test]
+fn nothing_is_looked_for_deeper_than_objects_lie() {
+    let folder = amita_testkit::folder::in_memory();
+    let store = Folder::open(folder.path()).unwrap();
+    for name in ["keys/a/00", "keys/a/00a/b", "keys/a/00b/c/d/e"] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    let listed = store.list("keys/", "", 10).unwrap();
+    assert_eq!(
+        listed.iter().map(|object| object.name.as_str()).collect::<Vec<_>>(),
+        ["keys/a/00"]
+    );
 }

@@ -3,10 +3,12 @@
 use super::*;
 use crate::seal::MasterKey;
 use crate::slot::KeySlot;
+use crate::store::{Listed, Put, Retention, StoreError, list_all};
 use crate::vault::VaultId;
 use aws_lc_rs::digest::{SHA256, digest};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A key that opens by nothing, with a right checksum, which costs that much to be tried.
 fn made_up(vault: VaultId, cost: Cost) -> Vec<u8> {
@@ -152,4 +154,53 @@ fn a_key_that_there_is_no_memory_for_keeps_no_other_one_from_opening() {
     assert!(untried.to_string().contains("no memory"), "{untried}");
     store.put(&vault.id().key(1), &bytes, None).unwrap();
     open().unwrap();
+}
+
+/// Invents a name behind any other.
+#[derive(Default)]
+struct Endless {
+    pages: AtomicUsize,
+}
+
+impl ObjectStore for Endless {
+    fn put(&self, _: &str, _: &[u8], _: Option<Retention>) -> Result<Put, StoreError> {
+        Err(StoreError::Full)
+    }
+
+    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(None)
+    }
+
+    fn get_range(&self, _: &str, _: u64, _: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(None)
+    }
+
+    fn list(&self, prefix: &str, _: &str, _: usize) -> Result<Vec<Listed>, StoreError> {
+        let page = self.pages.fetch_add(1, Ordering::Relaxed);
+        assert!(page < 1000, "it is asked for ever");
+        let named = |number: usize| Listed {
+            name: format!("{prefix}{:020}{}", 10 * page + number, "x".repeat(10_000)),
+            bytes: 1,
+        };
+        Ok((0..10).map(named).collect())
+    }
+
+    fn delete(&self, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn retain(&self, _: &str, _: Retention) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_list_that_has_no_end_is_given_up() {
+    let endless = list_all(&Endless::default(), "keys/");
+    assert!(matches!(endless, Err(StoreError::Refused(_))), "{endless:?}");
+    let all = Vault::all(&Endless::default()).unwrap_err();
+    assert!(
+        all.to_string().contains("keys/: cannot list it: there are more names"),
+        "{all}"
+    );
 }

@@ -2,6 +2,7 @@
 
 use super::request::Request;
 use super::settings::S3Settings;
+use crate::store::MAX_OBJECT_BYTES;
 use bytes::Bytes;
 use http::header::{DATE, HOST, USER_AGENT};
 use http_body_util::{BodyExt as _, Full};
@@ -32,8 +33,6 @@ const MIB_TIME: Duration = Duration::from_secs(30);
 const ENDING: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 3000 });
 /// How often it is looked whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// The longest answer: a checkpoint of a vault, with room.
-const MAX_ANSWER_BYTES: usize = (1 << 30) + (1 << 20);
 const NAME: &str = concat!("amita/", env!("CARGO_PKG_VERSION"));
 
 /// An answer, all of it.
@@ -135,7 +134,7 @@ async fn send(
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|why| told("the answer was cut off", &why))?;
         if let Some(data) = frame.data_ref() {
-            if body.len() + data.len() > MAX_ANSWER_BYTES {
+            if body.len() + data.len() > MAX_OBJECT_BYTES {
                 return Err("the answer is longer than any object".to_owned());
             }
             body.extend_from_slice(data);
