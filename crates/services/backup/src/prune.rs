@@ -45,6 +45,8 @@ pub struct Collected {
     pub orphans: usize,
     /// Packs that are locked, and until when; they are tried again next time.
     pub locked: Vec<(PackName, Retention)>,
+    /// What puts have left that were cut off.
+    pub left: usize,
 }
 
 /// What a run came to.
@@ -174,7 +176,8 @@ fn sweep_until(vault: &mut Vault, ends: &dyn Fn() -> bool) -> Result<Swept, Erro
     }
 }
 
-/// Deletes the objects of packs that were swept, and of packs that dead sessions have put and told nobody of; and old checkpoints.
+/// Deletes the objects of packs that were swept, and of packs that dead sessions have put and told nobody of; old checkpoints, and what puts have
+/// left that were cut off.
 ///
 /// # Errors
 /// When something cannot be listed or deleted for another reason than a lock.
@@ -232,6 +235,10 @@ fn collect_until(vault: &mut Vault, ends: &dyn Fn() -> bool) -> Result<Collected
         return Err(Error::Ended);
     }
     vault.drop_checkpoints()?;
+    collected.left = vault
+        .store
+        .tidy()
+        .map_err(of("what cut off puts have left", "remove it"))?;
     Ok(collected)
 }
 

@@ -131,6 +131,14 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// [`StoreError::Unsupported`] where the store has no locks.
     fn retain(&self, name: &str, until: Retention) -> Result<(), StoreError>;
+
+    /// Removes what puts have left that were cut off, a day or longer ago; returns how many.
+    ///
+    /// # Errors
+    /// When it cannot be looked for.
+    fn tidy(&self) -> Result<usize, StoreError> {
+        Ok(0)
+    }
 }
 
 /// Tries whether a store does what is asked of it, above all whether a put overwrites nothing; some pass that condition over. What is put for

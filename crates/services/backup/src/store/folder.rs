@@ -7,7 +7,7 @@
 //! than objects are.
 
 use super::{Listed, MAX_OBJECT_BYTES, ObjectStore, Put, Retention, Room, StoreError};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where objects are written before they have their names. No object's name begins with a dot.
 const NEW: &str = ".new";
+/// What lies there for so long, in seconds, was left: no put takes a day.
+const LEFT_S: i64 = 86_400;
+/// So many of these are removed at one time: the next pruning goes on.
+const MAX_TIDIED: usize = 10_000;
 /// No object lies deeper.
 const MAX_PARTS: usize = 3;
 
@@ -134,15 +138,9 @@ impl Folder {
         let folder = path.parent().unwrap_or(&self.root);
         self.make_folders(folder)?;
         self.make_folders(&self.root.join(NEW))?;
-        let mut tag = [0; 8];
-        aws_lc_rs::rand::fill(&mut tag).map_err(|_| io::Error::other("no random numbers"))?;
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let unnamed = self
-            .root
-            .join(NEW)
-            .join(format!("{:016x}-{number}", u64::from_le_bytes(tag)));
+        let unnamed = self.root.join(NEW).join(self.unnamed()?);
         let result = write_new(&unnamed, path, bytes);
-        // What stays behind after a crash is no object; `Folder::tidy` removes it.
+        // What stays behind after a crash is no object; pruning removes it a day later.
         let _ = fs::remove_file(&unnamed);
         let put = result?;
         // Also of what was there: its own put may not have come so far.
@@ -150,19 +148,48 @@ impl Folder {
         Ok(put)
     }
 
-    /// Removes what crashed puts have left. Only while nobody else writes: a put that is under way fails otherwise, and is tried again.
-    ///
-    /// # Errors
-    /// When the folder cannot be read or written.
-    pub fn tidy(&self) -> io::Result<usize> {
-        let entries = match fs::read_dir(self.root.join(NEW)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-            entries => entries?,
+    /// What nothing is called yet in `.new`.
+    fn unnamed(&self) -> io::Result<String> {
+        let mut tag = [0; 8];
+        aws_lc_rs::rand::fill(&mut tag).map_err(|_| io::Error::other("no random numbers"))?;
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(format!("{:016x}-{number}", u64::from_le_bytes(tag)))
+    }
+
+    /// By the open folder, and no name of it: nothing goes where a link of somebody else's leads. How old something is its file system alone tells,
+    /// by what is made now: whoever puts may be another machine, with another clock.
+    fn remove_left(&self) -> io::Result<usize> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let new = match rustix::fs::open(self.root.join(NEW), flags, Mode::empty()) {
+            // Nobody has put anything yet, or nobody puts here.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(0),
+            new => new?,
         };
+        let name = self.unnamed()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = openat(&new, &name, flags, Mode::RUSR | Mode::WUSR)?;
+        let now = fstat(&made);
+        unlinkat(&new, &name, AtFlags::empty())?;
+        let now = now?.st_mtime;
         let mut removed = 0;
-        for entry in entries {
-            fs::remove_file(entry?.path())?;
-            removed += 1;
+        for entry in Dir::read_from(&new)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if !is_unnamed(name.to_bytes()) {
+                continue;
+            }
+            // What is gone meanwhile, or may not be removed by this user, is passed over.
+            let Ok(facts) = statat(&new, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            let is_file = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
+            let is_left = is_file && now.saturating_sub(facts.st_mtime) > LEFT_S;
+            if is_left && unlinkat(&new, name, AtFlags::empty()).is_ok() {
+                removed += 1;
+            }
+            if removed == MAX_TIDIED {
+                break;
+            }
         }
         Ok(removed)
     }
@@ -203,11 +230,25 @@ impl Folder {
     }
 }
 
+/// As [`Folder::unnamed`] makes them: what somebody else has there stays.
+fn is_unnamed(name: &[u8]) -> bool {
+    let mut parts = name.splitn(2, |byte| *byte == b'-');
+    let (tag, number) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    tag.len() == 16
+        && tag.iter().all(u8::is_ascii_hexdigit)
+        && !number.is_empty()
+        && number.iter().all(u8::is_ascii_digit)
+}
+
 /// Writes under a name of its own, and gives it the object's where there is none.
 fn write_new(unnamed: &Path, path: &Path, bytes: &[u8]) -> io::Result<Put> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(unnamed)?;
     file.write_all(bytes)?;
     file.sync_all()?;
+    call(unnamed, path)
+}
+
+fn call(unnamed: &Path, path: &Path) -> io::Result<Put> {
     match fs::hard_link(unnamed, path) {
         Ok(()) => Ok(Put::New),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Put::Exists),
@@ -273,7 +314,23 @@ impl ObjectStore for Folder {
     fn retain(&self, _: &str, _: Retention) -> Result<(), StoreError> {
         Err(NO_LOCKS)
     }
+
+    fn tidy(&self) -> Result<usize, StoreError> {
+        self.remove_left().map_err(|error| told(&error))
+    }
 }
 
 /// Whoever may write a folder may delete in it: a lock that says otherwise would protect from nobody.
 const NO_LOCKS: StoreError = StoreError::Unsupported("a folder has no locks");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_put_whose_file_was_tidied_away_may_be_done_again() {
+        let folder = amita_testkit::folder::in_memory();
+        let called = call(&folder.path().join("gone"), &folder.path().join("object"));
+        assert!(matches!(told(&called.unwrap_err()), StoreError::Unknown(_)));
+    }
+}

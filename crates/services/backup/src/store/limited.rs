@@ -102,6 +102,10 @@ impl ObjectStore for Limited {
     fn retain(&self, name: &str, until: Retention) -> Result<(), StoreError> {
         self.store.retain(name, until)
     }
+
+    fn tidy(&self) -> Result<usize, StoreError> {
+        self.store.tidy()
+    }
 }
 
 #[cfg(test)]

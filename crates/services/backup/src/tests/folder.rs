@@ -5,7 +5,8 @@ use crate::prune;
 use crate::store::{Folder, MAX_OBJECT_BYTES, Put, StoreError};
 use crate::verify::{Scope, verify};
 use std::fs::{self, File};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 #[test]
 fn of_several_puts_of_one_name_one_wins() {
@@ -28,7 +29,8 @@ fn of_several_puts_of_one_name_one_wins() {
         let winner = won.iter().position(|put| *put == Put::New).unwrap();
         assert_eq!(there, vec![winner as u8; 9000]);
     }
-    assert_eq!(stores[0].tidy().unwrap(), 0, "nothing is left behind");
+    let left = std::fs::read_dir(folder.path().join(".new")).unwrap().count();
+    assert_eq!(left, 0, "nothing is left behind");
 }
 
 #[test]
@@ -163,4 +165,44 @@ fn nothing_is_looked_for_deeper_than_objects_lie() {
         listed.iter().map(|object| object.name.as_str()).collect::<Vec<_>>(),
         ["keys/a/00"]
     );
+}
+
+/// As a put leaves it that was killed so many days ago, by the folder's clock.
+fn leave(folder: &Path, name: &str, days: u64) {
+    let file = File::create(folder.join(name)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(days * 86_400))
+        .unwrap();
+}
+
+#[test]
+fn what_killed_puts_have_left_goes_with_a_pruning_a_day_later() {
+    let folder = amita_testkit::folder::in_memory();
+    let store: Arc<dyn ObjectStore> = Arc::new(Folder::open(folder.path()).unwrap());
+    assert_eq!(store.tidy().unwrap(), 0);
+    let mut vault = Vault::create(store.clone(), PASSPHRASE, CHEAP, options()).unwrap();
+    let new = folder.path().join(".new");
+    leave(&new, "00112233aabbccdd-7", 2);
+    leave(&new, "00112233aabbccdd-81", 0);
+    leave(&new, "of-somebody-else", 9);
+    let far: Arc<dyn ObjectStore> = Arc::new(crate::store::Limited::new(store.clone(), 1 << 40, || false));
+    assert_eq!(prune::run(&mut vault).unwrap().collected.left, 1);
+    let there = |folder: &Path| {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(there(&new), ["00112233aabbccdd-81", "of-somebody-else"]);
+    // Also behind a limit.
+    leave(&new, "00112233aabbccdd-9", 2);
+    assert_eq!(far.tidy().unwrap(), 1);
+    // Where a link leads nothing is removed.
+    let elsewhere = amita_testkit::folder::in_memory();
+    leave(elsewhere.path(), "00112233aabbccdd-7", 2);
+    fs::remove_dir_all(&new).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), &new).unwrap();
+    assert_eq!(store.tidy().unwrap(), 0);
+    assert_eq!(there(elsewhere.path()), ["00112233aabbccdd-7"]);
 }
