@@ -13,4 +13,6 @@ amita_reactor::fault_switches! {
     TrustPieces,
     /// A session goes by the settings of its login as long as it lasts: what it tells of access stays as it was.
     DeafToSettings,
+    /// What comes behind a silence is carried out, though its host may have gone.
+    BelieveSilentHosts,
 }

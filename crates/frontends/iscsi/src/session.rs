@@ -20,6 +20,7 @@ mod answer;
 mod command;
 mod events;
 mod functions;
+mod held;
 mod locks;
 mod logout;
 mod numbers;
@@ -47,6 +48,7 @@ use amita_frontend::slots::SlotId;
 use amita_reactor::{Inbox, Time};
 use amita_scsi::{InitiatorPort, Nexus, Target};
 use functions::Functions;
+use held::Held;
 use locks::Locks;
 use logout::Leaving;
 use numbers::{Numbers, Turn};
@@ -125,6 +127,7 @@ pub(crate) struct Session {
     /// How often all targets were asked for.
     listings: u32,
     watch: Watch,
+    held: Held,
     leaving: Leaving,
     /// Is input left lying because of the limits?
     blocked: bool,
@@ -199,6 +202,7 @@ impl Session {
             text: text::Exchange::default(),
             listings: 0,
             watch: Watch::new(cx.now),
+            held: Held::default(),
             leaving: Leaving::No,
             blocked: false,
             full_since: None,
@@ -236,7 +240,12 @@ impl Session {
 
     /// Something has come.
     pub fn heard(&mut self, now: Time) {
-        self.watch.heard(now);
+        self.watch.heard(now, self.port.config());
+    }
+
+    /// May its host have gone before it sent what comes? Who is there only to discover changes nothing.
+    fn is_doubted(&self) -> bool {
+        self.watch.is_doubted() && !self.is_guest()
     }
 
     /// Handles what is in the inbox, as far as the limits allow.
@@ -251,6 +260,7 @@ impl Session {
             if self.leaving.is_deaf() {
                 let all = inbox.len();
                 inbox.skip(all);
+                self.held.clear();
                 return Ok(());
             }
             // A host that does not fetch its answers is not listened to.
@@ -258,11 +268,24 @@ impl Session {
                 self.blocked = true;
                 return Ok(());
             }
+            if self.is_doubted() {
+                ping::make_sure(self, cx);
+            } else if let Some(waiting) = self.held.next() {
+                // It came before what is in the inbox.
+                if let Some(bytes) = waiting.command_bytes()
+                    && self.has_to_wait(bytes, cx.now)
+                {
+                    self.blocked = true;
+                    return Ok(());
+                }
+                held::release(self, cx)?;
+                continue;
+            }
             match self.link.frame(inbox) {
                 Ok(Incoming::Nothing) => return Ok(()),
                 Ok(Incoming::Whole(frame)) => {
                     let is_command = frame.header.opcode() == opcode::SCSI_COMMAND;
-                    if is_command && self.has_to_wait(frame.data_bytes, cx.now) {
+                    if is_command && !self.is_doubted() && self.has_to_wait(frame.data_bytes, cx.now) {
                         self.blocked = true;
                         return Ok(());
                     }
@@ -295,6 +318,7 @@ impl Session {
         let header = taken.header;
         let kind = header.opcode();
         match kind {
+            opcode::DATA_OUT if self.is_doubted() => return held::keep_data(self, taken),
             opcode::DATA_OUT => return transfer::incoming(self, &header, taken.data, cx),
             // Nothing is sent again at ErrorRecoveryLevel 0 (11.16, 11.17.1).
             opcode::SNACK => {
@@ -344,6 +368,11 @@ impl Session {
 
     /// Takes a PDU to where it belongs. Its data is right.
     fn dispatch(&mut self, taken: Taken, cx: &mut Cx<'_>) -> Result<(), End> {
+        let may_harm = matches!(taken.header.opcode(), opcode::SCSI_COMMAND | opcode::TASK_MANAGEMENT);
+        if may_harm && self.is_doubted() {
+            held::keep(self, taken, cx);
+            return Ok(());
+        }
         let Taken { header, ahs, data } = taken;
         let data = data.unwrap_or_default();
         match header.opcode() {

@@ -11,6 +11,7 @@ mod login;
 mod reservations;
 mod resets;
 mod sessions;
+mod silence;
 mod tokens;
 mod transfer;
 

@@ -390,3 +390,31 @@ fn qemu_reads_writes_zeroes_and_discards() {
         assert_eq!(fixture.volumes.read(volume, 4 << 10, 16), [0x5a; 16]);
     }
 }
+
+/// What comes behind a silence waits for the host's answer, and a burst that has no room meanwhile is sent again.
+#[test]
+fn qemu_goes_on_after_a_silence() {
+    let fixture = Fixture::new(64 * MIB);
+    let uri = fixture.uri("", 0, "");
+    let commands = [
+        "write -P 1 0 64k",
+        "sleep 1700",
+        "aio_write -P 2 0 16M",
+        "aio_write -P 3 16M 16M",
+        "aio_write -P 4 32M 16M",
+        "aio_flush",
+        "sleep 1700",
+        "read -P 2 0 64k",
+        "read -P 4 47M 64k",
+    ];
+    let mut arguments = vec!["-f", "raw"];
+    commands.iter().for_each(|command| arguments.extend(["-c", command]));
+    arguments.push(&uri);
+    let text = run("qemu-io", &arguments);
+    assert!(!text.contains("failed"), "{text}");
+    let volume = fixture.volume(0);
+    for (number, at) in [(2, 0), (3, 16), (4, 32)] {
+        let bytes = fixture.volumes.read(volume, at << 20, 16 << 20);
+        assert!(bytes.iter().all(|byte| *byte == number), "at {at} MiB");
+    }
+}

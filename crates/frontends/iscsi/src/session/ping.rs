@@ -1,33 +1,60 @@
 //! Is the host there? (NOP-Out and NOP-In; RFC 7143, 11.18 and 11.19.)
 //!
 //! A host that hears nothing of a path gives it up after some seconds, and goes on by another. What this gateway has of it then must
-//! not be carried out any more: it would come behind what the host has done since. So a task that has grown old is kept only while its
-//! host is heard; a host that is silent is asked, and answers if it is there (open-iscsi gives a path up when it has not been answered
-//! for five seconds, and asks every five; others are more patient). A host with nothing under way is asked, too, so that sessions of
-//! dead hosts do not stay.
+//! not be carried out any more: it would come behind what the host has done since (open-iscsi gives a path up when it has not been answered
+//! for five seconds, and asks every five; others are more patient). It can be in two places:
+//!
+//! * *Here*: a task that has grown old is kept only while its host is known to be there. A host that is silent is asked, and answers if it is.
+//! * *In the host's kernel*, which may go on to send what a connection had queued that was closed, when a broken network is whole again. So
+//!   what comes behind a silence says nothing of whether the host is there still. It [waits](super::held) until the host has answered a
+//!   question: one that has closed the connection does not, and one that lives does so within a round trip. A silence ends nothing by
+//!   itself: many hosts say nothing when they have nothing to do.
+//!
+//! An answer counts when it comes within [`Config::stale_after`](crate::Config) of the question: the host was there at some time between the two, and what
+//! is carried out then is no older, as far as the host may have gone on, than what comes without a silence. An answer that a broken network
+//! has held up for longer does not, and the question is put again.
+//!
+//! A host with nothing under way is asked, too, so that sessions of dead hosts do not stay.
 
 use super::Session;
 use crate::Cx;
 use crate::connection::End;
+use crate::faults::Fault as Planted;
 use crate::port::Config;
 use crate::wire::{Header, NO_TAG, flag, opcode};
 use amita_frontend::front::CloseReason;
 use amita_reactor::{Slice, Time};
 use std::time::Duration;
 
+/// What comes behind so long a silence may be of a host that has gone meanwhile. No host gives a path up that soon whose times leave room for a
+/// lost segment; and it is longer than input is [left lying](super::ROOM_PATIENCE) here.
+const SILENCE: Duration = Duration::from_millis(1500);
 /// A host with an old task that is silent for so long is asked.
 const ASK: Duration = Duration::from_secs(1);
-/// And one that is silent for so long has lost the session: before it could have given the path up.
+/// And one that is silent for so long has lost the session: before it could have given the path up. So has one that does not answer for so
+/// long while something waits for that.
 const GIVE_UP: Duration = Duration::from_secs(3);
 /// All sessions of a core look at the same moments, so far apart.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// A question to the host.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    at: Time,
+    /// What the answer names it by.
+    tag: u32,
+}
 
 /// When the host was heard, and when to look for that.
 #[derive(Debug)]
 pub(super) struct Watch {
     heard_at: Time,
-    /// When it was asked, and has not been heard since.
-    asked_at: Option<Time>,
+    /// Something has come behind a silence, which began then: what has come since may be of a host that is gone.
+    doubted_since: Option<Time>,
+    /// The last question that was not answered.
+    asked: Option<Question>,
+    /// Something waits for the answer, and no longer than until then.
+    answer_by: Option<Time>,
     /// When to look for old tasks; none while there is none.
     look_at: Option<Time>,
 }
@@ -36,20 +63,55 @@ impl Watch {
     pub fn new(now: Time) -> Watch {
         Watch {
             heard_at: now,
-            asked_at: None,
+            doubted_since: None,
+            asked: None,
+            answer_by: None,
             look_at: None,
         }
     }
 
     /// Something has come.
-    pub fn heard(&mut self, now: Time) {
-        self.heard_at = now;
-        self.asked_at = None;
+    pub fn heard(&mut self, now: Time, config: &Config) {
+        let before = std::mem::replace(&mut self.heard_at, now);
+        if now.since(before) >= SILENCE && !config.faults.has(Planted::BelieveSilentHosts) {
+            self.doubted_since.get_or_insert(before);
+        }
     }
 
     /// When something came last.
     pub fn heard_at(&self) -> Time {
         self.heard_at
+    }
+
+    /// May the host have gone before it came?
+    pub fn is_doubted(&self) -> bool {
+        self.doubted_since.is_some()
+    }
+
+    /// When the host was surely there.
+    fn known_at(&self) -> Time {
+        self.doubted_since.unwrap_or(self.heard_at)
+    }
+
+    /// A question that was put, while nothing has come since.
+    fn unanswered(&self) -> Option<Question> {
+        self.asked.filter(|asked| asked.at >= self.heard_at)
+    }
+
+    /// Is there a question whose answer may still count, or that nothing has come behind?
+    fn is_asked(&self, now: Time, config: &Config) -> bool {
+        let may_count = |asked: Question| now.since(asked.at) < config.stale_after;
+        self.unanswered().is_some() || self.asked.is_some_and(may_count)
+    }
+
+    /// The host answers the question of that tag.
+    fn answered(&mut self, tag: u32, now: Time, config: &Config) {
+        let Some(asked) = self.asked.take_if(|asked| asked.tag == tag) else {
+            return;
+        };
+        if now.since(asked.at) < config.stale_after {
+            (self.doubted_since, self.answer_by) = (None, None);
+        }
     }
 
     /// A command has come.
@@ -60,8 +122,13 @@ impl Watch {
     }
 
     pub fn deadline(&self, config: &Config) -> Option<Time> {
-        let silent = self.asked_at.unwrap_or(self.heard_at).plus(config.ping_after);
-        Some(self.look_at.map_or(silent, |at| at.min(silent)))
+        let silent = self.silent_since().plus(config.ping_after);
+        [Some(silent), self.look_at, self.answer_by].into_iter().flatten().min()
+    }
+
+    /// Since when nothing has come, or since it was asked.
+    fn silent_since(&self) -> Time {
+        self.unanswered().map_or(self.heard_at, |asked| asked.at)
     }
 }
 
@@ -74,6 +141,9 @@ fn next_look(at: Time) -> Time {
 pub(super) fn answer(session: &mut Session, header: &Header, mut data: Slice, cx: &mut Cx<'_>) {
     // One without a tag is an answer itself, or says nothing but its numbers (11.18).
     if header.task_tag() == NO_TAG {
+        session
+            .watch
+            .answered(header.target_tag(), cx.now, session.port.config());
         return;
     }
     data = data.split_to(data.len().min(session.link.max_send));
@@ -87,14 +157,26 @@ pub(super) fn answer(session: &mut Session, header: &Header, mut data: Slice, cx
 
 /// Asks whether the host is there.
 fn ask(session: &mut Session, cx: &mut Cx<'_>) {
-    session.watch.asked_at = Some(cx.now);
     let tag = session.next_transfer_tag();
+    session.watch.asked = Some(Question { at: cx.now, tag });
     let header = Header::new(opcode::NOP_IN, flag::FINAL)
         .with_task_tag(NO_TAG)
         .with_target_tag(tag);
     // Its StatSN is that of the next status (11.19.2).
     let header = session.numbers.stamp_quietly(header, true);
     session.link.send(header, cx.outbox, cx.pool);
+}
+
+/// What has come may be of a host that is gone: it is asked, where anything depends on it.
+pub(super) fn make_sure(session: &mut Session, cx: &mut Cx<'_>) {
+    if !session.held.is_empty() {
+        session.watch.answer_by.get_or_insert(cx.now.plus(GIVE_UP));
+    } else if session.tags.is_empty() {
+        return;
+    }
+    if !session.watch.is_asked(cx.now, session.port.config()) {
+        ask(session, cx);
+    }
 }
 
 /// Time has passed.
@@ -105,10 +187,12 @@ pub(super) fn tick(session: &mut Session, cx: &mut Cx<'_>) -> Result<(), End> {
     };
     let gone = || Err(End::Now(CloseReason::Timeout));
     let watch = &session.watch;
-    let silent_since = watch.asked_at.unwrap_or(watch.heard_at);
-    if cx.now >= silent_since.plus(ping_after) {
+    if watch.answer_by.is_some_and(|by| cx.now >= by) {
+        return gone();
+    }
+    if cx.now >= watch.silent_since().plus(ping_after) {
         // Hosts that are there to discover go by themselves.
-        if watch.asked_at.is_some() || session.is_guest() {
+        if watch.unanswered().is_some() || session.is_guest() {
             return gone();
         }
         ask(session, cx);
@@ -125,11 +209,11 @@ pub(super) fn tick(session: &mut Session, cx: &mut Cx<'_>) -> Result<(), End> {
         session.watch.look_at = Some(next_look(old_at));
         return Ok(());
     }
-    let silence = cx.now.since(session.watch.heard_at);
+    let silence = cx.now.since(session.watch.known_at());
     if silence >= GIVE_UP {
         return gone();
     }
-    if silence >= ASK && session.watch.asked_at.is_none() {
+    if silence >= ASK && !session.watch.is_asked(cx.now, session.port.config()) {
         ask(session, cx);
     }
     session.watch.look_at = Some(next_look(Time(cx.now.0 + 1)));

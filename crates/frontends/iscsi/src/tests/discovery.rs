@@ -10,7 +10,7 @@ fn text_request(flags: u8, transfer: u32) -> Header {
         .with_target_tag(transfer)
 }
 
-fn discovery(world: &mut World, initiator: &str, keys: &[(&str, &str)]) -> Host {
+pub(super) fn discovery(world: &mut World, initiator: &str, keys: &[(&str, &str)]) -> Host {
     let mut host = Host::open(world);
     let mut text = Text::new();
     text.push("InitiatorName", initiator);
@@ -24,7 +24,7 @@ fn discovery(world: &mut World, initiator: &str, keys: &[(&str, &str)]) -> Host 
 }
 
 /// Asks for targets, and for the rest as long as there is one.
-fn targets(world: &mut World, host: &mut Host, value: &str) -> (Vec<String>, usize) {
+pub(super) fn targets(world: &mut World, host: &mut Host, value: &str) -> (Vec<String>, usize) {
     let text = format!("SendTargets={value}\0");
     let header = text_request(0x80, NO_TAG).with_u32(24, host.cmd_sn);
     host.send(world, &pdu(header, text.as_bytes(), host.digests));
