@@ -89,7 +89,8 @@ pub struct Fronted {
     pub queues: u16,
     /// Paths that are as good as each other are used in turn.
     pub round_robin: bool,
-    /// Kernels of NVMe hosts go on to send what a controller's connections have queued that was given up. (Linux drops it.)
+    /// Kernels of NVMe hosts go on to send what a controller's connections have queued that was given up. (Linux drops it.) Those of initiators always
+    /// do, though open-iscsi drops it as well.
     pub lingers: bool,
     /// What only initiators have.
     pub iscsi: Initiators,

@@ -265,6 +265,7 @@ fn of_clusters() -> Vec<Mutant> {
             plant!(plants => plants.believe_silent_hosts = true),
             &[1_014_071],
         ),
+        cluster("believe-silent-initiators", "R9", of_iscsi!(BelieveSilentHosts), &[]),
         cluster("fail-at-once", "R9", of_gateway!(FailAtOnce), &[]),
         cluster("trust-lost", "I1", of_iscsi!(TrustLost), &[6]),
         cluster("abort-at-once", "R9", of_iscsi!(AbortAtOnce), &[859]),

@@ -4,7 +4,7 @@ use super::cluster::{MS, plan, random};
 use super::gateways::several_paths;
 use super::{Scenario, history, plant};
 use crate::cluster::{Fronted, Initiators, Protocol, Setup};
-use crate::faults::Fault;
+use crate::faults::{Fault, Lost};
 use std::time::Duration;
 
 /// Initiators that write a few blocks all the time, each by all gateways in turn.
@@ -120,6 +120,28 @@ fn copying(seed: u64) -> Setup {
     with(setup, |_, iscsi| iscsi.copies = true)
 }
 
+/// A gateway hears nothing of its initiators, and they perhaps nothing of it, for longer than they wait for an answer to a NOP, and for less than it
+/// waits before it asks; what they had sent by then comes when it hears them again, though they have closed those connections.
+fn held_up(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = with(initiators(seed), |fronted, iscsi| {
+        fronted.keep_alive = Duration::from_secs(1);
+        iscsi.replacement = Duration::ZERO;
+        by_all_paths(fronted, iscsi);
+    });
+    let deaf = |round: u32| {
+        let fault = Fault::HostsApart {
+            gateway: random.below(3) as usize,
+            host: None,
+            lost: *random.pick(&[Lost::Both, Lost::Incoming]),
+            for_ns: random.within(3300, 3900) * MS,
+        };
+        (50 + round * 180, random.below(5 * MS), fault)
+    };
+    setup.plan = plan((0..5).map(deaf).collect::<Vec<_>>());
+    setup
+}
+
 pub fn all() -> Vec<Scenario> {
     let scenario = |name, story, setup, broken| history(name, story, setup, 40, broken);
     vec![
@@ -152,6 +174,12 @@ pub fn all() -> Vec<Scenario> {
             "W1 waits in G1; its initiator logs in anew, and writes W2 by G2 when it is let in.",
             reinstating,
             plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::ReinstateAtOnce)),
+        ),
+        scenario(
+            "R9: what an initiator sent before it gave the path up is not carried out",
+            "G1 does not hear its initiator, which closes the connection, repeats W1 by G2 and writes W2; then its kernel's W1 comes to G1.",
+            held_up,
+            plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::BelieveSilentHosts)),
         ),
         scenario(
             "R9: a host that was fenced off writes nothing, by no gateway",

@@ -4,6 +4,8 @@
 //! * Discovery asks one gateway (SendTargets) for all portals; each is a path with a session of its own, and an ISID of its own.
 //! * A session whose connection breaks, or that leaves a NOP unanswered, is logged in again under the same ISID. What was with it
 //!   waits for that, and goes to another path when it takes too long (`replacement_timeout`).
+//! * The connection of a session that is given up is closed, and what it had queued is still sent when the network lets it pass. (open-iscsi
+//!   resets it; others do not.)
 //! * Path checkers ask TEST UNIT READY and REPORT TARGET PORT GROUPS now and then. Paths are grouped by the state of their
 //!   access, the best group is used, and gone back to at once; without any path I/O waits (`group_by_prio`, `queue_if_no_path`).
 //! * Some reads go by a copy to another volume ([`copies`]).
