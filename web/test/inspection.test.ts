@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
+import { translator } from "../src/i18n";
+import { en } from "../src/i18n/en";
 import { addressesOf } from "../src/lib/addresses";
 import { groupRows } from "../src/lib/groups";
 import { blindRows, findingRows, placeOf } from "../src/lib/inspection";
-import { leftOf, linkRows, lossText, matrixOf, microseconds, networkWord, rackKey, sickOf } from "../src/lib/links";
+import { leftOf, linkRows, lossText, matrixOf, microseconds, networkText, rackKey, sickOf } from "../src/lib/links";
 import type { BadLink } from "../src/lib/links";
 import { recoveryOf } from "../src/lib/jobs";
 import type { JobRow } from "../src/lib/jobs";
@@ -19,11 +21,14 @@ describe("links", () => {
     expect(new Set(rows.map(({ id }) => id)).size).toBe(4);
   });
   it("are of a network, where the node that answers says of which", () => {
-    expect([networkWord("first"), networkWord("second"), networkWord(undefined)]).toEqual([
-      "link.network.first",
-      "link.network.second",
-      undefined,
+    const t = translator(en);
+    expect([networkText("first", t), networkText("second", t), networkText(undefined, t)]).toEqual([
+      en["link.network.first"],
+      en["link.network.second"],
+      en.unknown,
     ]);
+    // Of a newer server.
+    expect(networkText("third" as "first", t)).toBe("third");
     const left = { bad: 1, sick: [], links: [link("a", "b", { network: "second" })] };
     expect([leftOf({ left }), leftOf({}).links, leftOf(undefined).bad]).toEqual([left, [], 0]);
   });

@@ -1,6 +1,7 @@
 // Links between nodes that are bad: as rows of a table, as a matrix, and who is to blame for them.
 import type { components } from "../api/schema";
-import type { Word } from "../i18n";
+import type { Translate, Word } from "../i18n";
+import { wordOf } from "./known";
 
 type Schemas = components["schemas"];
 export type Links = Schemas["Links"];
@@ -23,8 +24,8 @@ const NETWORKS: Readonly<Record<Schemas["LinkNetwork"], Word>> = {
 };
 
 /** Which network it is; a node of an older version does not say. */
-export function networkWord(network: Schemas["LinkNetwork"] | null | undefined): Word | undefined {
-  return network == null ? undefined : NETWORKS[network];
+export function networkText(network: Schemas["LinkNetwork"] | null | undefined, t: Translate): string {
+  return network == null ? t("unknown") : wordOf(NETWORKS, network, t);
 }
 
 /** What was left for the other network; a node of an older version does not say. */

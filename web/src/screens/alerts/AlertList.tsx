@@ -12,6 +12,7 @@ import { useSpeech } from "../../i18n";
 import type { Translate, Word } from "../../i18n";
 import { byUrgency } from "../../lib/alerts";
 import { formatTime } from "../../lib/format";
+import { markOf } from "../../lib/known";
 import { Acknowledge, AddSilence, ShowAlert } from "./actions";
 
 type Schemas = components["schemas"];
@@ -30,10 +31,10 @@ const STATES: Readonly<Record<Schemas["AlertState"], readonly [Tone, Word]>> = {
 
 export function AlertMarks({ alert }: { alert: Alert }) {
   const { t } = useSpeech();
-  const [tone, word] = STATES[alert.state];
+  const [tone, text] = markOf(STATES, alert.state, t);
   return (
     <>
-      <Mark tone={tone}>{t(word)}</Mark>
+      <Mark tone={tone}>{text}</Mark>
       {alert.acknowledged == null ? null : <Mark tone="busy">{t("alert.acknowledged")}</Mark>}
       {alert.silenced_by == null ? null : <Mark>{t("alert.silenced")}</Mark>}
     </>
@@ -76,7 +77,10 @@ function columns(t: Translate, locale: string): TableColumnsType<Alert> {
     {
       title: t("event.severity"),
       width: 100,
-      render: (_, { severity }) => <Mark tone={SEVERITIES[severity][0]}>{t(SEVERITIES[severity][1])}</Mark>,
+      render: (_, { severity }) => {
+        const [tone, text] = markOf(SEVERITIES, severity, t);
+        return <Mark tone={tone}>{text}</Mark>;
+      },
     },
     {
       title: t("alert.code"),

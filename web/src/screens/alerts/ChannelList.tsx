@@ -13,6 +13,7 @@ import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
 import { matchText } from "../../lib/alerts";
 import { formatCount, formatDuration, formatTime } from "../../lib/format";
+import { markOf } from "../../lib/known";
 import { RemoveChannel, TestChannel } from "./actions";
 import { SEVERITIES } from "./AlertList";
 
@@ -65,7 +66,7 @@ function columns(t: Translate, locale: string): TableColumnsType<Channel> {
       width: 260,
       render: (_, { least_severity, matches: which }) => (
         <>
-          {t("event.at_least", { severity: t(SEVERITIES[least_severity][1]) })} <Name text={matchText(which)} />
+          {t("event.at_least", { severity: markOf(SEVERITIES, least_severity, t)[1] })} <Name text={matchText(which)} />
         </>
       ),
     },

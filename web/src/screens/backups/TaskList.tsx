@@ -15,6 +15,7 @@ import { taskHasEnded, taskOf } from "../../lib/backups";
 import type { BackupTask } from "../../lib/backups";
 import { amitaCommand } from "../../lib/command";
 import { formatTime, percent } from "../../lib/format";
+import { markOf } from "../../lib/known";
 import { placeHref } from "../../lib/router";
 
 const STATES: Readonly<Record<BackupTask["state"], readonly [Tone, Word]>> = {
@@ -41,12 +42,12 @@ function workText(task: BackupTask, t: Translate): string {
 
 function TaskState({ task: { state, progress } }: { task: BackupTask }) {
   const { t } = useSpeech();
-  const [tone, word] = STATES[state];
+  const [tone, text] = markOf(STATES, state, t);
   const far =
     progress == null || progress.total_bytes === 0
       ? ""
       : ` ${t("task.far", { percent: percent(progress.done_bytes, progress.total_bytes) })}`;
-  return <Mark tone={tone}>{t(word) + far}</Mark>;
+  return <Mark tone={tone}>{text + far}</Mark>;
 }
 
 interface Props {

@@ -13,6 +13,7 @@ import type { Translate, Word } from "../../i18n";
 import { certificateRows } from "../../lib/certificates";
 import type { CertificateRow } from "../../lib/certificates";
 import { formatCount, formatTime } from "../../lib/format";
+import { markOf, wordOf } from "../../lib/known";
 
 /** The page that says what to do when it is too late. */
 const DAY2 = "docs/operating/day2/expired-certificate.md";
@@ -33,10 +34,10 @@ const USES: Readonly<Record<CertificateRow["use"], Word>> = {
 
 function Ends({ row }: { row: CertificateRow }) {
   const { t, locale } = useSpeech();
-  const [tone, word] = STATES[row.state];
+  const [tone, text] = markOf(STATES, row.state, t);
   return (
     <>
-      <Mark tone={tone}>{t(word)}</Mark>{" "}
+      <Mark tone={tone}>{text}</Mark>{" "}
       {row.state === "ended" ? null : t("certificate.days_left", { count: formatCount(row.leftDays, locale) })}
       <Name text={formatTime(row.endsAt * 1000, locale)} />
     </>
@@ -75,7 +76,7 @@ function columns(t: Translate, locale: string): TableColumnsType<CertificateRow>
       sorter: (a, b) => a.use.localeCompare(b.use),
       render: (_, row) => (
         <>
-          {t(USES[row.use])}
+          {wordOf(USES, row.use, t)}
           {row.role === undefined ? null : <Name text={t("certificate.role", { role: row.role })} />}
         </>
       ),
@@ -118,7 +119,7 @@ export default function Certificates() {
   const found = useMemo(
     () =>
       items.filter(({ name, nodes, issuer, serial, fingerprint, use }) =>
-        matches(search, name, nodes.join(" "), issuer, serial, fingerprint, t(USES[use])),
+        matches(search, name, nodes.join(" "), issuer, serial, fingerprint, wordOf(USES, use, t)),
       ),
     [items, search, t],
   );

@@ -14,6 +14,7 @@ import { useSpeech } from "../../i18n";
 import type { Translate, Word } from "../../i18n";
 import { mergeEvents } from "../../lib/events";
 import { formatCount, formatTime } from "../../lib/format";
+import { markOf } from "../../lib/known";
 import { replaceQuery, usePlace } from "../../lib/router";
 import { EventKind } from "./EventKind";
 import { useOlder } from "./useOlder";
@@ -21,10 +22,18 @@ import { useOlder } from "./useOlder";
 type Severity = Event["severity"];
 
 const SEVERITIES: readonly Severity[] = ["info", "warning", "error"];
-const WORDS: Readonly<Record<Severity, Word>> = { info: "event.info", warning: "event.warning", error: "event.error" };
-const TONES: Readonly<Record<Severity, Tone>> = { info: "plain", warning: "odd", error: "bad" };
+const MARKS: Readonly<Record<Severity, readonly [Tone, Word]>> = {
+  info: ["plain", "event.info"],
+  warning: ["odd", "event.warning"],
+  error: ["bad", "event.error"],
+};
 /** So many of the newest are read. */
 const NEWEST = 1_000;
+
+/** One that is not known here is shown whatever is asked for. */
+function isAtLeast(severity: Severity, least: Severity): boolean {
+  return !SEVERITIES.includes(severity) || SEVERITIES.indexOf(severity) >= SEVERITIES.indexOf(least);
+}
 
 function columns(t: Translate, locale: string): TableColumnsType<Event> {
   return [
@@ -32,7 +41,10 @@ function columns(t: Translate, locale: string): TableColumnsType<Event> {
     {
       title: t("event.severity"),
       width: 100,
-      render: (_, { severity }) => <Mark tone={TONES[severity]}>{t(WORDS[severity])}</Mark>,
+      render: (_, { severity }) => {
+        const [tone, text] = markOf(MARKS, severity, t);
+        return <Mark tone={tone}>{text}</Mark>;
+      },
     },
     { title: t("event.kind"), width: 180, render: (_, { kind }) => <EventKind kind={kind} /> },
     { title: t("event.node"), width: 130, render: (_, { node }) => <Name text={node} /> },
@@ -42,7 +54,8 @@ function columns(t: Translate, locale: string): TableColumnsType<Event> {
 
 function SeverityFilter({ value }: { value: Severity }) {
   const { t } = useSpeech();
-  const option = (severity: Severity) => [severity, t("event.at_least", { severity: t(WORDS[severity]) })] as const;
+  const option = (severity: Severity) =>
+    [severity, t("event.at_least", { severity: markOf(MARKS, severity, t)[1] })] as const;
   return (
     <Choice
       label={t("event.severity")}
@@ -70,7 +83,7 @@ export default function Events() {
     () =>
       events.filter(
         ({ severity, kind, node, text, objects }) =>
-          SEVERITIES.indexOf(severity) >= SEVERITIES.indexOf(least) && matches(search, kind, node, text, ...objects),
+          isAtLeast(severity, least) && matches(search, kind, node, text, ...objects),
       ),
     [events, search, least],
   );

@@ -10,7 +10,8 @@ import { matches, useSearch } from "../../components/Search";
 import { useSpeech } from "../../i18n";
 import type { Translate, Word } from "../../i18n";
 import { formatCount } from "../../lib/format";
-import { leftOf, linkRows, lossText, microseconds, networkWord } from "../../lib/links";
+import { markOf } from "../../lib/known";
+import { leftOf, linkRows, lossText, microseconds, networkText } from "../../lib/links";
 import type { LeftLinks, LinkRow, Links, SickPart } from "../../lib/links";
 import { placeHref } from "../../lib/router";
 import { LinkMatrix } from "./LinkMatrix";
@@ -42,11 +43,6 @@ function roundTrip({ round_trip_us, least_us }: LinkRow, t: Translate): string {
   return t("link.round_trip.now", { now: microseconds(round_trip_us), least: microseconds(least_us) });
 }
 
-function networkText({ network }: Pick<SickPart, "network">, t: Translate): string {
-  const word = networkWord(network);
-  return word === undefined ? t("unknown") : t(word);
-}
-
 function columns(t: Translate, locale: string): TableColumnsType<LinkRow> {
   return [
     {
@@ -64,16 +60,16 @@ function columns(t: Translate, locale: string): TableColumnsType<LinkRow> {
     {
       title: t("link.network"),
       width: 120,
-      sorter: (a, b) => networkText(a, t).localeCompare(networkText(b, t)),
-      render: (_, row) => networkText(row, t),
+      sorter: (a, b) => networkText(a.network, t).localeCompare(networkText(b.network, t)),
+      render: (_, { network }) => networkText(network, t),
     },
     {
       title: t("link.trouble"),
       width: 170,
       sorter: (a, b) => ORDER.indexOf(a.trouble) - ORDER.indexOf(b.trouble),
       render: (_, { trouble }) => {
-        const [tone, word] = TROUBLES[trouble];
-        return <Mark tone={tone}>{t(word)}</Mark>;
+        const [tone, text] = markOf(TROUBLES, trouble, t);
+        return <Mark tone={tone}>{text}</Mark>;
       },
     },
     {
@@ -100,7 +96,7 @@ function Sick({ parts, tone }: { parts: readonly SickPart[]; tone: Tone }) {
     return (
       <span key={`${network ?? ""} ${what}`} className="sick-part">
         <Mark tone={tone}>{t("link.sick")}</Mark>
-        <Name text={network == null ? said : `${networkText(part, t)}: ${said}`} whole />
+        <Name text={network == null ? said : `${networkText(network, t)}: ${said}`} whole />
       </span>
     );
   });
@@ -154,7 +150,7 @@ export function LinkList() {
   const left = useMemo(() => leftOf(links), [links]);
   const [found, foundLeft] = useMemo(() => {
     const isFound = (row: LinkRow) =>
-      matches(search, row.from, row.to, t(TROUBLES[row.trouble][1]), networkText(row, t));
+      matches(search, row.from, row.to, markOf(TROUBLES, row.trouble, t)[1], networkText(row.network, t));
     return [items.filter(isFound), linkRows(left.links).filter(isFound)];
   }, [items, left, search, t]);
   const shown = useMemo(() => columns(t, locale), [t, locale]);

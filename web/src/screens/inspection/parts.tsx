@@ -6,6 +6,7 @@ import { Name } from "../../components/Name";
 import { useSpeech } from "../../i18n";
 import type { Word } from "../../i18n";
 import { placeOf } from "../../lib/inspection";
+import { markOf } from "../../lib/known";
 
 type Schemas = components["schemas"];
 
@@ -25,8 +26,8 @@ export const SEVERITIES: Readonly<Record<Schemas["FindingSeverity"], readonly [T
 
 export function SeverityMark({ severity }: { severity: Schemas["FindingSeverity"] }) {
   const { t } = useSpeech();
-  const [tone, word] = SEVERITIES[severity];
-  return <Mark tone={tone}>{t(word)}</Mark>;
+  const [tone, text] = markOf(SEVERITIES, severity, t);
+  return <Mark tone={tone}>{text}</Mark>;
 }
 
 /** Where it is: a link where there is a screen of that. */

@@ -10,7 +10,7 @@ import { formatTime } from "../../lib/format";
 import type { JobRow } from "../../lib/jobs";
 import { placeHref } from "../../lib/router";
 import { JobActions, JobProgress, JobState } from "./parts";
-import { JOB_WORDS, timeLeft, useJobs } from "./useJobs";
+import { jobText, timeLeft, useJobs } from "./useJobs";
 
 function columns(t: Translate, locale: string): TableColumnsType<JobRow> {
   return [
@@ -18,7 +18,7 @@ function columns(t: Translate, locale: string): TableColumnsType<JobRow> {
       title: t("job.kind"),
       width: 200,
       sorter: (a, b) => a.kind.localeCompare(b.kind),
-      render: (_, { kind }) => t(JOB_WORDS[kind]),
+      render: (_, { kind }) => jobText(kind, t),
     },
     {
       title: t("job.object"),
@@ -56,7 +56,7 @@ export default function Jobs() {
   const search = useSearch();
   const jobs = useJobs();
   const found = useMemo(
-    () => jobs.items.filter(({ kind, object, ails }) => matches(search, object, ails, t(JOB_WORDS[kind]))),
+    () => jobs.items.filter(({ kind, object, ails }) => matches(search, object, ails, jobText(kind, t))),
     [jobs.items, search, t],
   );
   const shown = useMemo(() => columns(t, locale), [t, locale]);

@@ -11,7 +11,8 @@ import type { Word } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
 import { formatBytes, formatCount, formatTime } from "../../lib/format";
 import type { JobKind, JobRow } from "../../lib/jobs";
-import { JOB_WORDS } from "./useJobs";
+import { markOf } from "../../lib/known";
+import { jobText } from "./useJobs";
 
 const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
   running: ["busy", "job.running"],
@@ -48,7 +49,7 @@ function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
   const job = row.cancels!;
   return (
     <ActionDialog
-      title={t("job.cancel.title", { kind: t(JOB_WORDS[row.kind]), name: row.object })}
+      title={t("job.cancel.title", { kind: jobText(row.kind, t), name: row.object })}
       verb={t("job.cancel")}
       about={t(CANCEL_WORDS[row.kind] ?? "job.cancel.about")}
       initial={{}}
@@ -74,7 +75,7 @@ function HoldJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
   const words = HOLD_WORDS[verb];
   return (
     <ActionDialog
-      title={t(words.title, { kind: t(JOB_WORDS[row.kind]), name: row.object })}
+      title={t(words.title, { kind: jobText(row.kind, t), name: row.object })}
       verb={t(words.verb)}
       about={t(words.about)}
       initial={{}}
@@ -107,10 +108,10 @@ export function JobProgress({ row }: { row: JobRow }) {
 
 export function JobState({ row }: { row: JobRow }) {
   const { t, locale } = useSpeech();
-  const [tone, word] = STATES[row.state];
+  const [tone, text] = markOf(STATES, row.state, t);
   return (
     <>
-      <Mark tone={tone}>{t(word)}</Mark>
+      <Mark tone={tone}>{text}</Mark>
       {row.paused === undefined ? null : (
         <Name text={t("job.paused_by", { name: row.paused.by, at: formatTime(row.paused.at * 1000, locale) })} />
       )}

@@ -5,8 +5,9 @@ import type { Translate, Word } from "../../i18n";
 import { formatBytes, formatDuration } from "../../lib/format";
 import { jobRows } from "../../lib/jobs";
 import type { JobKind, JobRow } from "../../lib/jobs";
+import { wordOf } from "../../lib/known";
 
-export const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
+const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
   copy: "job.copy",
   drain: "job.drain",
   flatten: "job.flatten",
@@ -20,6 +21,11 @@ export const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
   scrub: "job.scrub",
   shrink: "job.shrink",
 };
+
+/** What kind of a job it is. */
+export function jobText(kind: JobKind, t: Translate): string {
+  return wordOf(JOB_WORDS, kind, t);
+}
 
 /** How long it takes yet, if it goes on as so far, and how fast it goes. */
 export function timeLeft({ leftSeconds, bytesPerSecond }: JobRow, t: Translate): string {

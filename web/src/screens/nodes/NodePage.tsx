@@ -10,7 +10,8 @@ import { useSpeech } from "../../i18n";
 import type { Word } from "../../i18n";
 import { addressesOf } from "../../lib/addresses";
 import { formatBytes } from "../../lib/format";
-import { leftOf, lossText, microseconds, networkWord } from "../../lib/links";
+import { wordOf } from "../../lib/known";
+import { leftOf, lossText, microseconds, networkText } from "../../lib/links";
 import type { BadLink } from "../../lib/links";
 import { placeHref } from "../../lib/router";
 import { DrainNode } from "./actions";
@@ -79,18 +80,22 @@ function Addresses({ node }: { node: Node }) {
   );
 }
 
+const TROUBLES: Readonly<Record<BadLink["trouble"], Word>> = {
+  cut: "link.cut",
+  loss: "link.loss",
+  late: "link.late",
+};
+
 /** What ails the link from here to there, or from there to here. */
 function LinkLine({ link }: { link: BadLink }) {
   const { t } = useSpeech();
   const { from, to, network, trouble, loss_ppm, round_trip_us } = link;
-  const by = networkWord(network);
   const figure = trouble === "late" ? microseconds(round_trip_us) : lossText(loss_ppm);
-  const words = { cut: t("link.cut"), loss: t("link.loss"), late: t("link.late") };
   return (
     <li>
-      <Name text={`${from} → ${to}`} whole />: {words[trouble]}
+      <Name text={`${from} → ${to}`} whole />: {wordOf(TROUBLES, trouble, t)}
       {trouble === "cut" ? null : `, ${figure}`}
-      {by === undefined ? null : `, ${t(by)}`}
+      {network == null ? null : `, ${networkText(network, t)}`}
     </li>
   );
 }

@@ -4,7 +4,7 @@ import { formatDuration } from "../../lib/format";
 import { countKinds } from "../../lib/jobs";
 import type { JobRow } from "../../lib/jobs";
 import { placeHref } from "../../lib/router";
-import { JOB_WORDS } from "../jobs/useJobs";
+import { jobText } from "../jobs/useJobs";
 
 /** How much is under way, by kind, and when redundancy is back where the cluster says. */
 export function Work({ jobs }: { jobs: readonly JobRow[] }) {
@@ -21,7 +21,7 @@ export function Work({ jobs }: { jobs: readonly JobRow[] }) {
       <span className="labels">
         {countKinds(jobs).map(([kind, count]) => (
           <Mark key={kind} tone="busy">
-            {t(JOB_WORDS[kind])}: {count}
+            {jobText(kind, t)}: {count}
           </Mark>
         ))}
       </span>

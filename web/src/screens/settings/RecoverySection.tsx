@@ -6,6 +6,7 @@ import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
 import { formatBytes, formatCount, formatDuration } from "../../lib/format";
+import { wordOf } from "../../lib/known";
 import { LEVELS } from "../../lib/recovery";
 import { SettingTable } from "./parts";
 import type { Setting } from "./parts";
@@ -48,7 +49,7 @@ function mannerSettings(found: Recovery, t: Translate): Setting[] {
 
 function slowSettings({ slow_stores: slow }: Recovery, t: Translate, locale: string): Setting[] {
   return [
-    { name: t("recovery.slow"), value: t(SLOW_WORDS[slow.policy]), help: t("recovery.slow.help") },
+    { name: t("recovery.slow"), value: wordOf(SLOW_WORDS, slow.policy, t), help: t("recovery.slow.help") },
     {
       name: t("recovery.slow.after"),
       value: formatDuration(slow.after_seconds),
@@ -65,7 +66,7 @@ function slowSettings({ slow_stores: slow }: Recovery, t: Translate, locale: str
 
 function sickSettings({ sick_networks: sick }: Recovery, t: Translate, locale: string): Setting[] {
   return [
-    { name: t("recovery.sick"), value: t(SICK_WORDS[sick.policy]), help: t("recovery.sick.help") },
+    { name: t("recovery.sick"), value: wordOf(SICK_WORDS, sick.policy, t), help: t("recovery.sick.help") },
     {
       name: t("recovery.sick.after"),
       value: formatDuration(sick.after_seconds),
@@ -178,7 +179,7 @@ function SickDisks({ found, etag }: { found: Recovery; etag: string | undefined 
       <SettingTable
         label={t("recovery.disks.title")}
         settings={[
-          { name: t("recovery.disks"), value: t(DISK_WORDS[found.sick_disks]), help: t("recovery.disks.help") },
+          { name: t("recovery.disks"), value: wordOf(DISK_WORDS, found.sick_disks, t), help: t("recovery.disks.help") },
         ]}
       />
       <DiskProposals />

@@ -12,7 +12,7 @@ import { useSpeech } from "../../i18n";
 import { formatCount, formatTime } from "../../lib/format";
 import { jobsOfVolume } from "../../lib/jobs";
 import { JobActions, JobProgress, JobState } from "../jobs/parts";
-import { JOB_WORDS, timeLeft } from "../jobs/useJobs";
+import { jobText, timeLeft } from "../jobs/useJobs";
 import type { Volume } from "./VolumeList";
 import { CancelFlatten, ClearReservation, FlattenVolume, MoveOwner, ScrubVolume } from "./work";
 
@@ -32,7 +32,7 @@ function Jobs({ volume }: { volume: Volume }) {
         {rows.map((row) => (
           <li key={row.id}>
             <div className="tree-row">
-              <strong>{t(JOB_WORDS[row.kind])}</strong>
+              <strong>{jobText(row.kind, t)}</strong>
               <JobState row={row} />
               <span className="faint">{timeLeft(row, t)}</span>
               <JobActions row={row} />
