@@ -58,6 +58,9 @@ pub struct Config {
     /// The mirror that this is a runner of: what is closed to hosts for that is opened by it, and by nobody else. (Not through nodes, with a
     /// client's identity.)
     pub mirror: Option<amita_types::MirrorId>,
+    /// It carries moves: what it reads of their passes' snapshots counts for no limit of the volume, its tenant and its pool. Whoever else reads such a
+    /// snapshot is held to them, as hosts are. (Not through nodes, with a client's identity.)
+    pub moves: bool,
     /// A volume that a living node owns is taken from it when it has not answered for 0.3 s: whoever opens it may be all that its
     /// user has. With a patience here it is not: the owner is asked again until it answers or its lease has ended, for so long (half
     /// of `open_patience` at most), and then opening fails. For what owns a volume and is in no haste. (Through nodes, with a client's
@@ -94,6 +97,7 @@ impl Config {
             index_bytes: 1 << 30,
             lease_ttl_s: 5,
             mirror: None,
+            moves: false,
             owner_patience: None,
             open_patience: Duration::from_secs(30),
             yields: UringConfig::default().yields,
@@ -164,6 +168,7 @@ impl Config {
         node.coordinate = false;
         node.client = self.stores.is_empty();
         node.mirror = self.mirror;
+        node.moves = self.moves;
         // Whoever is told that opening took too long is given nothing later.
         node.owner_patience = self.owner_patience.map(|patience| patience.min(self.open_patience / 2));
         node.scrub_every = None;

@@ -357,6 +357,8 @@ impl Node {
             store,
             sequencer,
             opener,
+            // Nodes carry moves themselves here, and have no gateway of its own for each.
+            moves: true,
             trace: amita_node::trace::TraceConfig::default(),
             faults: setup.plants.node,
         }

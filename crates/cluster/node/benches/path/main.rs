@@ -429,6 +429,7 @@ fn config(node: u32, driver: &MemoryDriver) -> CoreConfig {
         },
         sequencer: amita_sequencer::Config::default(),
         opener: amita_sequencer::OpenerConfig::new(id, ""),
+        moves: false,
         trace: amita_node::trace::TraceConfig::default(),
         faults: amita_node::Faults::NONE,
     }

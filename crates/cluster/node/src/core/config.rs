@@ -41,6 +41,8 @@ pub struct CoreConfig {
     pub sequencer: amita_sequencer::Config,
     /// The openers' settings.
     pub opener: amita_sequencer::OpenerConfig,
+    /// This program carries moves of volumes: what it reads of their passes' snapshots is no host's, and held to no limit (decision 080).
+    pub moves: bool,
     /// Which I/Os are traced.
     pub trace: TraceConfig,
     /// Rules that are switched off, by the simulator only.

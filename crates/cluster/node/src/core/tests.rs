@@ -96,6 +96,7 @@ impl Rig {
             store: amita_store::Config::default(),
             sequencer: amita_sequencer::Config::default(),
             opener: amita_sequencer::OpenerConfig::new(node, ""),
+            moves: false,
             trace: TraceConfig::default(),
             faults: Faults::NONE,
         };

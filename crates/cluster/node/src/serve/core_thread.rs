@@ -502,6 +502,7 @@ impl CoreSetup {
                 keys: self.volume_keys.clone(),
                 ..amita_sequencer::OpenerConfig::new(self.node, "")
             },
+            moves: self.config.moves,
             trace: self.config.trace.clone(),
             faults: Faults::NONE,
         }

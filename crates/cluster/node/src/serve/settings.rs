@@ -107,6 +107,8 @@ pub struct ServeConfig {
     pub client: bool,
     /// See [`amita_sequencer::OpenerConfig::mirror`].
     pub mirror: Option<amita_types::MirrorId>,
+    /// See [`crate::core::Config::moves`].
+    pub moves: bool,
     /// See [`amita_sequencer::OpenerConfig::owner_patience`].
     pub owner_patience: Option<Duration>,
     /// See [`amita_control::agent::Config::scrub_every`].
@@ -175,6 +177,7 @@ impl ServeConfig {
             coordinate: true,
             client: false,
             mirror: None,
+            moves: false,
             owner_patience: None,
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: crate::core::REFUSED_FOR,

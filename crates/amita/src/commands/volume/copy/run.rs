@@ -46,10 +46,12 @@ impl Copies {
     /// # Errors
     /// The system gives no thread.
     pub fn start(client: Client, node: &ServeConfig, identity: Option<&Path>) -> std::io::Result<Option<Copies>> {
-        let Some(config) = Gateways::config(node, identity) else {
+        let Some(mut config) = Gateways::config(node, identity) else {
             log::info!("this node reaches the metadata by a password, and so makes no copies of volumes: others do");
             return Ok(None);
         };
+        // Moves are among them, and what those read is no host's.
+        config.moves = true;
         let name = node.name.clone();
         let worker = Worker::start("amita-copies", "makes copies", move |stop| {
             let node = Node {

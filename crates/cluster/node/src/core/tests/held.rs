@@ -129,6 +129,7 @@ fn who_is_about_to_hand_it_over_lends_nothing() {
 fn what_a_move_reads_does_not_count() {
     let limited = |held| {
         let mut node = limited(held);
+        node.rig.core.cx.config.moves = true;
         asked_as(&mut node, Who::Program);
         node
     };
@@ -160,9 +161,21 @@ fn a_host_that_reads_the_snapshot_of_a_move_is_held_to_the_limits() {
     for who in [Who::Client("host".into()), Who::Local] {
         for snapshot in [PASS, LAST] {
             let mut node = limited(true);
+            node.rig.core.cx.config.moves = true;
             asked_as(&mut node, who.clone());
             read(&mut node, 1, snapshot);
             assert_eq!(counted(&node), (1, 0), "{who:?} {snapshot:?}");
         }
+    }
+}
+
+/// The API's gateway, or a command's, has opened it by its name to copy it for somebody: that is a part of the program, and no move.
+#[test]
+fn who_exports_the_snapshot_of_a_move_is_held_to_the_limits() {
+    for snapshot in [PASS, LAST] {
+        let mut node = limited(true);
+        asked_as(&mut node, Who::Program);
+        read(&mut node, 1, snapshot);
+        assert_eq!(counted(&node), (1, 0), "{snapshot:?}");
     }
 }
