@@ -146,6 +146,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::SnapshotAttached { .. }
                 | AdminError::ServedByNvme { .. }
                 | AdminError::Exported { .. }
+                | AdminError::StillExported { .. }
                 | AdminError::HasNamespaces { .. }
                 | AdminError::Allowed { .. }
                 | AdminError::IsLun { .. }

@@ -211,7 +211,7 @@ impl AdminError {
             AdminError::SnapshotAttached { .. } => Code::SnapshotAttached,
             AdminError::OnlyMark { .. } => Code::OnlyMark,
             AdminError::ServedByNvme { .. } => Code::ServedByNvme,
-            AdminError::Exported { .. } => Code::Exported,
+            AdminError::Exported { .. } | AdminError::StillExported { .. } => Code::Exported,
             AdminError::HasNamespaces { .. } => Code::HasNamespaces,
             AdminError::Allowed { .. } => Code::Allowed,
             AdminError::NotAllowed { .. } => Code::NotAllowed,

@@ -15,8 +15,8 @@ use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::target::all_targets;
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, node_name, tries};
-use amita_metadata::{Call, Op, Transact};
-use amita_types::map::{self, About, Closing, Pool, SNAPSHOTS_SINCE, Trashed, Volume};
+use amita_metadata::{Call, Compare, Op, Transact};
+use amita_types::map::{self, About, Closing, Export, Pool, SNAPSHOTS_SINCE, Trashed, Volume};
 use amita_types::{MirrorId, NodeId, VolumeId};
 use std::time::Duration;
 
@@ -99,6 +99,8 @@ pub struct Deletion {
     only: Option<VolumeId>,
     /// One that is closed for this mirror goes, for the mirror does.
     mirror: Option<MirrorId>,
+    /// It goes only as long as an import of this format fills it, and nobody has it as a disk.
+    filled_by: Option<String>,
     force: bool,
     fate: Fate,
     races: u32,
@@ -158,6 +160,7 @@ impl Deletion {
             name: name.to_owned(),
             only: None,
             mirror: None,
+            filled_by: None,
             force,
             fate,
             races: 0,
@@ -172,6 +175,17 @@ impl Deletion {
     pub fn only(self, volume: VolumeId) -> Deletion {
         Deletion {
             only: Some(volume),
+            ..self
+        }
+    }
+
+    /// Of what an import of this format fills still: one that has come to its end stays ([`AdminError::Changed`]), and so does one that somebody has begun to
+    /// use, as a namespace, a LUN or an export. `force` then closes it for who has it open, and takes it away from nobody else. All of it is so in the very
+    /// transaction by which the volume goes.
+    #[must_use]
+    pub fn while_filled_by(self, format: &str) -> Deletion {
+        Deletion {
+            filled_by: Some(format.to_owned()),
             ..self
         }
     }
@@ -296,7 +310,16 @@ impl Deletion {
         guard: (u64, u64),
         closing: Option<&Closing>,
     ) -> Result<Option<Finished>> {
-        let finished = finish(meta, (&self.fate, self.mirror), volume, revision, guard, closing)?;
+        let filled = self.is_filled(meta, volume)?;
+        let finished = finish(
+            meta,
+            (&self.fate, self.mirror),
+            volume,
+            revision,
+            guard,
+            closing,
+            filled,
+        )?;
         Ok(match finished {
             Ok(finished) => Some(finished),
             Err(contended) => {
@@ -304,6 +327,18 @@ impl Deletion {
                 None
             }
         })
+    }
+
+    /// Where it goes only as long as it is filled: that it is, as of a record that is compared.
+    fn is_filled(&self, meta: &dyn Transact, volume: &Volume) -> Result<Option<Compare>> {
+        let Some(format) = &self.filled_by else { return Ok(None) };
+        let key = map::about_key(volume.id);
+        match get::<About>(meta, &key)? {
+            Some((about, revision)) if about.import.as_ref().is_some_and(|import| import.format == *format) => {
+                Ok(Some(unchanged(&key, revision)))
+            }
+            _ => Err(AdminError::Changed),
+        }
     }
 
     /// Deletes the volume, or asks its owner; the volume, if that was all: nobody owns it, or nobody that lives.
@@ -319,9 +354,11 @@ impl Deletion {
             });
         }
         permit(meta, (&self.fate, self.mirror), &volume)?;
+        self.is_filled(meta, &volume)?;
+        let takes_away = self.force && self.filled_by.is_none();
         let used = any_use_of(&all_subsystems(meta)?, &volume)?;
         if let Some((subsystem, namespace)) = used {
-            if !self.force {
+            if !takes_away {
                 let name = match namespace.snapshot {
                     None => volume.name,
                     Some(_) => status_of(meta, &subsystem, &namespace, Some(&volume))?.of(),
@@ -340,7 +377,7 @@ impl Deletion {
         }
         let targets = all_targets(meta)?;
         if let Some((target, lun)) = any_lun_use(&targets, &volume)? {
-            if !self.force {
+            if !takes_away {
                 let of = lun_status(meta, target, lun, Some(&volume))?.of();
                 return Err(is_lun(&of, target, lun, Besides::Force));
             }
@@ -348,6 +385,9 @@ impl Deletion {
                 Ok(_) | Err(AdminError::NoSuch { .. } | AdminError::Changed) => Ok(None),
                 Err(why) => Err(why),
             };
+        }
+        if self.filled_by.is_some() && get::<Export>(meta, &map::export_key(volume.id))?.is_some() {
+            return Err(AdminError::StillExported { volume: volume.name });
         }
         let lives = super::status::lives(meta)?;
         let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {
@@ -496,6 +536,7 @@ fn finish(
     revision: u64,
     (guard, guard_revision): (u64, u64),
     closing: Option<&Closing>,
+    filled: Option<Compare>,
 ) -> Result<std::result::Result<Finished, String>> {
     let (key, guard_key) = (map::volume_key(&volume.name), map::counter_key("namespaces"));
     let about = permit(meta, (fate, of), volume)?;
@@ -513,6 +554,7 @@ fn finish(
         unchanged(&guard_key, guard_revision),
         unchanged(&map::about_key(volume.id), about),
     ];
+    compares.extend(filled);
     let mut then = leftovers(meta, fate, volume)?;
     match fate {
         Fate::Purge { now, .. } => {

@@ -303,6 +303,11 @@ pub enum AdminError {
          without knowing; take the export away first (`amita nbd unexport {volume}`), or export it with --shared"
     )]
     Exported { volume: String, subsystem: String },
+    /// A volume that clients of NBD may use.
+    #[error(
+        "volume {volume} is exported by NBD, and clients may use it; take the export away first (`amita nbd unexport {volume}`)"
+    )]
+    StillExported { volume: String },
     /// A subsystem that hosts may use.
     #[error(
         "subsystem {subsystem} has {namespaces} namespaces, and hosts may use them; take them out first \

@@ -202,3 +202,74 @@ fn who_waits_for_anothers_question_waits() {
         "the first one's question stands"
     );
 }
+
+/// It is somebody's disk by then, or whole: both are seen in the transaction by which it would go.
+#[test]
+fn what_is_filled_goes_only_as_long_as_it_is_and_is_nobodys_disk() {
+    /// Something comes between what is read of a volume without an owner and the transaction by which it goes.
+    struct Between<'a, F: Fn(&Mutex<State>)>(&'a Mutex<State>, F, AtomicUsize);
+    impl<F: Fn(&Mutex<State>)> Transact for Between<'_, F> {
+        fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+            if !call.is_read_only() && self.2.fetch_add(1, Ordering::Relaxed) == 0 {
+                (self.1)(self.0);
+            }
+            self.0.txn(call)
+        }
+    }
+    let filled = || {
+        let meta = cluster_of(3);
+        create_pool(&meta, &spec(3)).unwrap();
+        let made = create_volume(&meta, "v", "main", 1 << 20).unwrap();
+        let import = map::Import {
+            format: "f".to_owned(),
+            image_bytes: 1 << 20,
+            modified_ns: 1,
+            done_bytes: 0,
+            ails: None,
+        };
+        note_import(&meta, &made, Some(&import)).unwrap();
+        meta
+    };
+    let delete = |meta: &Mutex<State>, between: fn(&Mutex<State>)| {
+        let meta = Between(meta, between, AtomicUsize::new(0));
+        Deletion::new("v", true, 9).while_filled_by("f").step(&meta)
+    };
+    let meta = filled();
+    assert!(matches!(delete(&meta, |_| {}), Ok(Some(_))));
+    volume(&meta, "v").unwrap_err();
+
+    let meta = filled();
+    let refused = delete(&meta, |meta| {
+        let spec = SubsystemSpec {
+            name: "s".to_owned(),
+            ..SubsystemSpec::default()
+        };
+        create_subsystem(meta, &spec).unwrap();
+        add_namespace(meta, "s", "v", None, 4096).unwrap();
+    });
+    assert!(matches!(refused, Err(AdminError::Attached { .. })), "{refused:?}");
+    assert_eq!(
+        subsystem(&meta, "s").unwrap().namespaces.len(),
+        1,
+        "its hosts have it still"
+    );
+
+    let meta = filled();
+    let refused = delete(&meta, |meta| {
+        let spec = ExportSpec {
+            any_client: true,
+            ..ExportSpec::default()
+        };
+        export_volume(meta, "v", &spec).unwrap();
+    });
+    assert!(matches!(refused, Err(AdminError::StillExported { .. })), "{refused:?}");
+    assert_eq!(exports(&meta).unwrap().len(), 1);
+
+    let meta = filled();
+    let refused = delete(&meta, |meta| {
+        let whole = volume(meta, "v").unwrap();
+        note_import(meta, &whole, None).unwrap();
+    });
+    assert_eq!(refused, Err(AdminError::Changed));
+    volume(&meta, "v").unwrap();
+}

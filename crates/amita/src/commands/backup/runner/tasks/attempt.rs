@@ -121,6 +121,16 @@ fn never_if_asked_wrongly(failure: Failure) -> Stopped {
     }
 }
 
+/// What is left of a restore that is undone.
+#[derive(Debug)]
+enum Left {
+    Nothing,
+    /// The volume is whole, and stays.
+    Whole,
+    /// A part of it, which somebody has begun to use: it stays. In a sentence.
+    Taken(String),
+}
+
 type Result<T> = std::result::Result<T, Stopped>;
 
 impl Attempt<'_> {
@@ -615,13 +625,14 @@ impl Attempt<'_> {
         let at = || now().as_secs();
         if let BackupWork::Restore(work) = &records.task.work {
             match self.undo_restore(&records.task, &records.run, work) {
-                Ok(true) => {}
-                Ok(false) => {
+                Ok(Left::Nothing) => {}
+                Ok(Left::Whole) => {
                     plan::note(
                         &mut run.notes,
                         &format!("volume {} was whole before, and stays", work.to),
                     );
                 }
+                Ok(Left::Taken(why)) => plan::note(&mut run.notes, &why),
                 Err(failure) if failure.kind == Kind::Interrupted => return Ok("this node ends: another one goes on"),
                 Err(failure) => {
                     let why = format!(
@@ -649,62 +660,84 @@ impl Attempt<'_> {
         if run.end.is_none_or(|end| end.how != map::BackupTaskOutcome::Failed) {
             return;
         }
-        if let Err(failure) = self.undo_restore(task, run, work) {
-            let name = &work.to;
-            let why = format!(
-                "volume {name} is there in part (`amita volume delete {name}` removes it), and was not deleted: {}",
-                said(&failure)
-            );
-            plan::note(&mut run.notes, &why);
+        match self.undo_restore(task, run, work) {
+            Ok(Left::Nothing | Left::Whole) => {}
+            Ok(Left::Taken(why)) => plan::note(&mut run.notes, &why),
+            Err(failure) => {
+                let name = &work.to;
+                let why = format!(
+                    "volume {name} is there in part (`amita volume delete {name}` removes it), and was not deleted: {}",
+                    said(&failure)
+                );
+                plan::note(&mut run.notes, &why);
+            }
         }
     }
 
-    /// Is nothing left of it? Else the volume is whole.
+    /// Deletes what a restore has begun to fill, as long as nobody has it as a disk.
     fn undo_restore(
         &self,
         task: &BackupTask,
         run: &BackupTaskRun,
         work: &PointRestore,
-    ) -> std::result::Result<bool, Failure> {
+    ) -> std::result::Result<Left, Failure> {
         let all = admin::volumes(self.client).described()?;
         let own = |volume: &&Volume| match run.restores_into {
             Some(number) => volume.host() == number,
             None => volume.name == work.to,
         };
         let Some(volume) = all.iter().find(own) else {
-            return Ok(true);
+            return Ok(Left::Nothing);
         };
-        match admin::about(self.client, volume.id).described()?.import {
-            Some(import) if import.format.ends_with(&own_mark(task)) => {}
+        let format = match admin::about(self.client, volume.id).described()?.import {
+            Some(import) if import.format.ends_with(&own_mark(task)) => import.format,
             // Another one's, of that name.
-            _ if run.restores_into.is_none() => return Ok(true),
-            _ => return Ok(false),
-        }
-        let deletion = |force| Deletion::new(&volume.name, force, now().as_secs()).only(volume.id);
+            _ if run.restores_into.is_none() => return Ok(Left::Nothing),
+            _ => return Ok(Left::Whole),
+        };
+        let name = &volume.name;
+        let deletion = |force| {
+            let deletion = Deletion::new(name, force, now().as_secs()).only(volume.id);
+            deletion.while_filled_by(&format)
+        };
         let fenced = self.fenced(task);
         let (mut is_forced, mut going) = (false, deletion(false));
         let gone = interrupt::poll(PATIENCE, Duration::from_millis(100), || {
             match going.step(&fenced) {
-                // Who had the key before may hang, and has it open for as long. Where it were a disk of hosts, it would have been refused otherwise.
+                // Who had the key before may hang, and has it open for as long. What is a disk of hosts is refused, also this way.
                 Err(AdminError::InUse { .. }) if !is_forced => {
                     (is_forced, going) = (true, deletion(true));
                     Ok(None)
                 }
-                step => step.described(),
+                Err(why) if is_taken(&why) => Ok(Some(Left::Taken(format!(
+                    "volume {name} is there in part, and stays, for somebody has begun to use it: {}. `amita volume delete {name}` removes it",
+                    said(&described(why)).trim_end_matches('.')
+                )))),
+                // Its import has come to its end.
+                Err(AdminError::Changed) => Ok(Some(Left::Whole)),
+                step => Ok(step.described()?.map(|_| Left::Nothing)),
             }
         })?;
-        match gone {
-            Some(_) => Ok(true),
-            None => {
-                let what = format!(
-                    "the owner of volume {} has not answered within {} s",
-                    volume.name,
-                    PATIENCE.as_secs()
-                );
-                Err(Failure::new(what).kind(Kind::Unreachable))
-            }
-        }
+        gone.ok_or_else(|| {
+            let what = format!(
+                "the owner of volume {name} has not answered within {} s",
+                PATIENCE.as_secs()
+            );
+            Failure::new(what).kind(Kind::Unreachable)
+        })
     }
+}
+
+/// Is it somebody's by now, who has it as a disk, or has said that it is to stay?
+fn is_taken(why: &AdminError) -> bool {
+    matches!(
+        why,
+        AdminError::Attached { .. }
+            | AdminError::IsLun { .. }
+            | AdminError::StillExported { .. }
+            | AdminError::Protected { .. }
+            | AdminError::Mirrored { .. }
+    )
 }
 
 /// By which the import of a task's restore is known, behind what says of what it is.

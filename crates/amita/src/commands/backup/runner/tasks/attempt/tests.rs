@@ -4,6 +4,7 @@ use super::super::super::super::key::Key;
 use super::*;
 use amita_backup::store::Folder;
 use amita_backup::{Change, Options, VaultId};
+use amita_control::admin::{ExportSpec, SubsystemSpec};
 use amita_control::backups::task::{BackupTaskStatus, TaskState};
 use amita_metadata::{Op, model};
 use amita_types::map::{BACKUP_LABEL, BackupTaskId, BackupTaskOutcome, Closing, Snapshot, SnapshotState};
@@ -376,7 +377,8 @@ fn who_has_lost_the_key_says_nothing_of_a_volume_and_deletes_none() {
     let run = BackupTaskRun::default();
     late.undo_restore(&task, &run, &restore(&world, "new")).unwrap_err();
     admin::volume(&world.meta, "new").unwrap();
-    assert!(now.undo_restore(&task, &run, &restore(&world, "new")).unwrap());
+    let left = now.undo_restore(&task, &run, &restore(&world, "new"));
+    assert!(matches!(left, Ok(Left::Nothing)), "{left:?}");
     admin::volume(&world.meta, "new").unwrap_err();
 }
 
@@ -472,9 +474,9 @@ fn what_a_restore_had_begun_to_fill_goes_and_what_is_another_ones_stays() {
     }
 }
 
-/// Its thread hangs in a folder, and has the volume open.
-#[test]
-fn what_a_thread_that_hangs_was_filling_goes_though_that_has_it_open() {
+/// The thread of an attempt hangs in a folder, and has the volume open: what becomes of that when the task is undone, and `meanwhile` comes between the
+/// question to the volume's owner and its answer.
+fn undone_beside_one_that_hangs(meanwhile: impl Fn(&World)) -> (World, Left) {
     let world = World::new();
     let task = world.task(BackupWork::Restore(restore(&world, "new")));
     world.volume("new", 2, Some("backup v point 1 volume 0, task t/7"));
@@ -495,7 +497,7 @@ fn what_a_thread_that_hangs_was_filling_goes_though_that_has_it_open() {
         let seen = interrupt::poll(PATIENCE, every, || Ok(is_so().then_some(())));
         seen.unwrap().expect("it is asked");
     };
-    std::thread::scope(|scope| {
+    let left = std::thread::scope(|scope| {
         let work = restore(&world, "new");
         let (world, task) = (&world, &task);
         let undone = scope.spawn(move || world.attempt().undo_restore(task, &BackupTaskRun::default(), &work));
@@ -506,6 +508,7 @@ fn what_a_thread_that_hangs_was_filling_goes_though_that_has_it_open() {
             ..asked().unwrap()
         };
         assert!(!in_use.force);
+        meanwhile(world);
         world.put(key.clone(), &in_use);
         until(&|| undone.is_finished() || asked().is_some_and(|asked| asked.force));
         world
@@ -515,7 +518,92 @@ fn what_a_thread_that_hangs_was_filling_goes_though_that_has_it_open() {
                 ..Call::default()
             })
             .unwrap();
-        assert!(undone.join().unwrap().unwrap());
+        undone.join().unwrap().unwrap()
     });
+    (world, left)
+}
+
+#[test]
+fn what_a_thread_that_hangs_was_filling_goes_though_that_has_it_open() {
+    let (world, left) = undone_beside_one_that_hangs(|_| {});
+    assert!(matches!(left, Left::Nothing), "{left:?}");
     admin::volume(&world.meta, "new").unwrap_err();
+}
+
+fn is_made_a_namespace(world: &World) {
+    let spec = SubsystemSpec {
+        name: "s".to_owned(),
+        ..SubsystemSpec::default()
+    };
+    admin::create_subsystem(&world.meta, &spec).unwrap();
+    admin::add_namespace(&world.meta, "s", "new", None, 4096).unwrap();
+}
+
+fn is_exported(world: &World) {
+    let spec = ExportSpec {
+        any_client: true,
+        ..ExportSpec::default()
+    };
+    admin::export_volume(&world.meta, "new", &spec).unwrap();
+}
+
+/// It is forced away from the thread that hangs, and from nobody else.
+#[test]
+fn what_hosts_have_got_between_two_steps_of_the_undoing_stays_theirs() {
+    for (meanwhile, says) in [
+        (is_made_a_namespace as fn(&World), "namespace 1 of subsystem s"),
+        (is_exported, "is exported by NBD"),
+        (
+            |world: &World| drop(admin::protect_volume(&world.meta, "new", true).unwrap()),
+            "protected",
+        ),
+    ] {
+        let (world, left) = undone_beside_one_that_hangs(meanwhile);
+        let Left::Taken(why) = left else { panic!("{left:?}") };
+        assert!(why.contains(says) && why.contains("`amita volume delete new`"), "{why}");
+        admin::volume(&world.meta, "new").unwrap();
+        let is_namespace = admin::subsystem(&world.meta, "s").is_ok_and(|found| found.namespaces.len() == 1);
+        let is_exported = !admin::exports(&world.meta).unwrap().is_empty();
+        let is_protected = admin::about(&world.meta, VolumeId(2)).unwrap().protected;
+        assert!(is_namespace || is_exported || is_protected, "{says}");
+    }
+}
+
+/// Nobody tries it again and again: the task has ended, and says what stands there.
+#[test]
+fn a_task_that_was_taken_back_ends_where_hosts_have_what_it_filled() {
+    for is_cancelled in [true, false] {
+        let world = World::new();
+        let none = PointRestore {
+            point: 9999,
+            ..restore(&world, "new")
+        };
+        let task = world.task(BackupWork::Restore(none));
+        world.volume("new", 2, Some("backup v point 1 volume 0, task t/7"));
+        is_made_a_namespace(&world);
+        let task = BackupTask {
+            cancelled: is_cancelled,
+            ..task
+        };
+        world.put(map::backup_task_key("t"), &task);
+        world.attempt().run().unwrap();
+        let status = world.status();
+        assert!(status.has_ended(), "{status:?}");
+        assert!(
+            status.run.notes[0].contains("somebody has begun to use it"),
+            "{status:?}"
+        );
+        admin::volume(&world.meta, "new").unwrap();
+    }
+}
+
+/// What an import has come to its end with is nobody's to undo.
+#[test]
+fn what_is_whole_by_then_stays() {
+    let (world, left) = undone_beside_one_that_hangs(|world| {
+        let volume = admin::volume(&world.meta, "new").unwrap();
+        admin::note_import(&world.meta, &volume, None).unwrap();
+    });
+    assert!(matches!(left, Left::Whole), "{left:?}");
+    admin::volume(&world.meta, "new").unwrap();
 }
