@@ -178,6 +178,17 @@ pub(super) fn whatever<T: DeserializeOwned>(
     Ok(found.map(|found| (read_as(what, name, found), found.mod_revision)))
 }
 
+/// A record that could be read, and does nothing where it lies.
+pub(super) fn misplaced(what: What, name: &str, found: &KeyValue, why: &str) -> AdminError {
+    let shown = name.escape_debug().to_string();
+    AdminError::Unreadable {
+        what: what.name,
+        said: format!("({}) does nothing: {why}", found.key.escape_debug()),
+        ends_by: format!("{} {shown}{}", what.ends_by, what.flag),
+        name: shown,
+    }
+}
+
 /// A record of that kind and name.
 ///
 /// # Errors

@@ -114,8 +114,15 @@ impl Found {
         let keys: BTreeMap<&str, &KeyValue> = records.iter().map(|found| (found.key.as_str(), found)).collect();
         let under = |prefix: String| records.iter().filter(move |found| found.key.starts_with(&prefix));
         let mut tasks = BTreeMap::new();
-        for found in under(map::backup_task_names_prefix()) {
+        let mut seen = BTreeSet::new();
+        let mut in_order: Vec<&KeyValue> = under(map::backup_task_names_prefix()).collect();
+        in_order.sort_by_key(|found| found.create_revision);
+        for found in in_order {
             let Ok(task) = found.json::<BackupTask>() else { continue };
+            // Of those that say the same number the one that is there longest has it; one under another's name is none (`admin::backup_tasks`).
+            if map::backup_task_key(&task.name) != found.key || !seen.insert(task.id) {
+                continue;
+            }
             let run = match keys.get(map::backup_task_run_key(task.id).as_str()) {
                 None => BackupTaskRun::default(),
                 // One that cannot be read is left alone: it may have ended.
@@ -124,9 +131,7 @@ impl Found {
                     Ok(_) | Err(_) => continue,
                 },
             };
-            if map::backup_task_key(&task.name) == found.key {
-                tasks.insert(task.id, (task, run));
-            }
+            tasks.insert(task.id, (task, run));
         }
         let held = tasks.keys().copied();
         let held = held.filter(|id| keys.contains_key(map::backup_task_runner_key(*id).as_str()));

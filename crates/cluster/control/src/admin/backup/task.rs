@@ -2,7 +2,7 @@
 
 use super::super::error::AdminError;
 use super::super::subsystem::{put, unchanged};
-use super::super::unreadable::{What, named, read_as};
+use super::super::unreadable::{What, misplaced, read_as};
 use super::super::volume::{believable, find_volume};
 use super::super::{Result, check_name, cluster, get, names_under, next_number, snapshot, split, tries};
 use super::repository::hold;
@@ -78,8 +78,49 @@ const WHAT: What = What {
     flag: "",
 };
 
+/// The records of tasks under their names, read: of all records of tasks, or of all of those. One of another task, which somebody has copied by hand, is none
+/// of the name that it lies under, nor of a number that one which is there longer has: what it says of runs, and of who is at it, is the other one's.
+fn read_all(records: &[KeyValue]) -> Vec<(&str, &KeyValue, Result<BackupTask>)> {
+    let prefix = map::backup_task_names_prefix();
+    let of_names = records
+        .iter()
+        .filter_map(|found| Some((found.key.strip_prefix(&prefix)?, found)));
+    let mut all: Vec<_> = of_names
+        .map(|(name, found)| (name, found, read_as::<BackupTask>(WHAT, name, found)))
+        .collect();
+    let is_own = |name: &str, task: &BackupTask| task.name == name;
+    let mut first: BTreeMap<BackupTaskId, (u64, String)> = BTreeMap::new();
+    for (name, found, task) in &all {
+        if let Ok(task) = task.as_ref()
+            && is_own(name, task)
+        {
+            let own = (found.create_revision, task.name.clone());
+            let known = first.entry(task.id).or_insert_with(|| own.clone());
+            if own < *known {
+                *known = own;
+            }
+        }
+    }
+    for (name, found, read) in &mut all {
+        let Ok(task) = read else { continue };
+        let why = match first.get(&task.id) {
+            Some((_, own)) if own != name => format!("it has the number of task {own}: {}", task.id.0),
+            _ if !is_own(name, task) => format!("it is the record of task {}", task.mark().escape_debug()),
+            _ => continue,
+        };
+        *read = Err(misplaced(WHAT, name, found, &why));
+    }
+    all
+}
+
+fn named(meta: &dyn Transact, name: &str) -> Result<Option<(BackupTask, u64)>> {
+    let reply = meta.txn(&Call::prefix(map::backup_task_names_prefix()))?;
+    let own = read_all(reply.values(0)).into_iter().find(|(known, ..)| *known == name);
+    own.map(|(_, found, task)| Ok((task?, found.mod_revision))).transpose()
+}
+
 fn find(meta: &dyn Transact, name: &str) -> Result<(BackupTask, u64)> {
-    match named(meta, WHAT, name, &map::backup_task_key(name))? {
+    match named(meta, name)? {
         Some(found) => Ok(found),
         None => Err(AdminError::NoSuch {
             what: "backup task",
@@ -198,7 +239,7 @@ pub fn create_backup_task(meta: &dyn Transact, name: &str, wish: &BackupTaskWish
     let key = map::backup_task_key(name);
     for _ in tries(meta) {
         let all = backup_tasks(meta)?.0;
-        if let Some((found, _)) = named::<BackupTask>(meta, WHAT, name, &key)? {
+        if let Some((found, _)) = named(meta, name)? {
             return match is_same(&found, wish) {
                 true => Ok(found),
                 false => Err(AdminError::Exists {
@@ -281,13 +322,6 @@ pub fn cancel_backup_task(meta: &dyn Transact, name: &str, now: Duration) -> Res
     let key = map::backup_task_key(name);
     for _ in tries(meta) {
         let (mut task, revision) = find(meta, name)?;
-        if task.name != name {
-            let why = format!(
-                "its record is one of task {}; `amita backup task remove {name}` removes it",
-                task.name
-            );
-            return Err(cannot(name, "cancelled", why));
-        }
         let run_key = map::backup_task_run_key(task.id);
         let found = get::<BackupTaskRun>(meta, &run_key)?;
         let (mut run, run_revision) = found.unwrap_or_default();
@@ -335,11 +369,6 @@ pub fn remove_backup_task(meta: &dyn Transact, name: &str) -> Result<Option<Back
                 true => return Ok(None),
                 false => continue,
             },
-            // Copied by hand: it says of another one's records that they are its own.
-            Ok((task, _)) if task.name != name => match remove_unreadable(meta, name)? {
-                true => return Ok(None),
-                false => continue,
-            },
             found => found?,
         };
         let reply = meta.txn(&Call::get(map::backup_task_run_key(task.id)))?;
@@ -367,9 +396,9 @@ pub fn remove_backup_task(meta: &dyn Transact, name: &str) -> Result<Option<Back
 fn remove_unreadable(meta: &dyn Transact, name: &str) -> Result<bool> {
     let key = map::backup_task_key(name);
     let reply = meta.txn(&Call::prefix(map::backup_task_names_prefix()))?;
-    let is_one =
-        |found: &&KeyValue| found.key == key && found.json::<BackupTask>().map_or(true, |task| task.name != name);
-    let Some(found) = reply.values(0).iter().find(is_one) else {
+    let mut all = read_all(reply.values(0)).into_iter();
+    let is_one = |(known, found, task)| (known == name && Result::is_err(&task)).then_some(found);
+    let Some(found): Option<&KeyValue> = all.find_map(is_one) else {
         return Ok(false);
     };
     let id = Remains::of(found).id;
@@ -422,7 +451,7 @@ fn status(task: BackupTask, [run, runner, place]: [Option<&KeyValue>; 3]) -> Bac
     }
 }
 
-/// A task whose record nobody can read: a newer version has written it, or somebody by hand.
+/// A task whose record nobody can read, or that is another one's: a newer version has written it, or somebody by hand.
 #[derive(Debug)]
 pub struct UnreadableTask {
     /// Its name.
@@ -434,12 +463,12 @@ pub struct UnreadableTask {
 }
 
 impl UnreadableTask {
-    fn of(name: &str, found: &KeyValue) -> Option<UnreadableTask> {
-        Some(UnreadableTask {
-            why: read_as::<BackupTask>(WHAT, name, found).err()?,
+    fn of(name: &str, found: &KeyValue, why: AdminError) -> UnreadableTask {
+        UnreadableTask {
+            why,
             name: name.to_owned(),
             remains: Remains::of(found),
-        })
+        }
     }
 
     /// May it be for that repository?
@@ -488,13 +517,9 @@ pub fn backup_tasks(meta: &dyn Transact) -> Result<(Vec<BackupTaskStatus>, Vec<U
         .iter()
         .map(|found| (found.key.as_str(), found))
         .collect();
-    let prefix = map::backup_task_names_prefix();
     let (mut all, mut unreadable) = (Vec::new(), Vec::new());
-    for found in reply.values(0) {
-        let Some(name) = found.key.strip_prefix(&prefix) else {
-            continue;
-        };
-        match found.json::<BackupTask>() {
+    for (name, found, task) in read_all(reply.values(0)) {
+        match task {
             Ok(task) => {
                 let record = |key: String| records.get(key.as_str()).copied();
                 let of = [
@@ -504,7 +529,7 @@ pub fn backup_tasks(meta: &dyn Transact) -> Result<(Vec<BackupTaskStatus>, Vec<U
                 ];
                 all.push(status(task, of));
             }
-            Err(_) => unreadable.extend(UnreadableTask::of(name, found)),
+            Err(why) => unreadable.push(UnreadableTask::of(name, found, why)),
         }
     }
     Ok((all, unreadable))

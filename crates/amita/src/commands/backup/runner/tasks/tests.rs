@@ -27,10 +27,14 @@ fn task(id: u64, name: &str) -> BackupTask {
 }
 
 fn record(key: String, value: &impl serde::Serialize) -> KeyValue {
+    record_of(1, key, value)
+}
+
+fn record_of(create_revision: u64, key: String, value: &impl serde::Serialize) -> KeyValue {
     KeyValue::from(Record {
         key,
         value: serde_json::to_vec(value).unwrap(),
-        create_revision: 1,
+        create_revision,
         mod_revision: 1,
         version: 1,
         lease: None,
@@ -73,6 +77,19 @@ fn what_nobody_is_at_is_due_in_the_order_in_which_it_was_asked_for() {
     // What cannot be read may have ended.
     records.push(record(map::backup_task_run_key(first.id), &7));
     assert!(due(&records, "n1").is_empty());
+}
+
+/// Copied by hand under another name, it may be called so, or not: a task is carried out once.
+#[test]
+fn of_two_records_of_one_number_the_older_one_is_a_task() {
+    let first = task(1, "z");
+    let copied = record_of(2, map::backup_task_key("a"), &first);
+    let renamed = BackupTask {
+        name: "b".to_owned(),
+        ..first.clone()
+    };
+    let renamed = record_of(3, map::backup_task_key("b"), &renamed);
+    assert_eq!(due(&[repository(&[]), copied, renamed, wanted(&first)], "n1"), ["z"]);
 }
 
 #[test]

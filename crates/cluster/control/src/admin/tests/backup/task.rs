@@ -381,9 +381,21 @@ fn a_record_that_was_copied_by_hand_takes_nothing_of_anothers_along() {
     let task = create(&meta, "t", &back_up("db")).unwrap();
     write_run(&meta, &task, &ended(BackupTaskOutcome::Done, 9));
     let readable = serde_json::to_string(&task).unwrap();
-    for text in [format!(r#"{{"id":{},"asked_at":5}}"#, task.id.0), readable] {
+    // Its name was put right, and its number is the other one's still.
+    let renamed = serde_json::to_string(&BackupTask {
+        name: "u".to_owned(),
+        ..task.clone()
+    });
+    let garbage = format!(r#"{{"id":{},"asked_at":5}}"#, task.id.0);
+    for text in [garbage, readable, renamed.unwrap()] {
         let call = Call::put(map::backup_task_key("u"), text.clone().into_bytes());
         meta.txn(&call).unwrap();
+        let (all, unreadable) = backup_tasks(&meta).unwrap();
+        let names = all.iter().map(|found| found.task.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["t"], "nobody is shown twice");
+        assert_eq!(unreadable.iter().map(|found| &*found.name).collect::<Vec<_>>(), ["u"]);
+        refused(backup_task(&meta, "u"), "backup task remove u");
+        refused(create(&meta, "u", &back_up("db")), "backup task remove u");
         refused(cancel_backup_task(&meta, "u", NOW), "backup task remove u");
         assert_eq!(remove_backup_task(&meta, "u").unwrap(), None, "{text}");
         assert!(backup_task(&meta, "t").unwrap().has_ended(), "{text}");
