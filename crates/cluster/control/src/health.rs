@@ -113,9 +113,9 @@ kinds! {
     /// A backup task has failed within a day: what was asked for is not done, and is tried no more.
     BackupTaskFailed "backup-task-failed" Warning
         "`amita backup task show` says why; ask for it again by another name, and remove this one (`amita backup task remove`).",
-    /// A backup task does not move: no node is at it, or one is for longer than its limit.
+    /// Backup tasks of a repository do not move: no node is at them, or one is at a task for longer than its limit.
     BackupTaskLate "backup-task-late" Warning
-        "See whether a node lives that has the repository's key file; `amita backup task show` says how far it is, `amita backup task cancel` takes it back.",
+        "See whether a node lives that has the repository's key file; `amita backup task show` says how far a task is, `amita backup task cancel` takes it back.",
     /// The point that a mirror's secondary is at is older than three intervals, or than what was said.
     MirrorLate "mirror-late" Warning
         "`amita mirror show` says how far the pass is; see the link, its limit, and whether the interval can be kept.",

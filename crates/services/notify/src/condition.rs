@@ -166,7 +166,9 @@ fn about(fact: &Fact, status: &Status) -> About {
                 .into_iter()
                 .for_each(|repository| label("repository", repository));
         }
-        "backup-task-failed" | "backup-task-late" => {
+        // Of all tasks of a repository together: which one is late longest changes, and it stays the same alert.
+        "backup-task-late" => label("repository", first),
+        "backup-task-failed" => {
             label("task", first);
             second
                 .into_iter()

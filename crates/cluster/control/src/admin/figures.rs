@@ -117,6 +117,8 @@ pub struct BackupTaskFigures {
     pub kind: &'static str,
     /// How many are in each state.
     pub states: Vec<(TaskState, u64)>,
+    /// When the oldest one of each state was asked for that has not ended, in seconds since 1970.
+    pub oldest: Vec<(TaskState, u64)>,
     /// For how long the one that is late longest has not moved, in seconds.
     pub late_s: u64,
     /// When the last one was done, in seconds since 1970, and how long that took from when it was asked for.
@@ -256,12 +258,17 @@ fn backup_tasks(found: &Status, kind: &'static str) -> BackupTaskFigures {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let all = || found.backup_tasks.iter().filter(|own| own.task.work.kind() == kind);
     let count = |state: TaskState| all().filter(|own| own.state() == state).count() as u64;
+    let oldest = |state: TaskState| {
+        let own = all().filter(|own| !own.has_ended() && own.state() == state);
+        Some((state, own.map(|own| own.task.asked_at).min()?))
+    };
     let done = all().filter(|own| own.state() == TaskState::Done);
     let ended = done.filter_map(|own| Some((own.run.end?.at, own.task.asked_at)));
     let last = ended.max_by_key(|(at, _)| *at);
     BackupTaskFigures {
         kind,
         states: TaskState::ALL.map(|state| (state, count(state))).into(),
+        oldest: TaskState::ALL.into_iter().filter_map(oldest).collect(),
         late_s: all().map(|own| own.late_s(now.as_secs())).max().unwrap_or(0),
         done_at: last.map(|(at, _)| at),
         took_s: last.map(|(at, asked)| at.saturating_sub(asked)),

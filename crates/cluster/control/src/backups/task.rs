@@ -11,6 +11,7 @@ use crate::policy::naming;
 use amita_types::ClusterId;
 use amita_types::map::{BackupTask, BackupTaskEnd, BackupTaskOutcome, BackupTaskPlace, BackupTaskRun};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A task has failed that has failed so often.
 pub const MOST_FAILURES: u64 = 5;
@@ -168,6 +169,32 @@ pub struct BackupTaskStatus {
     /// What is wrong with its record: no node is at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// When a node was at it last, as far as that was noted, in seconds since 1970; 0: it was not.
+    #[serde(skip)]
+    pub seen_at: u64,
+    /// Nodes are at others of its repository, or were until then ([`line_up`]); 0: they never were.
+    #[serde(skip)]
+    pub behind_until: u64,
+}
+
+/// A node is at few tasks at one time, and the others of a repository wait for that: notes with each until when, as far as is known, nodes are at another
+/// one's of its repository. A queue that moves has nobody in it who is late.
+pub fn line_up(all: &mut [BackupTaskStatus]) {
+    let mut moves: BTreeMap<String, u64> = BTreeMap::new();
+    for found in all.iter() {
+        let until = match (&found.runner, found.run.end) {
+            (_, Some(end)) => end.at,
+            // Longer than its limit nobody may be at it, and if one is, that one is late itself.
+            (Some(_), None) => found.begun().saturating_add(found.task.limit_s),
+            (None, None) if found.run.attempts == 0 => 0,
+            (None, None) => found.begun().max(found.seen_at),
+        };
+        let known = moves.entry(found.task.repository.clone()).or_default();
+        *known = until.max(*known);
+    }
+    for found in all {
+        found.behind_until = moves.get(&found.task.repository).copied().unwrap_or(0);
+    }
 }
 
 impl BackupTaskStatus {
@@ -190,21 +217,35 @@ impl BackupTaskStatus {
         self.run.end.is_some()
     }
 
+    /// When the attempt began that was the last one; before that, when it was asked for.
+    fn begun(&self) -> u64 {
+        self.task.asked_at.max(self.run.attempt_began)
+    }
+
     /// For so many seconds it has not moved though it should have: no node is at it, or one is for longer than its limit. One that waits for somebody,
-    /// or for a node that has the key file, may do so for as long as its limit is.
+    /// for others of its repository ([`line_up`]), or for a node that has the key file, may do so for as long as its limit is.
     #[must_use]
     pub fn late_s(&self, now: u64) -> u64 {
         let BackupTaskStatus { task, run, .. } = self;
         if self.has_ended() || self.fault.is_some() {
             return 0;
         }
-        let begun = task.asked_at.max(run.attempt_began);
+        let longest = task.asked_at.saturating_add(task.limit_s);
+        // What was taken back is undone beside the others.
+        let in_line = match task.cancelled {
+            true => 0,
+            false => self.behind_until.min(longest),
+        };
         let due = match (&self.runner, run.again_at) {
-            (Some(_), _) => begun.saturating_add(task.limit_s),
+            (Some(_), _) => self.begun().saturating_add(task.limit_s),
             // Whoever finds that it has to wait still puts the next look off.
-            (None, Some(_)) if run.attempts == 0 => task.asked_at.saturating_add(task.limit_s),
-            (None, Some(again)) => again,
-            (None, None) => begun,
+            (None, Some(_)) if run.attempts == 0 => longest,
+            (None, Some(again)) => again.max(in_line),
+            // Its node was at it until then, and has died, or ended.
+            (None, None) => {
+                let seen = self.seen_at.min(self.begun().saturating_add(task.limit_s));
+                self.begun().max(seen).max(in_line)
+            }
         };
         now.saturating_sub(due)
     }
@@ -360,6 +401,8 @@ mod tests {
             runner: None,
             place: None,
             fault: None,
+            seen_at: 0,
+            behind_until: 0,
         };
         assert_eq!(status.state(), TaskState::Waiting);
         status.runner = Some("n1".to_owned());
@@ -372,15 +415,64 @@ mod tests {
         assert!(status.has_ended());
     }
 
-    #[test]
-    fn what_does_not_move_is_late_and_what_waits_for_others_is_not() {
-        let status = |runner: Option<&str>, run: BackupTaskRun| BackupTaskStatus {
+    fn status(runner: Option<&str>, run: BackupTaskRun) -> BackupTaskStatus {
+        BackupTaskStatus {
             task: task(),
             run,
             runner: runner.map(str::to_owned),
             place: None,
             fault: None,
+            seen_at: 0,
+            behind_until: 0,
+        }
+    }
+
+    #[test]
+    fn one_whose_node_dies_is_late_from_then_on_and_not_from_when_it_began() {
+        let begun = works(&BackupTaskRun::default(), NOW + 60);
+        let mut left = status(None, begun);
+        assert_eq!(
+            left.late_s(NOW + 3000),
+            2940,
+            "nobody has said when its node was at it last"
+        );
+        left.seen_at = NOW + 2990;
+        assert_eq!(left.late_s(NOW + 3000), 10);
+        assert_eq!([3890, 3891].map(|at| left.is_late(NOW + at)), [false, true]);
+    }
+
+    #[test]
+    fn who_waits_in_a_queue_that_moves_is_not_late() {
+        let of = |repository: &str, runner: Option<&str>, run: BackupTaskRun| {
+            let mut found = status(runner, run);
+            repository.clone_into(&mut found.task.repository);
+            found
         };
+        let begun = works(&BackupTaskRun::default(), NOW + 60);
+        let queue = |first: BackupTaskStatus, others: usize| {
+            let mut all = vec![first];
+            all.extend((0..others).map(|_| of("r", None, BackupTaskRun::default())));
+            line_up(&mut all);
+            move |at: u64| all.iter().filter(|found| found.is_late(NOW + at)).count()
+        };
+        // A node is at the first one, and forty wait for it, for as long as it may last, or they may.
+        let late = queue(of("r", Some("n1"), begun.clone()), 40);
+        assert_eq!([901, 3600 + 900, 3600 + 961].map(&late), [0, 0, 41]);
+        // It is done, and then nobody comes for the others.
+        let mut done_late = begun.clone();
+        done(&mut done_late, NOW + 2000);
+        let late = queue(of("r", None, done_late), 40);
+        assert_eq!([2001, 2900, 2901].map(&late), [0, 0, 40]);
+        // Others' repositories are no news of this one.
+        let late = queue(of("elsewhere", Some("n1"), begun), 40);
+        assert_eq!([900, 901].map(&late), [0, 40]);
+        // Nobody has begun with any.
+        let late = queue(of("r", None, BackupTaskRun::default()), 40);
+        assert_eq!([900, 901].map(&late), [0, 41]);
+    }
+
+    #[test]
+    fn what_does_not_move_is_late_and_what_waits_for_others_is_not() {
         // Nobody has seen it.
         let unseen = status(None, BackupTaskRun::default());
         assert_eq!([NOW, NOW + 901].map(|now| unseen.is_late(now)), [false, true]);

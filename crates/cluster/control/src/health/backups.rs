@@ -3,7 +3,13 @@
 use super::{Fact, Kind, Picture};
 use crate::backups::BackupStatus;
 use crate::backups::standing::VERIFICATION_TOO_LATE;
-use amita_types::map::{BackupPolicy, BackupVerified, BackupWork};
+use crate::backups::task::BackupTaskStatus;
+use amita_types::map::{BackupPolicy, BackupTask, BackupVerified, BackupWork};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Tasks that have failed, one by one, beyond which it is told how many more there are.
+const MAX_FAILED_TASKS: usize = 16;
 
 impl Picture<'_> {
     pub(super) fn of_backups(&self, facts: &mut Vec<Fact>) {
@@ -47,45 +53,76 @@ impl Picture<'_> {
     }
 
     pub(super) fn of_backup_tasks(&self, facts: &mut Vec<Fact>) {
-        for found in self.backup_tasks {
-            let (name, repository) = (&found.task.name, &found.task.repository);
-            let what = match &found.task.work {
-                BackupWork::Backup(work) => format!("volume {} is not backed up", work.name),
-                BackupWork::Restore(work) => format!("volume {} is not restored", work.to),
-                BackupWork::Forget(work) => format!("point {} is not given up", work.point),
+        self.of_failed_backup_tasks(facts);
+        self.of_late_backup_tasks(facts);
+    }
+
+    /// Each by itself, for each is something that somebody has asked for and has not; the newest ones, where there are many.
+    fn of_failed_backup_tasks(&self, facts: &mut Vec<Fact>) {
+        let mut failed: Vec<&BackupTaskStatus> = self.backup_tasks.iter().collect();
+        failed.retain(|found| found.has_failed_of_late(self.at));
+        failed.sort_by_key(|found| Reverse((found.run.end.map(|end| end.at), found.task.id)));
+        let more = failed.len().saturating_sub(MAX_FAILED_TASKS);
+        for (number, found) in failed.into_iter().take(MAX_FAILED_TASKS).enumerate() {
+            let name = &found.task.name;
+            // What a repository has said is a part of it.
+            let why = found.run.why.first().map_or("", String::as_str).escape_debug();
+            let why = why.to_string();
+            let more = match more {
+                1.. if number + 1 == MAX_FAILED_TASKS => {
+                    format!(" So have {more} more, before (`amita backup task list`).")
+                }
+                _ => String::new(),
             };
-            let about = [name.as_str(), repository];
-            if found.has_failed_of_late(self.at) {
-                // What a repository has said is a part of it.
-                let why = found
-                    .run
-                    .why
-                    .first()
-                    .map_or("", String::as_str)
-                    .escape_debug()
-                    .to_string();
-                let text = format!(
-                    "Backup task {name} has failed, and {what}: {}.",
-                    why.trim_end_matches('.')
-                );
-                let advice = format!(
-                    "See `amita backup task show {name}`; it is told for a day, or until the task is removed (`amita backup task remove {name}`)."
-                );
-                facts.push(Fact::new(Kind::BackupTaskFailed, about, text, &advice));
-            } else if found.is_late(self.at) {
-                let late = found.late_s(self.at);
-                let text = match &found.runner {
-                    Some(node) => {
-                        format!(
-                            "Backup task {name} has not come to its end at node {node}, {late} s behind its limit: {what}."
-                        )
-                    }
-                    None => format!("Backup task {name} has waited {late} s for a node: {what}."),
-                };
-                let advice =
-                    format!("See `amita backup task show {name}`; `amita backup task cancel {name}` takes it back.");
-                facts.push(Fact::new(Kind::BackupTaskLate, about, text, &advice));
+            let text = format!(
+                "Backup task {name} has failed, and {}: {}.{more}",
+                not_done(&found.task),
+                why.trim_end_matches('.')
+            );
+            let advice = format!(
+                "See `amita backup task show {name}`; it is told for a day, or until the task is removed (`amita backup task remove {name}`)."
+            );
+            facts.push(Fact::new(
+                Kind::BackupTaskFailed,
+                [name, &found.task.repository],
+                text,
+                &advice,
+            ));
+        }
+    }
+
+    /// Together, by their repositories: where no node has the key file, all of its tasks wait for the same.
+    fn of_late_backup_tasks(&self, facts: &mut Vec<Fact>) {
+        let mut late: BTreeMap<&str, Vec<&BackupTaskStatus>> = BTreeMap::new();
+        for found in self.backup_tasks.iter().filter(|found| found.is_late(self.at)) {
+            late.entry(&found.task.repository).or_default().push(found);
+        }
+        for (repository, mut tasks) in late {
+            tasks.sort_by_key(|found| (Reverse(found.late_s(self.at)), found.task.id));
+            let (first, others) = (tasks[0], tasks.len() - 1);
+            let (name, late) = (&first.task.name, first.late_s(self.at));
+            let what = not_done(&first.task);
+            let mut text = match (&first.runner, first.run.attempts) {
+                (Some(node), _) => {
+                    format!(
+                        "Backup task {name} has not come to its end at node {node}, {late} s behind its limit: {what}."
+                    )
+                }
+                (None, 0) => format!("Backup task {name} has waited {late} s for a node: {what}."),
+                (None, _) => {
+                    format!("Backup task {name} has had no node for {late} s, since its last attempt: {what}.")
+                }
+            };
+            match others {
+                0 => {}
+                1 => text.push_str(&format!(" One more task of repository {repository} does not move.")),
+                _ => text.push_str(&format!(" {others} more tasks of repository {repository} do not move.")),
             }
+            let advice = format!(
+                "See `amita backup task show {name}`, and `amita backup repository list` for the nodes that may be at it; `amita backup task cancel {name}` takes \
+                 it back."
+            );
+            facts.push(Fact::new(Kind::BackupTaskLate, [repository, name], text, &advice));
         }
     }
 
@@ -138,6 +175,15 @@ impl Picture<'_> {
         };
         let text = format!("Backup policy {name} does not verify repository {repository} as it should: {text}.");
         facts.push(Fact::new(Kind::BackupUnverified, [name, repository], text, &show));
+    }
+}
+
+/// What is not there, for the task is not done.
+fn not_done(task: &BackupTask) -> String {
+    match &task.work {
+        BackupWork::Backup(work) => format!("volume {} is not backed up", work.name),
+        BackupWork::Restore(work) => format!("volume {} is not restored", work.to),
+        BackupWork::Forget(work) => format!("point {} is not given up", work.point),
     }
 }
 

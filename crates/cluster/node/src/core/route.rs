@@ -285,7 +285,9 @@ impl Core {
     /// Does who moves the volume read it? A host may have opened that snapshot by its name, as any other, and so may a gateway that copies it for somebody
     /// (the API's, a command's): they are held to its limits.
     fn is_read_for_move(&self, front: FrontId, source: Source) -> bool {
-        self.cx.config.moves && self.fronts.is_programs(front) && self.cx.view.is_read_for_move(source.volume, source.snapshot)
+        self.cx.config.moves
+            && self.fronts.is_programs(front)
+            && self.cx.view.is_read_for_move(source.volume, source.snapshot)
     }
 
     /// What the sequencers of this core have for stores, for whoever asked, and for the directory.

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// The most tasks of a cluster, with those that have ended and stay until they are removed, or the oldest of them has to make room.
 pub const MAX_BACKUP_TASKS: usize = 512;
 
+/// So often it is noted that a node is at a task, also where that does not get on, in seconds.
+const TOLD_EVERY_S: u64 = 60;
+
 /// The number of a task: never given again, so that one of the same name does not take what another one has made for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -214,6 +217,19 @@ pub struct BackupTaskPlace {
     pub total_bytes: u64,
     /// What is done now.
     pub step: String,
+    /// When this was noted, in seconds since 1970, by the clock of the node that was at it; 0: by an older version, which did not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub at: u64,
+}
+
+impl BackupTaskPlace {
+    /// Is it further than it was, or is it so long since that was noted that who looks would take its node for dead? All but the times is what is compared.
+    #[must_use]
+    pub fn is_news_behind(&self, last: &BackupTaskPlace) -> bool {
+        let is_same =
+            (self.done_bytes, self.total_bytes, &self.step) == (last.done_bytes, last.total_bytes, &last.step);
+        !is_same || self.at >= last.at.saturating_add(TOLD_EVERY_S) || self.at < last.at
+    }
 }
 
 /// The prefix of all that is about tasks.
@@ -277,6 +293,27 @@ mod tests {
         assert_eq!(run.end.map(|end| end.how), Some(BackupTaskOutcome::Done));
         let written = serde_json::to_string(&BackupTaskRun::default()).unwrap();
         assert_eq!(written, r#"{"attempts":0}"#);
+    }
+
+    #[test]
+    fn how_far_it_is_is_news_when_it_got_on_and_once_a_minute() {
+        let place = |done_bytes, at| BackupTaskPlace {
+            done_bytes,
+            at,
+            ..BackupTaskPlace::default()
+        };
+        let last = place(7, 1000);
+        for (now, is_news) in [
+            (place(7, 1003), false),
+            (place(8, 1003), true),
+            (place(7, 1060), true),
+            // The clock was set back.
+            (place(7, 10), true),
+        ] {
+            assert_eq!(now.is_news_behind(&last), is_news, "{now:?}");
+        }
+        let older: BackupTaskPlace = serde_json::from_str(r#"{"done_bytes":1,"total_bytes":2,"step":"s"}"#).unwrap();
+        assert_eq!(older.at, 0);
     }
 
     #[test]

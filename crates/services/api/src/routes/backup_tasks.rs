@@ -181,6 +181,7 @@ impl From<BackupTaskStatus> for BackupTask {
             runner,
             place,
             fault,
+            ..
         } = found;
         let (mut backup, mut restore, mut forget) = (None, None, None);
         match task.work {

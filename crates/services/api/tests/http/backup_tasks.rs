@@ -111,6 +111,7 @@ async fn how_far_a_task_is_and_what_it_came_to_is_told() {
         done_bytes: 4096,
         total_bytes: 1 << 30,
         step: "volume db is backed up".to_owned(),
+        at: 7,
     };
     admin::note_backup_task_place(&*world.meta, task.id, claim, &place).unwrap();
     let shown = || async {

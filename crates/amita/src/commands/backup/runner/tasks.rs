@@ -403,8 +403,9 @@ impl Node {
                     done_bytes: bar.position(),
                     total_bytes: bar.length().unwrap_or(0),
                     step: ends.step(),
+                    at: now().as_secs(),
                 };
-                if place == last || stop.load(Ordering::Relaxed) {
+                if !place.is_news_behind(&last) || stop.load(Ordering::Relaxed) {
                     continue;
                 }
                 match admin::note_backup_task_place(&client, id, claim, &place) {

@@ -7,7 +7,7 @@ use super::super::volume::{believable, find_volume};
 use super::super::{Result, check_name, cluster, get, names_under, next_number, snapshot, split, tries};
 use super::repository::hold;
 use crate::access::Action;
-use crate::backups::task::BackupTaskStatus;
+use crate::backups::task::{self, BackupTaskStatus};
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
 use amita_types::map::{
     self, BackedSnapshot, BackupTask, BackupTaskId, BackupTaskPlace, BackupTaskRun, BackupWork, DEFAULT_BACKUP_LIMIT_S,
@@ -440,10 +440,11 @@ fn status(task: BackupTask, [run, runner, place]: [Option<&KeyValue>; 3]) -> Bac
         }
     };
     let runner = runner.and_then(|found| found.json::<String>().ok());
+    let place = place.and_then(|found| found.json::<BackupTaskPlace>().ok());
     BackupTaskStatus {
-        place: place
-            .filter(|_| runner.is_some() && run.end.is_none())
-            .and_then(|found| found.json::<BackupTaskPlace>().ok()),
+        seen_at: place.as_ref().map_or(0, |place| place.at),
+        behind_until: 0,
+        place: place.filter(|_| runner.is_some() && run.end.is_none()),
         task,
         run,
         runner,
@@ -532,6 +533,7 @@ pub fn backup_tasks(meta: &dyn Transact) -> Result<(Vec<BackupTaskStatus>, Vec<U
             Err(why) => unreadable.push(UnreadableTask::of(name, found, why)),
         }
     }
+    task::line_up(&mut all);
     Ok((all, unreadable))
 }
 

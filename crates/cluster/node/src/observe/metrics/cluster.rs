@@ -378,8 +378,23 @@ pub(super) const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "amita_backup_task_oldest_timestamp_seconds",
+        help: "When the oldest backup task of the kind and state was asked for that has not ended, in seconds since 1970; nothing where there is none.",
+        kind: Gauge,
+        labels: &["kind", "state"],
+        read: |view, out| {
+            view.figures(|found| {
+                for tasks in &found.backup_tasks {
+                    for (state, at) in &tasks.oldest {
+                        out.value(&[tasks.kind, state.text()], *at);
+                    }
+                }
+            });
+        },
+    },
+    Metric {
         name: "amita_backup_task_late_seconds",
-        help: "For how long the backup task of the kind that is late longest has not moved: no node is at it, or one is for longer than its limit.",
+        help: "For how long the backup task of the kind that is late longest has not moved: no node is at it nor at another one of its repository, or one is for longer than its limit.",
         kind: Gauge,
         labels: &["kind"],
         read: |view, out| view.each_backup_task(out, |tasks| tasks.late_s),

@@ -129,6 +129,7 @@ fn figures(name: &str) -> Figures {
         backup_tasks: vec![BackupTaskFigures {
             kind: "backup",
             states: vec![(TaskState::Running, 2), (TaskState::Failed, 1)],
+            oldest: vec![(TaskState::Running, 1_799_999_000)],
             late_s: 8,
             done_at: Some(1_800_000_000),
             took_s: Some(40),

@@ -256,6 +256,7 @@ fn who_has_lost_the_key_says_nothing_any_more() {
         done_bytes: 5,
         total_bytes: 9,
         step: "it is read".to_owned(),
+        at: 7,
     };
     assert!(note_backup_task_place(&meta, task.id, first, &place).unwrap());
     assert_eq!(backup_task(&meta, "t").unwrap().place, Some(place.clone()));
@@ -457,7 +458,15 @@ fn a_task_that_failed_or_does_not_move_is_a_fact_and_figures_count_all() {
     run.why = vec!["there is no point 9".to_owned()];
     write_run(&meta, &failed, &run);
     write_run(&meta, &done, &ended(BackupTaskOutcome::Done, now.as_secs() + 40));
-    create_backup_task(&meta, "late", &back_up("db"), now - Duration::from_secs(3600)).unwrap();
+    // Of another repository, of which no node has the key file: the tasks of this one are seen to.
+    let elsewhere = BackupTaskWish {
+        repository: "elsewhere".to_owned(),
+        ..back_up("db")
+    };
+    add_backup_repository(&meta, "elsewhere", &place()).unwrap();
+    for (name, ago) in [("late", 3600), ("later", 3000), ("last", 2000)] {
+        create_backup_task(&meta, name, &elsewhere, now - Duration::from_secs(ago)).unwrap();
+    }
     meta.txn(&Call::put(map::backup_task_key("u"), b"{".to_vec())).unwrap();
     let told = facts();
     let names: Vec<(&str, &str)> = told.iter().map(|(name, objects, _)| (*name, &*objects[0])).collect();
@@ -466,7 +475,7 @@ fn a_task_that_failed_or_does_not_move_is_a_fact_and_figures_count_all() {
         names,
         [
             ("backup-task-failed", "failed"),
-            ("backup-task-late", "late"),
+            ("backup-task-late", "elsewhere"),
             ("record-unreadable", &*key)
         ]
     );
@@ -475,6 +484,12 @@ fn a_task_that_failed_or_does_not_move_is_a_fact_and_figures_count_all() {
         "{told:?}"
     );
     assert_eq!(told[0].1[1], "off-site");
+    assert_eq!(told[1].1[1], "late");
+    assert!(told[1].2.starts_with("Backup task late has waited 36"), "{told:?}");
+    assert!(
+        told[1].2.ends_with("2 more tasks of repository elsewhere do not move."),
+        "{told:?}"
+    );
     let figures = figures(&meta).unwrap().backup_tasks;
     let [backup, restore, forget] = &figures[..] else {
         panic!("{figures:?}")
@@ -489,8 +504,11 @@ fn a_task_that_failed_or_does_not_move_is_a_fact_and_figures_count_all() {
     );
     assert_eq!(
         [TaskState::Waiting, TaskState::Done].map(|state| count(backup, state)),
-        [2, 1]
+        [4, 1]
     );
+    // What has ended is not old.
+    assert_eq!(backup.oldest, [(TaskState::Waiting, now.as_secs() - 3600)]);
+    assert_eq!(restore.oldest, []);
     assert_eq!(
         [TaskState::Failed, TaskState::Done].map(|state| count(restore, state)),
         [1, 0]
@@ -500,4 +518,72 @@ fn a_task_that_failed_or_does_not_move_is_a_fact_and_figures_count_all() {
     // Nobody needs to hear of what was removed.
     remove_backup_task(&meta, "failed").unwrap();
     assert!(facts().iter().all(|(name, ..)| *name != "backup-task-failed"));
+}
+
+#[test]
+fn of_many_that_have_failed_the_newest_are_told_one_by_one() {
+    let meta = prepared();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    for number in 0..20 {
+        let task = create_backup_task(&meta, &format!("t{number}"), &back_up("db"), now).unwrap();
+        let mut run = ended(BackupTaskOutcome::Failed, now.as_secs() - 100 + number);
+        run.why = vec!["away".to_owned()];
+        write_run(&meta, &task, &run);
+    }
+    let mut facts = status(&meta).unwrap().facts;
+    facts.retain(|fact| fact.name == "backup-task-failed");
+    assert_eq!((facts.len(), &*facts[0].objects[0]), (16, "t19"), "{facts:?}");
+    let last = &facts[15];
+    assert_eq!(last.objects[0], "t4");
+    assert!(
+        last.text
+            .ends_with("away. So have 4 more, before (`amita backup task list`)."),
+        "{last:?}"
+    );
+    assert!(facts[..15].iter().all(|fact| fact.text.ends_with("away.")), "{facts:?}");
+}
+
+/// Forty that wait for the two that a node is at are not late one by one.
+#[test]
+fn who_waits_for_others_of_its_repository_is_no_fact() {
+    let meta = prepared();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let long_ago = now - Duration::from_secs(3600);
+    let first = create_backup_task(&meta, "first", &back_up("db"), long_ago).unwrap();
+    for number in 0..40 {
+        create_backup_task(&meta, &format!("t{number}"), &back_up("db"), long_ago).unwrap();
+    }
+    let late = || {
+        let all = status(&meta).unwrap().facts.into_iter();
+        all.filter(|fact| fact.name == "backup-task-late").collect::<Vec<_>>()
+    };
+    let text = late()[0].text.clone();
+    assert_eq!(late().len(), 1, "nobody has begun with any");
+    assert!(text.contains("40 more tasks of repository off-site"), "{text}");
+    let run = BackupTaskRun {
+        attempts: 1,
+        attempt_began: long_ago.as_secs() + 5,
+        ..BackupTaskRun::default()
+    };
+    write_run(&meta, &first, &run);
+    let claim = claimed(&meta, &first, "n1");
+    assert_eq!(late(), []);
+    // Its node has died this moment: it was at it until then, whenever it has begun.
+    let place = BackupTaskPlace {
+        at: now.as_secs(),
+        ..BackupTaskPlace::default()
+    };
+    assert!(note_backup_task_place(&meta, first.id, claim, &place).unwrap());
+    let call = Call {
+        then: vec![Op::Delete {
+            key: map::backup_task_runner_key(first.id),
+        }],
+        ..Call::default()
+    };
+    meta.txn(&call).unwrap();
+    assert_eq!(late(), []);
 }
