@@ -1,9 +1,11 @@
 //! What sessions hold of memory, and how many of strangers there are, over real sockets.
 
 use super::*;
-use amita_reactor::PoolConfig;
+use amita_frontend::{HostKey, reservation};
 use amita_reactor::driver::Wait;
 use amita_reactor::uring::{UringConfig, UringDriver};
+use amita_reactor::{PoolConfig, Slice};
+use amita_types::io::Op;
 use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

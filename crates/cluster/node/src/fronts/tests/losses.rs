@@ -1,6 +1,7 @@
 //! Sessions whose volume was lost, and who counts as using it.
 
 use super::*;
+use crate::directory::OpeningId;
 
 const VOLUME: VolumeId = VolumeId(7);
 
