@@ -10,16 +10,17 @@ mod attempt;
 mod check;
 mod ends;
 mod kind;
+mod look;
+mod noted;
 mod tasks;
 
 use crate::commands::claim::Claim;
 use crate::commands::volume::Gateways;
-use crate::commands::worker::{self, AGAIN, LOOK, Worker, spread};
-use amita_api::panics::Unwinding;
+use crate::commands::worker::{self, AGAIN, Worker, spread};
 use amita_client::Config;
 use amita_control::backups::clocks::{Clocks, Time};
 use amita_control::backups::plan::{self, Step};
-use amita_metadata::{Batch, Call, Client, Error, KeyValue, Waited};
+use amita_metadata::{Batch, Call, Client, KeyValue};
 use amita_node::serve::ServeConfig;
 use amita_terminal::interrupt;
 use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns, PolicyId};
@@ -27,8 +28,8 @@ use attempt::{Attempt, now};
 use check::Check;
 use ends::Ends;
 use kind::Kind;
+use look::Turns;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -224,9 +225,8 @@ impl Node {
     fn run(&self) {
         let mut at: BTreeMap<PolicyId, At> = BTreeMap::new();
         let mut stuck: Vec<At> = Vec::new();
-        // Since when what is due is seen to be nobody's, and when this node began with it and was at it last.
-        let mut free: BTreeMap<PolicyId, Instant> = BTreeMap::new();
-        let mut tried: BTreeMap<PolicyId, Instant> = BTreeMap::new();
+        let mut turns = Turns::default();
+        // When this node was at it last.
         let mut over: BTreeMap<PolicyId, Instant> = BTreeMap::new();
         let (began, mut clocks) = (Instant::now(), Clocks::default());
         while !self.stops() {
@@ -257,23 +257,21 @@ impl Node {
                 due.clear();
             }
             let due = in_turn(due, time.clock, |id| over.get(&id).map(Instant::elapsed));
-            free.retain(|id, _| due.iter().any(|policy| policy.id == *id));
-            tried.retain(|id, _| found.policies.contains_key(id));
+            turns.keep(
+                |id| due.iter().any(|policy| policy.id == id),
+                |id| found.policies.contains_key(&id),
+            );
             over.retain(|id, _| found.policies.contains_key(id));
             for policy in due {
-                let since = free.entry(policy.id).or_insert_with(Instant::now).elapsed();
-                let rests = tried
-                    .get(&policy.id)
-                    .map_or(Duration::ZERO, |last| RETRY.saturating_sub(last.elapsed()));
+                let since = turns.free_for(policy.id);
                 // The end of what is made here is waited for in any case.
                 if at.contains_key(&policy.id) || at.len() >= self.kind.most() || stuck.len() >= MOST_STUCK {
                     continue;
                 }
-                if !rests.is_zero() {
+                if let Err(rests) = turns.begin(policy.id) {
                     waits = waits.min(rests);
                     continue;
                 }
-                tried.insert(policy.id, Instant::now());
                 waits = waits.min(RETRY);
                 let repository = found.repository(policy);
                 if let Some(begun) = self.begin(policy, repository, since >= KEYLESS) {
@@ -391,47 +389,26 @@ impl Node {
         let _ = claimed.set(claim.revision);
         let looked = Arc::clone(ends);
         let _ending = interrupt::ending(move || looked.why().is_some());
-        // It has no part in the way of I/O: what it comes over ends no node, and is told as all else that ails it.
-        let _unwinding = Unwinding::begin();
         let attempt = || self.attempt(name, claim.revision, ends);
-        let made: Result<Result<&str, Error>, _> = std::panic::catch_unwind(AssertUnwindSafe(|| match self.kind {
-            Kind::Backup => attempt().run(),
-            Kind::Verification => Check { with: attempt() }.run(),
-        }));
-        match made {
-            Ok(Ok(become_of)) => log::info!("{what}: {become_of}"),
-            Ok(Err(why)) => log::info!("{what} does not go on here: {why}"),
-            Err(_) => {
-                log::error!("{what} has panicked here");
-                let told = match self.kind {
-                    Kind::Backup => attempt().panicked(),
-                    Kind::Verification => Check { with: attempt() }.panicked(),
-                };
-                if let Err(why) = told {
-                    log::debug!("why {what} does not go on is not noted: {why}");
-                }
-            }
+        let check = || Check { with: attempt() };
+        match self.kind {
+            Kind::Backup => look::carry_out(&what, || attempt().run(), || attempt().panicked()),
+            Kind::Verification => look::carry_out(&what, || check().run(), || check().panicked()),
         }
     }
 
-    /// Waits for a change, for the end of an attempt that is made here, or for so long. Behind a change it waits for a while, so that many of them are
-    /// read at once: the next watch begins behind what is read then.
+    /// Waits for a change, for the end of an attempt that is made here, or for so long.
     fn wait(&self, found: &Found, longest: Duration, at: &BTreeMap<PolicyId, At>) {
-        let mut watch = self.client.watch(&map::backups_prefix(), found.revision + 1);
-        let began = Instant::now();
         let has_ended = || at.values().any(|attempt| attempt.thread.is_finished());
-        while !self.stops() && !has_ended() && began.elapsed() < longest {
-            let left = longest.saturating_sub(began.elapsed());
-            match watch.wait(LOOK.min(left)) {
-                Waited::Nothing => {}
-                Waited::Item(Ok(batch)) if !found.is_changed_by(&batch) => {}
-                Waited::Item(Ok(_)) => {
-                    drop(watch);
-                    return worker::rest(SETTLE + spread(), &|| self.stops());
-                }
-                Waited::Item(Err(_)) | Waited::Ended => return worker::rest(AGAIN, &|| self.stops()),
-            }
-        }
+        let (stops, is_changed) = (|| self.stops(), |batch: &Batch| found.is_changed_by(batch));
+        look::wait(
+            (&self.client, found.revision),
+            longest,
+            SETTLE,
+            &stops,
+            &has_ended,
+            &is_changed,
+        );
     }
 }
 

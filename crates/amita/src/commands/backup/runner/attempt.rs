@@ -9,6 +9,7 @@ mod work;
 pub use found::Had;
 
 use super::ends::{Ends, Why};
+use super::noted::{AGAIN, noted, surely};
 use amita_client::Config;
 use amita_control::admin;
 use amita_control::backups::plan::{self, Step};
@@ -18,9 +19,6 @@ use amita_terminal::interrupt;
 use amita_types::map::{self, BackupPolicy, BackupRepository, BackupRuns};
 use serde::de::DeserializeOwned;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How soon it is tried again to note something while the metadata is away.
-pub const AGAIN: Duration = Duration::from_secs(1);
 
 /// What an attempt works with.
 pub struct Attempt<'a> {
@@ -203,40 +201,24 @@ impl Attempt<'_> {
         let Records {
             policy, made, revision, ..
         } = &*records;
-        let noted = admin::note_backup(self.client, policy, *made, self.claim, *revision, &runs);
-        match noted {
-            Ok(Some(revision)) => {
-                (records.runs, records.revision) = (runs, revision);
-                Ok(true)
-            }
-            Ok(None) => Ok(false),
-            Err(admin::AdminError::Metadata(why)) => Err(why),
-            Err(_) => Ok(false),
-        }
+        let told = admin::note_backup(self.client, policy, *made, self.claim, *revision, &runs);
+        let Some(revision) = noted(told)? else { return Ok(false) };
+        (records.runs, records.revision) = (runs, revision);
+        Ok(true)
     }
 
     /// The same for as long as this node has the policy's key.
     fn note_surely(&self, records: &mut Records, runs: &BackupRuns) -> bool {
-        loop {
-            match self.note(records, runs.clone()) {
-                Ok(noted) => return noted,
-                // It may have been done: then the record is another one than is compared, and says the same.
-                Err(_) => {
-                    std::thread::sleep(AGAIN);
-                    if matches!(self.ends.why(), Some(Why::Node | Why::Lost)) {
-                        return false;
-                    }
-                    if let Ok(Some(found)) = self.read() {
-                        if plan::is_same(&found.runs, runs) {
-                            records.revision = found.revision;
-                            records.runs = found.runs;
-                            return true;
-                        }
-                        records.revision = found.revision;
-                    }
-                }
+        let note = |records: &mut Records| self.note(records, runs.clone());
+        surely(self.ends, records, note, |records| {
+            let Ok(Some(found)) = self.read() else { return false };
+            let is_so = plan::is_same(&found.runs, runs);
+            records.revision = found.revision;
+            if is_so {
+                records.runs = found.runs;
             }
-        }
+            is_so
+        })
     }
 
     /// Notes that there will be something to remove, as long as this node has the policy's key and the policy says what it says. Else nothing is given up

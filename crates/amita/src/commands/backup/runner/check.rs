@@ -11,8 +11,9 @@
 use super::super::failure::Described as _;
 use super::super::sessions;
 use super::super::target::{self, Target};
-use super::attempt::{AGAIN, Attempt, now, said};
+use super::attempt::{Attempt, now, said};
 use super::ends::Why;
+use super::noted::{noted, surely};
 use crate::admin::Described as _;
 use amita_backup::verify::{
     Reading, Report, Stretch, entry_of_object, last_pack, look_round, pack_of_object, read_again, read_journal,
@@ -173,35 +174,21 @@ impl Check<'_> {
             ..
         } = &*records;
         let (of, claim) = ((*made, *seen), self.with.claim);
-        let noted = admin::note_backup_verified(self.with.client, policy, of, claim, *revision, &verified);
-        match noted {
-            Ok(Some(revision)) => {
-                (records.verified, records.revision) = (verified, revision);
-                Ok(true)
-            }
-            Ok(None) => Ok(false),
-            Err(admin::AdminError::Metadata(why)) => Err(why),
-            Err(_) => Ok(false),
-        }
+        let told = admin::note_backup_verified(self.with.client, policy, of, claim, *revision, &verified);
+        let Some(revision) = noted(told)? else { return Ok(false) };
+        (records.verified, records.revision) = (verified, revision);
+        Ok(true)
     }
 
-    /// The same for as long as this node has the key.
+    /// The same for as long as this node has the key. What the record said before was this node's word.
     fn note_surely(&self, records: &mut Records, verified: &BackupVerified) -> bool {
-        loop {
-            match self.note(records, verified.clone()) {
-                Ok(noted) => return noted,
-                Err(_) => {
-                    std::thread::sleep(AGAIN);
-                    if matches!(self.with.ends.why(), Some(Why::Node | Why::Lost)) {
-                        return false;
-                    }
-                    // It may have been done: the key is compared still, and what the record said before was this node's word.
-                    if let Ok(Some(found)) = self.read() {
-                        records.revision = found.revision;
-                    }
-                }
+        let note = |records: &mut Records| self.note(records, verified.clone());
+        surely(self.with.ends, records, note, |records| {
+            if let Ok(Some(found)) = self.read() {
+                records.revision = found.revision;
             }
-        }
+            false
+        })
     }
 
     fn work(&self, mut records: Records) -> Noted<&'static str> {

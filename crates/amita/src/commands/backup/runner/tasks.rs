@@ -8,16 +8,16 @@ mod attempt;
 use super::super::sessions;
 use super::attempt::now;
 use super::ends::{Ends, Why};
+use super::look::{self, Turns};
 use super::{AGAIN, GRACE, KEYLESS, LONGEST_REST, MOST_STUCK, RETRY, SETTLE};
 use crate::admin::Described as _;
 use crate::commands::claim::Claim;
-use crate::commands::worker::{self, LOOK, Worker, spread};
-use amita_api::panics::Unwinding;
+use crate::commands::worker::{self, Worker, spread};
 use amita_backup::{SessionId, Vault};
 use amita_client::Config;
 use amita_control::admin;
 use amita_control::backups::task::{self, TaskStep};
-use amita_metadata::{Batch, Call, Client, KeyValue, LeaseId, Transact, Waited};
+use amita_metadata::{Batch, Call, Client, KeyValue, LeaseId, Transact};
 use amita_terminal::error::Result;
 use amita_terminal::interrupt;
 use amita_terminal::progress::ProgressBar;
@@ -25,11 +25,10 @@ use amita_types::ClusterId;
 use amita_types::map::{self, BackupRepository, BackupTask, BackupTaskId, BackupTaskPlace, BackupTaskRun};
 use attempt::Attempt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Tasks that a node is at, at one time: each takes the memory of its vault's index, and of a gateway.
 const MOST: usize = 2;
@@ -219,9 +218,7 @@ impl Node {
     fn run(&self) {
         let mut at: BTreeMap<BackupTaskId, At> = BTreeMap::new();
         let mut stuck: Vec<At> = Vec::new();
-        // Since when what is due is seen to be nobody's, and when this node began with it last.
-        let mut free: BTreeMap<BackupTaskId, Instant> = BTreeMap::new();
-        let mut tried: BTreeMap<BackupTaskId, Instant> = BTreeMap::new();
+        let mut turns = Turns::default();
         while !self.stops() {
             stuck.retain(|attempt| !attempt.thread.is_finished());
             let found = match self.client.txn(&Call::prefix(map::backups_prefix())) {
@@ -235,23 +232,21 @@ impl Node {
             let ending = self.look_after(&found, &mut at, &mut stuck);
             let (due, waits) = found.due(&self.name, now());
             let mut waits = ending.map_or(waits, |left| waits.min(left));
-            free.retain(|id, _| due.iter().any(|task| task.id == *id));
-            tried.retain(|id, _| found.tasks.contains_key(id));
+            turns.keep(
+                |id| due.iter().any(|task| task.id == id),
+                |id| found.tasks.contains_key(&id),
+            );
             for task in due {
-                let since = free.entry(task.id).or_insert_with(Instant::now).elapsed();
-                let rests = tried
-                    .get(&task.id)
-                    .map_or(Duration::ZERO, |last| RETRY.saturating_sub(last.elapsed()));
+                let since = turns.free_for(task.id);
                 let has_room = has_room(task.cancelled, at.values().map(|attempt| attempt.undoes), stuck.len());
                 // The end of what is made here is waited for in any case.
                 if at.contains_key(&task.id) || !has_room {
                     continue;
                 }
-                if !rests.is_zero() {
+                if let Err(rests) = turns.begin(task.id) {
                     waits = waits.min(rests);
                     continue;
                 }
-                tried.insert(task.id, Instant::now());
                 waits = waits.min(RETRY);
                 if let Some(begun) = self.begin(task, found.repository(task), since >= KEYLESS) {
                     at.insert(task.id, begun);
@@ -377,19 +372,8 @@ impl Node {
         let _telling = self.tell(id, claim.revision, ends, &bar);
         let looked = Arc::clone(ends);
         let _ending = interrupt::ending(move || looked.why().is_some());
-        // It has no part in the way of I/O: what it comes over ends no node, and is told as all else that ails it.
-        let _unwinding = Unwinding::begin();
         let attempt = || self.attempt(name, claim.revision, ends, &bar);
-        match std::panic::catch_unwind(AssertUnwindSafe(|| attempt().run())) {
-            Ok(Ok(become_of)) => log::info!("{what}: {become_of}"),
-            Ok(Err(why)) => log::info!("{what} does not go on here: {why}"),
-            Err(_) => {
-                log::error!("{what} has panicked here");
-                if let Err(why) = attempt().panicked() {
-                    log::debug!("why {what} does not go on is not noted: {why}");
-                }
-            }
-        }
+        look::carry_out(&what, || attempt().run(), || attempt().panicked());
     }
 
     /// Notes how far it is, as long as what this answers is there.
@@ -420,24 +404,19 @@ impl Node {
         told.ok()
     }
 
-    /// Waits for a change, for the end of an attempt that is made here, or for so long.
+    /// Waits for a change, for the end of an attempt that is made here, or for so long. What somebody has asked for is waited for: all nodes look sooner
+    /// than for policies.
     fn wait(&self, found: &Found, longest: Duration, at: &BTreeMap<BackupTaskId, At>) {
-        let mut watch = self.client.watch(&map::backups_prefix(), found.revision + 1);
-        let began = Instant::now();
         let has_ended = || at.values().any(|attempt| attempt.thread.is_finished());
-        while !self.stops() && !has_ended() && began.elapsed() < longest {
-            let left = longest.saturating_sub(began.elapsed());
-            match watch.wait(LOOK.min(left)) {
-                Waited::Nothing => {}
-                Waited::Item(Ok(batch)) if !found.is_changed_by(&batch) => {}
-                Waited::Item(Ok(_)) => {
-                    drop(watch);
-                    // What somebody has asked for is waited for: all nodes look, but for a moment not at once.
-                    return worker::rest(SETTLE / 4 + spread(), &|| self.stops());
-                }
-                Waited::Item(Err(_)) | Waited::Ended => return worker::rest(AGAIN, &|| self.stops()),
-            }
-        }
+        let (stops, is_changed) = (|| self.stops(), |batch: &Batch| found.is_changed_by(batch));
+        look::wait(
+            (&self.client, found.revision),
+            longest,
+            SETTLE / 4,
+            &stops,
+            &has_ended,
+            &is_changed,
+        );
     }
 }
 

@@ -11,8 +11,9 @@ use super::super::super::pour::{self, What};
 use super::super::super::target::{self, Target};
 use super::super::super::task::{self as backing, Shows, Task};
 use super::super::super::{prune, sessions};
-use super::super::attempt::{AGAIN, Had, Read, now, read, said};
+use super::super::attempt::{Had, Read, now, read, said};
 use super::super::ends::{Ends, Why};
+use super::super::noted::{noted, surely};
 use crate::admin::Described as _;
 use crate::commands::volume::data::Way;
 use crate::commands::volume::ended::Ended;
@@ -215,15 +216,24 @@ impl Attempt<'_> {
         let Records {
             task, made, revision, ..
         } = &*records;
-        match admin::note_backup_task(self.client, task, *made, self.claim, *revision, &run) {
-            Ok(Some(revision)) => {
-                (records.run, records.revision) = (run, revision);
-                Ok(true)
+        let told = admin::note_backup_task(self.client, task, *made, self.claim, *revision, &run);
+        let Some(revision) = noted(told)? else { return Ok(false) };
+        (records.run, records.revision) = (run, revision);
+        Ok(true)
+    }
+
+    /// The same for as long as this node has the task's key.
+    fn note_surely(&self, records: &mut Records, run: &BackupTaskRun) -> bool {
+        let note = |records: &mut Records| self.note(records, run.clone());
+        surely(self.ends, records, note, |records| {
+            let Ok(Some(found)) = self.read() else { return false };
+            records.revision = found.revision;
+            let is_so = found.run == *run;
+            if is_so {
+                records.run = found.run;
             }
-            Ok(None) => Ok(false),
-            Err(AdminError::Metadata(why)) => Err(why),
-            Err(_) => Ok(false),
-        }
+            is_so
+        })
     }
 
     fn fenced(&self, task: &BackupTask) -> Fenced<'_> {
@@ -233,29 +243,6 @@ impl Attempt<'_> {
                 key: map::backup_task_runner_key(task.id),
                 equals: self.claim,
             },
-        }
-    }
-
-    /// The same for as long as this node has the task's key.
-    fn note_surely(&self, records: &mut Records, run: &BackupTaskRun) -> bool {
-        loop {
-            match self.note(records, run.clone()) {
-                Ok(noted) => return noted,
-                // It may have been done: then the record is another one than is compared, and says the same.
-                Err(_) => {
-                    std::thread::sleep(AGAIN);
-                    if matches!(self.ends.why(), Some(Why::Node | Why::Lost)) {
-                        return false;
-                    }
-                    if let Ok(Some(found)) = self.read() {
-                        records.revision = found.revision;
-                        if found.run == *run {
-                            records.run = found.run;
-                            return true;
-                        }
-                    }
-                }
-            }
         }
     }
 

@@ -1,11 +1,13 @@
 use super::super::super::key::Key;
 use super::*;
+use crate::commands::worker::LOOK;
 use amita_control::backups::task::TaskState;
 use amita_metadata::{Record, server};
 use amita_types::VolumeId;
 use amita_types::map::{BackupTaskEnd, BackupTaskOutcome, BackupWork, VolumeBackup};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
 
 const NOW: u64 = 1_704_067_200;
 
