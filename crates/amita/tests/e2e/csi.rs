@@ -3,6 +3,7 @@
 mod burst;
 mod chart;
 mod inline;
+mod node;
 mod place;
 mod sanity;
 
@@ -44,10 +45,7 @@ impl Driver<'_> {
     }
 
     fn begin_with<'a>(world: &'a World, more: &[&str]) -> Driver<'a> {
-        let nodes = world.json(&["node", "list"]);
-        let nodes = nodes.as_array().expect("nodes").iter();
-        let apis: Vec<&str> = nodes.map(|node| node["api"].as_str().expect("an API")).collect();
-        let (by_api, identity) = (apis.join(","), world.operator());
+        let (by_api, identity) = (apis(world), world.operator());
         let socket = world.file("csi.sock");
         let endpoint = format!("unix://{}", socket.display());
         let words = [
@@ -68,14 +66,7 @@ impl Driver<'_> {
 
     /// What a method answers, or the number of its status.
     fn ask<A: Message + Default>(&self, method: &str, message: &impl Message) -> Result<A, String> {
-        match call(self.world.folder(), &self.socket, "csi", method, message) {
-            Said::Message { message, .. } => Ok(message),
-            Said::Status { code, why } => {
-                println!("{method}: {code} {why}");
-                Err(code)
-            }
-            Said::Nothing(why) => panic!("{method} has no status: {why}"),
-        }
+        ask(self.world.folder(), &self.socket, method, message)
     }
 
     fn make(&self, request: &CreateVolumeRequest) -> Result<(String, i64), String> {
@@ -161,6 +152,26 @@ impl Driver<'_> {
             self.process.last_words()
         );
         assert!(!self.socket.exists());
+    }
+}
+
+/// Where the nodes' APIs are, as `--by-api` has it.
+fn apis(world: &World) -> String {
+    let nodes = world.json(&["node", "list"]);
+    let nodes = nodes.as_array().expect("nodes").iter();
+    let apis: Vec<&str> = nodes.map(|node| node["api"].as_str().expect("an API")).collect();
+    apis.join(",")
+}
+
+/// What a method answers, or the number of its status.
+fn ask<A: Message + Default>(folder: &Path, socket: &Path, method: &str, message: &impl Message) -> Result<A, String> {
+    match call(folder, socket, "csi", method, message) {
+        Said::Message { message, .. } => Ok(message),
+        Said::Status { code, why } => {
+            println!("{method}: {code} {why}");
+            Err(code)
+        }
+        Said::Nothing(why) => panic!("{method} has no status: {why}"),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Where volumes lie, and from where Kubernetes is told that they are used: at real nodes.
 
-use super::{Driver, Said, call, of, wanted};
-use crate::world::{World, binary, eventually};
+use super::node::NodePart;
+use super::{Driver, of, wanted};
+use crate::world::{World, eventually};
 use amita_csi::wire::common::{Topology, TopologyRequirement};
 use amita_csi::wire::controller::{CreateVolumeRequest, CreateVolumeResponse, GetCapacityRequest, GetCapacityResponse};
 use amita_csi::wire::identity::{
@@ -9,7 +10,6 @@ use amita_csi::wire::identity::{
     PluginCapabilityTypeOneOf as Kind,
 };
 use amita_csi::wire::node::{NodeGetInfoRequest, NodeGetInfoResponse};
-use amita_harness::tool;
 
 const SITE: &str = "topology.csi.amita.io/site";
 const RACK: &str = "topology.csi.amita.io/rack";
@@ -82,56 +82,19 @@ fn volumes_are_bound_to_where_their_pool_lies_if_their_class_says_so() {
 #[test]
 fn a_node_tells_where_it_stands_and_is_not_started_where_it_should_and_does_not_know() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (socket, place) = (folder.path().join("node.sock"), folder.path().join("place"));
-    let (endpoint, file) = (format!("unix://{}", socket.display()), place.display().to_string());
-    let words = [
-        "csi",
-        "node",
-        "--node",
-        "n",
-        "--host-id",
-        super::ONE,
-        "--endpoint",
-        &endpoint,
-        "--topology",
-    ];
-    let refused = tool::run(folder.path(), binary(), words, std::time::Duration::from_secs(30)).expect("it runs");
-    assert!(
-        !refused.status.success() && refused.text.contains("neither its site nor its zone"),
-        "{}",
-        refused.text
-    );
+    let folder = folder.path();
+    let place = folder.join("place");
+    let file = place.display().to_string();
+    NodePart::refused(folder, &["--topology"], "neither its site nor its zone");
     std::fs::write(&place, "site=hall\nrack=r1\n").expect("a file");
-    let words = words.iter().copied().chain(["--place-file", &file]);
-    let mut process = tool::start(folder.path(), binary(), words).expect("it starts");
-    eventually("the node serves", || socket.exists());
-    let said = call(
-        folder.path(),
-        &socket,
-        "csi",
-        "csi.v1.Node/NodeGetInfo",
-        &NodeGetInfoRequest {},
-    );
-    let Said::Message { message, .. } = said else {
-        panic!("{}", process.last_words());
-    };
-    let message: NodeGetInfoResponse = message;
-    let there = message.accessible_topology.expect("a place");
+    let node = NodePart::begin(folder, &["--topology", "--place-file", &file]);
+    let told: Result<NodeGetInfoResponse, String> = node.ask("csi.v1.Node/NodeGetInfo", &NodeGetInfoRequest {});
+    let there = told.expect("what it is").accessible_topology.expect("a place");
     assert_eq!(there.segments, of(&[(SITE, "hall"), (RACK, "r1")]));
-    let said = call(
-        folder.path(),
-        &socket,
-        "csi",
+    let said = node.ask(
         "csi.v1.Identity/GetPluginCapabilities",
         &GetPluginCapabilitiesRequest {},
     );
-    let Said::Message { message, .. } = said else {
-        panic!("{}", process.last_words());
-    };
-    assert!(tells_of_places(message));
-    assert!(
-        process.stop().is_some_and(|status| status.success()),
-        "{}",
-        process.last_words()
-    );
+    assert!(tells_of_places(said.expect("capabilities")));
+    node.end();
 }
