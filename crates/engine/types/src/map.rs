@@ -382,6 +382,26 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// One that nobody has opened yet: no clone, without snapshots, in the clear, unlimited and open to all.
+    #[must_use]
+    pub fn new(id: VolumeId, name: &str, pool: &str, size_bytes: u64) -> Volume {
+        Volume {
+            id,
+            name: name.to_owned(),
+            pool: pool.to_owned(),
+            size_bytes,
+            generation: Generation(0),
+            owner: None,
+            lineage: Lineage::default(),
+            parents: Vec::new(),
+            former: Vec::new(),
+            keys: None,
+            limits: None,
+            priority: None,
+            closed: None,
+        }
+    }
+
     /// What closes it to whoever is no runner of `runs`; none: it is open to them.
     #[must_use]
     pub fn closed_to(&self, runs: Option<MirrorId>) -> Option<&Closed> {

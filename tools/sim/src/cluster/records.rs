@@ -10,7 +10,7 @@ use amita_metadata::Call;
 use amita_reactor::sim::World;
 use amita_types::placement::{Candidate, Level, plan_pool};
 use amita_types::recovery::{Recovery, recovery_key};
-use amita_types::{Epoch, Generation, GroupIndex, PoolId, map};
+use amita_types::{Epoch, GroupIndex, PoolId, map};
 
 pub(super) fn describe(call: &Call) -> String {
     let ops: Vec<String> = call
@@ -156,19 +156,13 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
     let scratch = scratch.map(|number| (number, initiator::scratch_blocks(setup.profile.clients)));
     for (number, blocks) in volumes.chain(scratch) {
         let volume = map::Volume {
-            id: volume_id(number),
-            name: volume_name(number),
-            pool: pool_name(pool_of(setup, number)),
-            size_bytes: blocks * u64::from(amita_types::BLOCK_BYTES),
-            generation: Generation(0),
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
             keys: setup.sealed.as_ref().map(|sealed| sealed.ring(volume_id(number))),
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(
+                volume_id(number),
+                &volume_name(number),
+                &pool_name(pool_of(setup, number)),
+                blocks * u64::from(amita_types::BLOCK_BYTES),
+            )
         };
         put(map::volume_key(&volume.name), json(&volume));
     }

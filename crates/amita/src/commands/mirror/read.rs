@@ -296,19 +296,9 @@ mod tests {
         };
         let (before, now) = (VolumeId(5), VolumeId(6));
         let volume = map::Volume {
-            id: now,
-            name: "db".to_owned(),
-            pool: "main".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(9),
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
             former: vec![before],
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(now, "db", "main", 1 << 30)
         };
         put(map::volume_key("db"), &serde_json::to_value(&volume).unwrap());
         let mib = 1 << 20;

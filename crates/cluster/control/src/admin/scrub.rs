@@ -132,19 +132,9 @@ mod tests {
         let meta = Mutex::new(State::new());
         for (id, generation) in [(1, 3), (2, 1), (3, 0)] {
             let volume = Volume {
-                id: VolumeId(id),
-                name: format!("v{id}"),
-                pool: "main".to_owned(),
-                size_bytes: 4096,
                 generation: Generation(generation),
                 owner: Some(NodeId(1)),
-                lineage: map::Lineage::default(),
-                parents: Vec::new(),
-                former: Vec::new(),
-                keys: None,
-                limits: None,
-                priority: None,
-                closed: None,
+                ..Volume::new(VolumeId(id), &format!("v{id}"), "main", 4096)
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

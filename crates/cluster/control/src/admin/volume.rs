@@ -6,7 +6,7 @@ use super::subsystem::{put, unchanged};
 use super::{AdminError, Result, check_name, cluster, get, list, names_under, parse, tries};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Pool, Volume};
-use amita_types::{BLOCK_BYTES, Generation, VolumeId};
+use amita_types::{BLOCK_BYTES, VolumeId};
 
 /// The largest volume.
 pub const MAX_VOLUME_BYTES: u64 = 1 << 56;
@@ -241,19 +241,8 @@ fn make(
             None => None,
         };
         let mut volume = Volume {
-            id,
-            name: name.clone(),
-            pool: pool.to_owned(),
-            size_bytes,
-            generation: Generation(0),
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
             keys: new_key.as_ref().map(NewKey::ring),
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(id, &name, pool, size_bytes)
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume; and nobody sees that before what it is to be.

@@ -348,21 +348,7 @@ impl Scene {
 
     fn make_volume(&mut self, number: u64) {
         let name = format!("v{number}");
-        let volume = Volume {
-            id: VolumeId(number),
-            name: name.clone(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 20,
-            generation: Generation(0),
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
-        };
+        let volume = Volume::new(VolumeId(number), &name, "p", 1 << 20);
         self.put(&map::volume_key(&name), &volume);
     }
 

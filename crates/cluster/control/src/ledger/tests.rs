@@ -13,21 +13,7 @@ fn json<T: Serialize>(record: &T) -> Vec<u8> {
 }
 
 fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
-    let volume = Volume {
-        id: VolumeId(id),
-        name: name.to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 4096,
-        generation: Generation(0),
-        owner: None,
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
-    };
+    let volume = Volume::new(VolumeId(id), name, "p", 4096);
     (map::volume_key(name), json(&volume))
 }
 

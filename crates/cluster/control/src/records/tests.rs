@@ -79,19 +79,14 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
     }
     for number in 0..10_000 {
         let volume = Volume {
-            id: VolumeId(number),
-            name: format!("volume-of-an-application-{number}"),
-            pool: "replicated-3".to_owned(),
-            size_bytes: 1 << 40,
             generation: Generation(100_000),
             owner: Some(amita_types::NodeId(100)),
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(
+                VolumeId(number),
+                &format!("volume-of-an-application-{number}"),
+                "replicated-3",
+                1 << 40,
+            )
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }

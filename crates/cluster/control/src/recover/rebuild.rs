@@ -736,19 +736,8 @@ impl<'a> Work<'a> {
         self.report.found_volumes.push(name.clone());
         let last = met.last_chunk.unwrap_or(0);
         let mut volume = Volume {
-            id,
-            name,
-            pool,
-            size_bytes: last.saturating_add(1).saturating_mul(chunk_bytes),
             generation: met.generation,
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(id, &name, &pool, last.saturating_add(1).saturating_mul(chunk_bytes))
         };
         self.number(&mut volume, met.number);
         self.insert_volume(volume)

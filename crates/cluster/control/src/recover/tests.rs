@@ -65,19 +65,9 @@ fn group(index: u32, epoch: u64, in_sync: &[StoreId]) -> Group {
 
 fn volume(number: u64, generation: u32) -> Volume {
     Volume {
-        id: VolumeId(number),
-        name: format!("v{number}"),
-        pool: "p".to_owned(),
-        size_bytes: 8 << 20,
         generation: Generation(generation),
         owner: Some(NodeId(1)),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..Volume::new(VolumeId(number), &format!("v{number}"), "p", 8 << 20)
     }
 }
 

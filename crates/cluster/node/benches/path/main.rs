@@ -194,21 +194,7 @@ impl Bench {
             };
             put(map::group_key(PoolId(1), index), json(&group));
         }
-        let volume = map::Volume {
-            id: VolumeId(1),
-            name: NAME.to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: VOLUME_BYTES,
-            generation: Generation(0),
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
-        };
+        let volume = map::Volume::new(VolumeId(1), NAME, "p", VOLUME_BYTES);
         put(map::volume_key(NAME), json(&volume));
 
         let mut nodes = Vec::new();

@@ -72,19 +72,9 @@ impl Rig {
 
     fn volume(&mut self, generation: u32, owner: Option<NodeId>) {
         let volume = map::Volume {
-            id: VolumeId(9),
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(generation),
             owner,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VolumeId(9), "v", "p", 1 << 30)
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -248,19 +238,9 @@ impl Late {
     /// The metadata says that the volume of this number has the name, and is node 5's under generation 8.
     fn record(&mut self, id: u64) {
         let volume = map::Volume {
-            id: VolumeId(id),
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(8),
             owner: Some(NEXT_OWNER),
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VolumeId(id), "v", "p", 1 << 30)
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -352,19 +332,9 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
     let mut late = Late::new();
     for number in 0..VOLUMES {
         let mut volume = map::Volume {
-            id: VolumeId(FIRST + number),
-            name: format!("v{number}"),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(7),
             owner: Some(OWNER),
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VolumeId(FIRST + number), &format!("v{number}"), "p", 1 << 30)
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

@@ -53,19 +53,9 @@ fn subsystem(any_host: bool, hosts: &[&str]) -> map::Subsystem {
 
 fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
     map::Volume {
-        id: VolumeId(7),
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes,
         generation: Generation(1),
         owner: owner.map(NodeId),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VolumeId(7), "v", "p", size_bytes)
     }
 }
 

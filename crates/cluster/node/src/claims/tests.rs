@@ -33,19 +33,9 @@ fn opened(generation: u32) -> Opened {
 
 fn volume(generation: u32) -> map::Volume {
     map::Volume {
-        id: VolumeId(5),
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(generation),
         owner: Some(NodeId(1)),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VolumeId(5), "v", "p", 1 << 30)
     }
 }
 

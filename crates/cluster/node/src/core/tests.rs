@@ -178,19 +178,9 @@ fn opened(generation: Generation) -> Opened {
     Opened {
         keys: None,
         volume: map::Volume {
-            id: VOLUME,
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation,
             owner: Some(NodeId(1)),
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VOLUME, "v", "p", 1 << 30)
         },
         volume_revision: 1,
         pool: map::Pool {

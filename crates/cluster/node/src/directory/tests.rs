@@ -57,19 +57,8 @@ impl Rig {
             chunk_bytes: 4 << 20,
         };
         let volume = map::Volume {
-            id: VOLUME,
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(3),
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VOLUME, "v", "p", 1 << 30)
         };
         let store = amita_types::StoreId(1);
         let group = map::Group {
@@ -346,19 +335,9 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
     let mut metadata = Metadata::default();
     let mut put = |key: String, value: Vec<u8>| drop(metadata.txn(&Call::put(key, value)).unwrap());
     let volume = map::Volume {
-        id: VolumeId(8),
-        name: "w".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(6),
         owner: Some(NodeId(5)),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VolumeId(8), "w", "p", 1 << 30)
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
     put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
@@ -395,19 +374,9 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
 fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
     let mut view = View::default();
     let record = map::Volume {
-        id: VOLUME,
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: rig.generation,
         owner: Some(NodeId(1)),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VOLUME, "v", "p", 1 << 30)
     };
     view.apply(&Record {
         key: map::volume_key("v"),
@@ -666,19 +635,8 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
     let mut rig = Rig::new();
     let deleted = VolumeId(8);
     let record = map::Volume {
-        id: deleted,
-        name: map::hidden_name(deleted),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(6),
-        owner: None,
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(deleted, &map::hidden_name(deleted), "p", 1 << 30)
     };
     let mut view = View::default();
     view.apply(&Record {

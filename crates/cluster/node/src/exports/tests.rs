@@ -1,6 +1,5 @@
 use super::*;
 use crate::control::Record;
-use amita_types::Generation;
 use amita_types::map::{self, Export as ExportRecord};
 use serde::Serialize;
 
@@ -21,21 +20,7 @@ fn put(view: &mut View, key: String, value: &impl Serialize) {
 fn view() -> View {
     let mut view = View::default();
     for (id, name) in [(VOLUME, "disk"), (VolumeId(8), "other")] {
-        let volume = Volume {
-            id,
-            name: name.to_owned(),
-            pool: "fast".to_owned(),
-            size_bytes: 4096,
-            generation: Generation(0),
-            owner: None,
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
-        };
+        let volume = Volume::new(id, name, "fast", 4096);
         put(&mut view, map::volume_key(name), &volume);
     }
     view

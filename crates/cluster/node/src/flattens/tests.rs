@@ -1,6 +1,6 @@
 use super::*;
 use crate::control::Record;
-use amita_types::map::{Lineage, Parent, Volume};
+use amita_types::map::{Parent, Volume};
 use amita_types::{Generation, SnapshotId};
 
 const CLONE: VolumeId = VolumeId(7);
@@ -23,23 +23,18 @@ impl Rig {
             revision: 1,
         };
         let volume = Volume {
-            id: CLONE,
-            name: "copy".to_owned(),
-            pool: "main".to_owned(),
-            size_bytes: (chunks - 1) * u64::from(CHUNK) + u64::from(BLOCK_BYTES),
             generation: Generation(1),
-            owner: None,
-            lineage: Lineage::default(),
             parents: vec![Parent {
                 volume: VolumeId(1),
                 number: SnapshotId(1),
                 generation: Generation(1),
             }],
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(
+                CLONE,
+                "copy",
+                "main",
+                (chunks - 1) * u64::from(CHUNK) + u64::from(BLOCK_BYTES),
+            )
         };
         rig.tell(map::volume_key("copy"), Some(serde_json::to_vec(&volume).unwrap()));
         let record = Flatten {
@@ -230,19 +225,8 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
     let last = VolumeId(MOST as u64 + 1);
     for id in 1..=last.0 {
         let volume = Volume {
-            id: VolumeId(id),
-            name: format!("v{id}"),
-            pool: "main".to_owned(),
-            size_bytes: u64::from(CHUNK),
             generation: Generation(1),
-            owner: None,
-            lineage: Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(VolumeId(id), &format!("v{id}"), "main", u64::from(CHUNK))
         };
         let record = Flatten {
             volume: volume.id,

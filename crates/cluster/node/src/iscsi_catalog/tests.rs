@@ -78,19 +78,9 @@ fn target(luns: Vec<IscsiLun>) -> IscsiTarget {
 
 fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
     map::Volume {
-        id: VolumeId(7),
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes,
         generation: Generation(1),
         owner: owner.map(NodeId),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VolumeId(7), "v", "p", size_bytes)
     }
 }
 

@@ -15,19 +15,9 @@ fn put<T: serde::Serialize>(view: &mut View, key: String, value: &T) {
 
 fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
     map::Volume {
-        id: VolumeId(id),
-        name: format!("v{id}"),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(generation),
         owner: owner.map(NodeId),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VolumeId(id), &format!("v{id}"), "p", 1 << 30)
     }
 }
 

@@ -14,19 +14,9 @@ const VOLUME: VolumeId = VolumeId(7);
 
 fn volume(generation: u32, owner: u32) -> Vec<u8> {
     serde_json::to_vec(&map::Volume {
-        id: VOLUME,
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(generation),
         owner: Some(NodeId(owner)),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VOLUME, "v", "p", 1 << 30)
     })
     .unwrap()
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::control::Record;
 use amita_metadata::model::State;
-use amita_types::map::{Lineage, Paused, Volume};
+use amita_types::map::{Paused, Volume};
 
 const VOLUME: VolumeId = VolumeId(7);
 const GENERATION: Generation = Generation(3);
@@ -24,19 +24,8 @@ impl Rig {
             revision: 1,
         };
         let volume = Volume {
-            id: VOLUME,
-            name: "db".to_owned(),
-            pool: "main".to_owned(),
-            size_bytes: 4096,
             generation: GENERATION,
-            owner: None,
-            lineage: Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(VOLUME, "db", "main", 4096)
         };
         rig.tell(map::volume_key("db"), serde_json::to_vec(&volume).unwrap());
         rig.wish(scrub);

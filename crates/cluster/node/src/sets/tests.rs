@@ -57,19 +57,10 @@ impl Rig {
     /// Volume `id` is node `id % 3`'s.
     fn put_volume(&mut self, id: u64, lineage: Lineage) {
         let volume = map::Volume {
-            id: VolumeId(id),
-            name: format!("v{id}"),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(id as u32),
             owner: Some(NodeId((id % 3) as u32)),
             lineage,
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VolumeId(id), &format!("v{id}"), "p", 1 << 30)
         };
         let key = map::volume_key(&volume.name);
         self.metadata.txn(&Call::put(key, json(&volume))).unwrap();

@@ -15,19 +15,9 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
     Opened {
         keys: None,
         volume: Volume {
-            id: VOLUME,
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(3),
             owner: Some(NodeId(1)),
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(VOLUME, "v", "p", 1 << 30)
         },
         volume_revision: 1,
         pool: Pool {

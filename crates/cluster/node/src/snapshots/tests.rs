@@ -68,19 +68,10 @@ impl Rig {
 
     fn put_volume(&mut self, generation: Generation, owner: NodeId, lineage: Lineage) {
         let volume = map::Volume {
-            id: VOLUME,
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation,
             owner: Some(owner),
             lineage,
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VOLUME, "v", "p", 1 << 30)
         };
         self.put(map::volume_key("v"), &volume);
     }

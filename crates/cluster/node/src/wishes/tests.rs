@@ -29,19 +29,9 @@ impl Rig {
     fn new() -> Rig {
         let mut metadata = Metadata::default();
         let volume = Volume {
-            id: VOLUME,
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(3),
             owner: Some(HERE),
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(VOLUME, "v", "p", 1 << 30)
         };
         let record = serde_json::to_vec(&volume).unwrap();
         metadata.txn(&Call::put(map::volume_key("v"), record)).unwrap();

@@ -286,19 +286,8 @@ impl World {
         }
         for (index, name) in VOLUMES.iter().take(profile.volumes).enumerate() {
             let volume = map::Volume {
-                id: volume_id(index),
-                name: (*name).to_owned(),
-                pool: "p".to_owned(),
-                size_bytes: CHUNKS * BLOCKS * u64::from(BLOCK_BYTES),
-                generation: Generation(0),
-                owner: None,
-                lineage: map::Lineage::default(),
-                parents: Vec::new(),
-                former: Vec::new(),
                 keys: keys.get(index).map(|keys| keys.ring().clone()),
-                limits: None,
-                priority: None,
-                closed: None,
+                ..map::Volume::new(volume_id(index), name, "p", CHUNKS * BLOCKS * u64::from(BLOCK_BYTES))
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
         }

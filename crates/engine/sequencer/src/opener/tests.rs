@@ -50,19 +50,9 @@ mod serde_json_value {
 
 fn volume(owner: Option<NodeId>) -> map::Volume {
     map::Volume {
-        id: VolumeId(9),
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(4),
         owner,
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VolumeId(9), "v", "p", 1 << 30)
     }
 }
 

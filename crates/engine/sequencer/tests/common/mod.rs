@@ -27,19 +27,9 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
         given_back: None,
         keys: None,
         volume: map::Volume {
-            id: VolumeId(9),
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: chunks * u64::from(CHUNK_BYTES),
             generation: Generation(1),
             owner: Some(NodeId(1)),
-            lineage: map::Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VolumeId(9), "v", "p", chunks * u64::from(CHUNK_BYTES))
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -1,7 +1,7 @@
 //! What is told of a volume that is written anew.
 
 use super::*;
-use amita_types::map::{KeyName, KeyNumber, KeyRing, Lineage};
+use amita_types::map::{KeyName, KeyNumber, KeyRing};
 use amita_types::{Generation, VolumeId};
 
 fn volume(is_encrypted: bool) -> Volume {
@@ -11,19 +11,9 @@ fn volume(is_encrypted: bool) -> Volume {
         number: KeyNumber(1),
     };
     Volume {
-        id: VolumeId(1),
-        name: "db".to_owned(),
-        pool: "main".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(1),
-        owner: None,
-        lineage: Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
         keys: is_encrypted.then(|| KeyRing::new(key)),
-        limits: None,
-        priority: None,
-        closed: None,
+        ..Volume::new(VolumeId(1), "db", "main", 1 << 30)
     }
 }
 

@@ -14,8 +14,7 @@ use crate::admin::{self, KeepChange, PolicyChange, PolicyTarget};
 use amita_metadata::Reply;
 use amita_metadata::model::State;
 use amita_types::map::{
-    Cluster, Lineage, SNAPSHOTS_SINCE, SetState, Snapshot, SnapshotName, SnapshotSet, SnapshotState, SnapshotWish,
-    Volume,
+    Cluster, SNAPSHOTS_SINCE, SetState, Snapshot, SnapshotName, SnapshotSet, SnapshotState, SnapshotWish, Volume,
 };
 use amita_types::{ClusterId, Generation, SetId, SnapshotId};
 use proptest::prelude::*;
@@ -91,19 +90,8 @@ impl Rig {
     fn volume(&self, number: u64, name: &str) -> VolumeId {
         let id = VolumeId(number);
         let record = Volume {
-            id,
-            name: name.to_owned(),
-            pool: "main".to_owned(),
-            size_bytes: 1 << 20,
             generation: Generation(1),
-            owner: None,
-            lineage: Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..Volume::new(id, name, "main", 1 << 20)
         };
         self.put(map::volume_key(name), &record);
         id

@@ -313,19 +313,9 @@ fn who_lends_first_of_all_waits_for_nobody() {
 #[test]
 fn the_first_seat_is_known_by_its_term_and_by_the_generation_of_its_volume() {
     let volume = |generation: u32, owner: Option<u32>| map::Volume {
-        id: VOLUME,
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 30,
         generation: Generation(generation),
         owner: owner.map(NodeId),
-        lineage: map::Lineage::default(),
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..map::Volume::new(VOLUME, "v", "p", 1 << 30)
     };
     let is_first = |record: &map::JointLimits, generation| {
         let seat = Seat::of(record, VOLUME, Generation(generation)).expect("it is the seat");

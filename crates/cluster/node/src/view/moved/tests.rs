@@ -9,19 +9,9 @@ const NEW: VolumeId = VolumeId(2);
 
 fn volume(id: VolumeId, name: &str, lineage: Lineage) -> Volume {
     Volume {
-        id,
-        name: name.to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 1 << 20,
         generation: Generation(3),
-        owner: None,
         lineage,
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..Volume::new(id, name, "p", 1 << 20)
     }
 }
 

@@ -157,19 +157,10 @@ impl Rig {
             chunk_bytes: BLOCKS * BLOCK_BYTES,
         };
         let volume = map::Volume {
-            id: VolumeId(9),
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: chunks * CHUNK_BYTES,
             generation: GENERATION,
             owner: Some(NodeId(1)),
-            lineage: map::Lineage::default(),
             parents,
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
-            closed: None,
+            ..map::Volume::new(VolumeId(9), "v", "p", chunks * CHUNK_BYTES)
         };
         let mut put = |key: String, value: Vec<u8>| metadata.txn(&Call::put(key, value)).unwrap().revision;
         let volume_revision = put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());

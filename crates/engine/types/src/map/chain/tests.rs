@@ -4,22 +4,13 @@ use crate::map::Lineage;
 
 fn volume(id: u64, host: Option<u64>, former: &[u64]) -> Volume {
     Volume {
-        id: VolumeId(id),
-        name: "v".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 4096,
         generation: Generation(5),
-        owner: None,
         lineage: Lineage {
             host: host.map(VolumeId),
             ..Lineage::default()
         },
-        parents: Vec::new(),
         former: former.iter().copied().map(VolumeId).collect(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..Volume::new(VolumeId(id), "v", "p", 4096)
     }
 }
 

@@ -1,21 +1,10 @@
 use super::*;
-use crate::map::Lineage;
 
 fn volume(parents: Vec<Parent>) -> Volume {
     Volume {
-        id: VolumeId(9),
-        name: "c".to_owned(),
-        pool: "p".to_owned(),
-        size_bytes: 4096,
         generation: Generation(5),
-        owner: None,
-        lineage: Lineage::default(),
         parents,
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..Volume::new(VolumeId(9), "c", "p", 4096)
     }
 }
 

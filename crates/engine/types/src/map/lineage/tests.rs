@@ -31,19 +31,9 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         ..Lineage::default()
     };
     let volume = Volume {
-        id: VolumeId(7),
-        name: "db".to_owned(),
-        pool: "fast".to_owned(),
-        size_bytes: 4096,
         generation: Generation(3),
-        owner: None,
         lineage,
-        parents: Vec::new(),
-        former: Vec::new(),
-        keys: None,
-        limits: None,
-        priority: None,
-        closed: None,
+        ..Volume::new(VolumeId(7), "db", "fast", 4096)
     };
     let json = serde_json::to_string(&volume).expect("plain");
     let read: Volume = serde_json::from_str(&json).expect("what was written");

@@ -42,19 +42,10 @@ fn with_volumes(own: Mirror, is_closed: bool) -> (Mutex<State>, u64) {
             since: Generation(3),
         };
         let volume = Volume {
-            id,
-            name: name.to_owned(),
-            pool: "main".to_owned(),
-            size_bytes: 1 << 30,
             generation: Generation(3),
             owner: (!is_closed).then_some(NodeId(1)),
-            lineage: Lineage::default(),
-            parents: Vec::new(),
-            former: Vec::new(),
-            keys: None,
-            limits: None,
-            priority: None,
             closed: is_closed.then(|| Box::new(closed)),
+            ..Volume::new(id, name, "main", 1 << 30)
         };
         put(&meta, map::volume_key(name), &volume);
     }
