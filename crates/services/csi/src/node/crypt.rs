@@ -442,7 +442,7 @@ impl Node {
         let may_change = !how.is_read_only && !how.is_shared;
         if self.unlock_by(&head, name, &how.by.now, how.is_read_only)? {
             if let Some(previous) = how.by.previous.as_deref().filter(|_| may_change) {
-                self.forget(&device, previous)?;
+                self.forget(&head, previous)?;
             }
             return Ok(());
         }
@@ -462,7 +462,7 @@ impl Node {
             return Err(refused());
         }
         match self.unlock_by(&head, name, &how.by.now, false)? {
-            true => self.forget(&device, previous),
+            true => self.forget(&head, previous),
             false => Err(refused()),
         }
     }
@@ -534,14 +534,26 @@ impl Node {
         Ok(true)
     }
 
-    /// A passphrase opens a disk no more. There is another one that does.
-    fn forget(&self, device: &str, previous: &str) -> Result<(), Status> {
-        let ran = self.cryptsetup(&["luksRemoveKey", "--batch-mode", "--key-file", "-", device], previous)?;
+    /// A passphrase opens a disk no more. There is another one that does, by the same head: in memory and then on its disk, as a passphrase is added. A head that the disk showed for this alone
+    /// could take any memory, and none of the driver's was counted for that.
+    fn forget(&self, head: &Head<'_>, previous: &str) -> Result<(), Status> {
+        let device = head.device;
+        let words = ["luksRemoveKey", "--batch-mode", "--key-file", "-", &head.path];
+        let ran = self.cryptsetup(&words, previous)?;
         match ran.code {
-            0 => log::info!("{device} is not opened by the Secret's previous passphrase any more"),
-            NO_KEY => {}
+            0 => {}
+            NO_KEY => return Ok(()),
             _ => return Err(bad("luksRemoveKey", device, &ran)),
         }
+        if !is_laid_out(&head.dump) {
+            // What is there can be used: it is open by now.
+            log::warn!(
+                "{device} is opened by the Secret's previous passphrase still: it has a head that is laid out otherwise than the driver makes it, which cannot be written so that a cut does no harm (cryptsetup luksRemoveKey takes the passphrase away while no pod uses it)"
+            );
+            return Ok(());
+        }
+        head.copy.write_back(device, &PIECES).map_err(nvme::failed(device))?;
+        log::info!("{device} is not opened by the Secret's previous passphrase any more");
         Ok(())
     }
 

@@ -288,7 +288,7 @@ fn a_head_that_encrypts_nothing_is_not_used() {
     assert!(host.state().mapping.is_none());
 }
 
-/// A gateway may show the head that there is to who looks, and another one to who opens it, or adds a passphrase to it.
+/// A gateway may show the head that there is to who looks, and another one to who opens it, adds a passphrase to it or takes one away.
 #[test]
 fn what_is_looked_at_is_what_is_opened() {
     let lie = Luks {
@@ -296,8 +296,12 @@ fn what_is_looked_at_is_what_is_opened() {
         content: Some("ext4".to_owned()),
         cipher: "cipher_null-ecb",
     };
-    for (now, previous) in [(PASSPHRASE, ""), (OTHER, PASSPHRASE)] {
-        let host = made(&[PASSPHRASE]);
+    for (keys, now, previous) in [
+        (&[PASSPHRASE][..], PASSPHRASE, ""),
+        (&[PASSPHRASE], OTHER, PASSPHRASE),
+        (&[PASSPHRASE, OTHER], OTHER, PASSPHRASE),
+    ] {
+        let host = made(keys);
         host.state().lies = Some(lie.clone());
         stage_by(&host, writer("ext4"), EXCLUSIVE, secret(now, previous)).expect("staged");
         let mapped = host.state().mapping.as_ref().map(|mapping| mapping.cipher);

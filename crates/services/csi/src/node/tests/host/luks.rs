@@ -130,6 +130,8 @@ impl State {
                 let Some(luks) = shown else {
                     return ran(1, "is not a valid LUKS device");
                 };
+                // One that reads the disk once more reads whatever that shows by then.
+                assert!(place.is_some(), "{what} goes by a copy that was looked at");
                 match what {
                     "luksDump" => ran(
                         0,
