@@ -166,6 +166,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::BackupTaskCannot { .. }
                 | AdminError::BeingTaken { .. }
                 | AdminError::TakenBeside { .. }
+                | AdminError::ImportTaken { .. }
                 | AdminError::Changed
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,

@@ -1,11 +1,15 @@
 //! Images are copied into volumes and out of them; `qemu-img` says whether they are sound, and the same.
 
-use crate::world::{PATIENCE, World, pattern, stamped};
+use crate::world::{PATIENCE, World, binary, eventually, pattern, stamped};
 use amita_harness::nbd::Client;
+use amita_harness::process::dying_with_us;
 use amita_harness::tool;
 use amita_identity::Role;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Stdio;
 
 const IMAGE_BYTES: u64 = 24 << 20;
 
@@ -126,6 +130,47 @@ fn what_would_be_lost_is_asked_for_first() {
         let refused = amita(&world, arguments);
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {}", refused.text);
     }
+    world.end(&[]);
+}
+
+/// As by Ctrl-Z, or where a machine is suspended: for longer than the lease of what owns the volume meanwhile.
+#[test]
+fn an_import_that_stood_still_says_nothing_of_a_volume_that_another_one_has_filled() {
+    let world = World::with_volume();
+    let [raw, out] = ["a.raw", "out.raw"].map(|name| world.file(name));
+    let [raw, out] = [&raw, &out].map(|path| text(path));
+    raw_image(Path::new(raw));
+    done(&world, &["volume", "import", raw, "one", "--pool", "demo"]);
+    let mark = || world.json(&["volume", "show", "one"])["import"].clone();
+    assert!(mark().is_null());
+
+    let mut command = dying_with_us(Path::new(binary()));
+    let size = IMAGE_BYTES.to_string();
+    command.args(["volume", "import", "-", "one", "--force", "--size", &size]);
+    command.args(["--metadata", world.cluster.endpoint(), "--identity", &world.operator()]);
+    if let Some(identity) = world.identity(Role::Gateway, "stopped") {
+        command.args(["--client-identity", &identity]);
+    }
+    let (stdin, stderr) = (Stdio::piped(), Stdio::piped());
+    let mut late = command.stdin(stdin).stderr(stderr).spawn().expect("it starts");
+    let mut image = late.stdin.take().expect("piped");
+    image.write_all(&pattern(3, 8 << 20)).expect("it is read");
+    eventually("it has begun", || !mark().is_null());
+    let signal = |signal| kill_process(Pid::from_child(&late), signal).expect("a signal");
+    signal(Signal::STOP);
+    done(&world, &["volume", "import", raw, "one", "--force"]);
+    assert!(mark().is_null(), "it is whole");
+    signal(Signal::CONT);
+    // It may have ended by then.
+    let _ = image.write_all(&pattern(3, 16 << 20));
+    drop(image);
+    let ended = late.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success(), "{said}");
+    assert!(mark().is_null(), "it is in use by now, and whole: {said}");
+    assert!(!said.contains("begins anew"), "{said}");
+    done(&world, &["volume", "export", "one", out]);
+    world.done("qemu-img", &["compare", "-f", "raw", "-F", "raw", raw, out]);
     world.end(&[]);
 }
 

@@ -56,7 +56,7 @@ mod trash;
 mod unreadable;
 mod volume;
 
-pub use about::{about, label_volume, note_import, protect_volume};
+pub use about::{about, begin_import, end_import, label_volume, may_import, note_import, protect_volume, take_import};
 pub use backup::{
     BackupChange, BackupTaskWish, BackupVolumes, RepositoryChange, UnreadableTask, VerifyChange, WishedWork,
     add_backup_repository, backup_policies, backup_policy, backup_repositories, backup_repository, backup_task,

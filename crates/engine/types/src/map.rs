@@ -31,7 +31,7 @@ mod set;
 mod trash;
 mod verification;
 
-pub use about::{About, Import, Shrink, about_key, about_prefix};
+pub use about::{About, Attempt, Import, Shrink, about_key, about_prefix};
 pub use api::{ApiAnswer, ApiReply, ApiToken, api_answer_key, api_answers_prefix, api_token_key, api_tokens_prefix};
 pub use backup::{
     BackupPolicy, BackupRepository, BackupRun, BackupRuns, DEFAULT_BACKUP_LIMIT_S, MAX_BACKUP_POLICIES,

@@ -234,7 +234,8 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::WouldWait { .. }
         | AdminError::NodeTaken { .. }
         | AdminError::StoreServed { .. }
-        | AdminError::StoreOutdated { .. } => Code::WrongState,
+        | AdminError::StoreOutdated { .. }
+        | AdminError::ImportTaken { .. } => Code::WrongState,
         // One that this build does not know.
         _ => Code::WrongState,
     }

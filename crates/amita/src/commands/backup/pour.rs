@@ -10,7 +10,7 @@ use crate::commands::volume::data::{Data, Way};
 use crate::commands::volume::ended::Ended;
 use amita_backup::{Error, Reader, Session, Sink, Vault};
 use amita_control::access::Action;
-use amita_control::admin;
+use amita_control::admin::{self, AdminError};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
@@ -18,6 +18,7 @@ use amita_terminal::progress::ProgressBar;
 use amita_types::map::{Import, Volume};
 use std::io;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// How often the place is noted: what a restore loses when its machine does.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
@@ -77,6 +78,7 @@ impl What {
                 modified_ns: taken_at.saturating_mul(1_000_000_000).max(1),
                 done_bytes: 0,
                 ails: None,
+                attempt: None,
             },
         })
     }
@@ -133,12 +135,10 @@ struct Pouring<'a> {
 }
 
 impl Pouring<'_> {
-    fn note(&mut self, done: u64) -> Result<()> {
+    fn note(&mut self, done: u64) -> std::result::Result<(), AdminError> {
         self.noted = Instant::now();
         self.import.done_bytes = done.max(self.import.done_bytes);
-        admin::note_import(self.meta, self.volume, Some(&self.import))
-            .described()
-            .map(drop)
+        admin::note_import(self.meta, self.volume, &self.import).map(drop)
     }
 
     /// `done`: all before has been given to the volume.
@@ -146,7 +146,7 @@ impl Pouring<'_> {
         interrupt::check()?;
         self.bar.set_position(done);
         match self.noted.elapsed() > NOTE_EVERY {
-            true => self.note(self.data.place().unwrap_or(done)),
+            true => self.note(self.data.place().unwrap_or(done)).described(),
             false => Ok(()),
         }
     }
@@ -198,6 +198,8 @@ pub fn into_volume(
         let mut data = way.open(&volume.name).map_err(Ended::Copy)?;
         // It may have waited for long, as a piece may.
         interrupt::check().map_err(Ended::Copy)?;
+        // From here on nobody says how far it is who had the volume before, and has stood still since.
+        let import = admin::take_import(meta, volume, &import, Uuid::new_v4())?;
         let from = import.done_bytes;
         if from > 0 {
             data.clear(from).map_err(Ended::Copy)?;
@@ -218,16 +220,19 @@ pub fn into_volume(
             pouring.data.finish()
         };
         let restored = restore(&mut pouring);
-        if restored.is_err()
-            && let Some(place) = pouring.data.place()
-        {
-            // The failure that is told is the first one.
-            let _ = pouring.note(place);
-        }
-        let written = pouring.written_bytes;
+        let noted = match restored {
+            Ok(()) => Ok(()),
+            Err(_) => pouring.note(pouring.data.place().unwrap_or(0)),
+        };
+        let (written, import) = (pouring.written_bytes, pouring.import);
         pouring.data.close();
-        restored.map_err(Ended::Copy)?;
-        admin::note_import(meta, volume, None)?;
+        match (restored, noted) {
+            // It is not there in part: it is another one's, and perhaps whole.
+            (Err(_), Err(why @ AdminError::ImportTaken { .. })) => return Err(Ended::Admin(why)),
+            // The failure that is told is the first one.
+            (restored, _) => restored.map_err(Ended::Copy)?,
+        }
+        admin::end_import(meta, volume, &import)?;
         Ok::<u64, Ended>(written)
     })
 }

@@ -5,6 +5,7 @@
 //! and after a revert none is left that would go on with what the volume was.
 
 use super::data::{OWNER_PATIENCE, Way, is_alone, not_alone};
+use super::ended::Ended;
 use super::image::{Format, Source};
 use super::import::Copy;
 use super::{diff, export, revert};
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Memory of one gateway: what is under way of a copy at one time.
 const BUFFER_BYTES: usize = 64 << 20;
@@ -235,6 +237,7 @@ impl DataPath for Gateways {
             modified_ns: 0,
             done_bytes: 0,
             ails: None,
+            attempt: Some(Uuid::new_v4()),
         };
         let volume = admin::volume(&session.reader(), name)?;
         if !is_alone(&data, &before, &volume) {
@@ -246,15 +249,16 @@ impl DataPath for Gateways {
         }
         // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
         session.act(Action::VolumeImport, name, |meta| {
-            admin::note_import(meta, &volume, Some(&mark))?;
+            admin::begin_import(meta, &volume, &mark)?;
             let mut copy = Copy::of(source, mark, &volume);
-            let copied = copy.copy_into(data, false, meta).map_err(|failure| {
+            let copied = copy.copy_into(data, false, meta).map_err(|ended| match ended {
                 // Where it is not wanted any more, the reason for that is told.
-                image.going.check().err().unwrap_or_else(|| problem(failure))
+                Ended::Copy(failure) => image.going.check().err().unwrap_or_else(|| problem(failure)),
+                Ended::Admin(why) => why.into(),
             });
             match copied.and_then(|()| from.0.borrow_mut().check()) {
                 Ok(()) => {
-                    admin::note_import(meta, &volume, None)?;
+                    admin::end_import(meta, &volume, &copy.import)?;
                     Ok(Imported {
                         size_bytes: volume.size_bytes,
                         written_bytes: copy.written_bytes,
@@ -266,7 +270,7 @@ impl DataPath for Gateways {
                         ails: Some(format!("{}; send the image again from its beginning", why.detail)),
                         ..copy.import.clone()
                     };
-                    if let Err(more) = admin::note_import(meta, &volume, Some(&import)) {
+                    if let Err(more) = admin::note_import(meta, &volume, &import) {
                         log::warn!("why the import into {name} has ended is not noted: {more}");
                     }
                     Err(why)

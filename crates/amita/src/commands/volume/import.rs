@@ -2,7 +2,8 @@
 //!
 //! How far it has come stands in the metadata, with the volume ([`map::About`]): everything before that place is written, and a write
 //! that is answered is durable. What lies behind it is cleared before an import goes on, so that nothing of the first attempt is left
-//! where the image has a hole.
+//! where the image has a hole. Each attempt puts a number of its own there once it has the volume open ([`admin::take_import`]): one that stood still
+//! meanwhile, and wakes, says nothing any more of what another one has cleared, or has filled and given to hosts.
 
 mod by_api;
 
@@ -14,7 +15,7 @@ use super::image::{Format, Source, modified_ns};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, ExportSpec};
+use amita_control::admin::{self, AdminError, ExportSpec};
 use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
@@ -24,6 +25,7 @@ use amita_types::map::{About, Export, Import, Volume};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// How often the place is noted: what an import loses when its machine does.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
@@ -93,12 +95,13 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         modified_ns: if is_stdin { 0 } else { modified_ns(&arguments.file)? },
         done_bytes: 0,
         ails: None,
+        attempt: None,
     };
     let way = arguments.access.way(endpoints, admin)?;
     let target = prepare(arguments, &mark, endpoints, admin)?;
     interrupt::catch();
     let lent = lend(&way, &target, admin)?;
-    let from = target.import.done_bytes;
+    let mut from = 0;
     let mut copy = Copy {
         pads: arguments.pad,
         bar: progress::bar("importing", image_bytes),
@@ -106,13 +109,18 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     };
     // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
     let copied = admin.act(Action::VolumeImport, &arguments.name, |meta| {
-        copy.run(&way, target.is_empty, meta).map_err(Ended::Copy)?;
-        admin::note_import(meta, &target.volume, None)?;
+        let data = way.open(&arguments.name).map_err(Ended::Copy)?;
+        copy.begin(target.begins_anew, meta)?;
+        from = copy.import.done_bytes;
+        copy.copy_into(data, target.is_empty, meta)?;
+        admin::end_import(meta, &target.volume, &copy.import)?;
         Ok::<(), Ended>(())
     });
     copy.bar.finish_and_clear();
     match copied {
         Ok(()) => {}
+        // What was there is as it was.
+        Err(Ended::Copy(failure)) if target.begins_anew && copy.import.attempt.is_none() => return Err(failure),
         Err(Ended::Copy(failure)) => return Err(left(failure, &copy, arguments, is_stdin)),
         Err(Ended::Admin(why)) => return Err(why).described(),
     }
@@ -187,6 +195,8 @@ struct Target {
     import: Import,
     /// Nobody has written to it.
     is_empty: bool,
+    /// There is no mark of this import yet: it is put where the volume is open.
+    begins_anew: bool,
 }
 
 /// How large the volume is to be, at least.
@@ -238,6 +248,7 @@ fn prepare(arguments: &Arguments, mark: &Import, endpoints: &Endpoints, admin: &
             volume: made.described()?,
             import: mark.clone(),
             is_empty: true,
+            begins_anew: false,
         });
     };
     if let Some(pool) = arguments.pool.as_ref().filter(|pool| **pool != found.volume.pool) {
@@ -262,6 +273,7 @@ fn prepare(arguments: &Arguments, mark: &Import, endpoints: &Endpoints, admin: &
                 volume: found.volume,
                 import: was,
                 is_empty: false,
+                begins_anew: false,
             }),
         };
     }
@@ -282,14 +294,13 @@ fn prepare(arguments: &Arguments, mark: &Import, endpoints: &Endpoints, admin: &
         });
         volume = resized.described()?;
     }
-    let noted = admin.act(Action::VolumeImport, name, |meta| {
-        admin::note_import(meta, &volume, Some(mark))
-    });
-    noted.described()?;
+    // Before it is taken from whoever has it.
+    admin::may_import(&admin.reader(), &volume).described()?;
     Ok(Target {
         volume,
         import: mark.clone(),
         is_empty: false,
+        begins_anew: true,
     })
 }
 
@@ -349,15 +360,36 @@ impl<'a> Copy<'a> {
         }
     }
 
-    fn run(&mut self, way: &Way, is_empty: bool, meta: &dyn Transact) -> Result<()> {
-        let data = way.open(&self.volume.name)?;
-        self.copy_into(data, is_empty, meta)
+    /// The volume is open: from here on nobody says how far the import is who had it before, and has stood still since. `anew`: there was none, or what it
+    /// was does not matter.
+    fn begin(&mut self, anew: bool, meta: &dyn Transact) -> std::result::Result<(), AdminError> {
+        let attempt = Uuid::new_v4();
+        if !anew {
+            self.import = admin::take_import(meta, self.volume, &self.import, attempt)?;
+            return Ok(());
+        }
+        let opened = Volume {
+            generation: admin::volume(meta, &self.volume.name)?.generation,
+            ..self.volume.clone()
+        };
+        let import = Import {
+            attempt: Some(attempt),
+            ..self.import.clone()
+        };
+        admin::begin_import(meta, &opened, &import)?;
+        self.import = import;
+        Ok(())
     }
 
     /// Copies into the volume that is open, and closes it. `is_empty`: nobody has written to it. How far it is, is noted in `meta`.
-    pub(super) fn copy_into(&mut self, mut data: Data, is_empty: bool, meta: &dyn Transact) -> Result<()> {
+    pub(super) fn copy_into(
+        &mut self,
+        mut data: Data,
+        is_empty: bool,
+        meta: &dyn Transact,
+    ) -> std::result::Result<(), Ended> {
         if data.size_bytes() < self.import.image_bytes {
-            return Err(Failure::new("the volume is smaller than the image"));
+            return Err(Ended::Copy(Failure::new("the volume is smaller than the image")));
         }
         let copied = self.copy(&mut data, is_empty, meta);
         // What was begun may be done after all: then it is not done again.
@@ -365,13 +397,18 @@ impl<'a> Copy<'a> {
             Ok(()) => self.import.image_bytes,
             Err(_) => data.place().unwrap_or(self.import.done_bytes),
         };
-        if copied.is_err() && place > self.import.done_bytes {
-            self.import.done_bytes = place;
-            // The failure that is told is the first one.
-            let _ = self.note(meta);
+        let mut noted = Ok(());
+        if copied.is_err() {
+            self.import.done_bytes = place.max(self.import.done_bytes);
+            noted = self.note(meta);
         }
         data.close();
-        copied
+        match (copied, noted) {
+            // It is not there in part: it is another one's, and perhaps whole.
+            (Err(_), Err(why @ AdminError::ImportTaken { .. })) => Err(Ended::Admin(why)),
+            // The failure that is told is the first one.
+            (copied, _) => copied.map_err(Ended::Copy),
+        }
     }
 
     fn copy(&mut self, data: &mut Data, is_empty: bool, meta: &dyn Transact) -> Result<()> {
@@ -417,7 +454,7 @@ impl<'a> Copy<'a> {
             at = until;
             if self.noted.elapsed() > NOTE_EVERY {
                 self.import.done_bytes = data.place().unwrap_or(at).max(self.import.done_bytes);
-                self.note(meta)?;
+                self.note(meta).described()?;
             }
         }
         if let Source::Stream(stream) = &mut self.source {
@@ -431,10 +468,9 @@ impl<'a> Copy<'a> {
         data.finish()
     }
 
-    fn note(&mut self, meta: &dyn Transact) -> Result<()> {
+    fn note(&mut self, meta: &dyn Transact) -> std::result::Result<(), AdminError> {
         self.noted = Instant::now();
-        let noted = admin::note_import(meta, self.volume, Some(&self.import));
-        noted.described().map(drop)
+        admin::note_import(meta, self.volume, &self.import).map(drop)
     }
 }
 

@@ -8,7 +8,7 @@ use super::volume::find_volume;
 use super::{AdminError, Result, get, tries};
 use amita_metadata::{Call, Transact};
 use amita_types::VolumeId;
-use amita_types::map::{self, About, Import, Volume};
+use amita_types::map::{self, About, Attempt, Import, Volume};
 use std::collections::BTreeMap;
 
 /// What is known of a volume.
@@ -44,26 +44,101 @@ pub fn protect_volume(meta: &dyn Transact, name: &str, protected: bool) -> Resul
     change(meta, name, None, |about| about.protected = protected)
 }
 
-/// Says how far an import has come; `None`: it is at its end. `volume` is the one that it is into.
+/// May an image be copied into the volume? [`begin_import`] and [`note_import`] look again.
 ///
 /// # Errors
-/// The volume is gone, or another one has its name; the metadata is away or refuses.
-pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>) -> Result<About> {
-    if import.is_some() {
-        none_copies(meta, volume)?;
-        none_moves(meta, volume)?;
-        none_closed(volume)?;
-    }
-    change(meta, &volume.name, Some(volume.id), |about| {
-        about.import = import.cloned();
-        if import.is_some() {
-            // It is written anew, whatever it was on its way to.
-            about.shrink = None;
+/// It is to be a copy and is none yet, it moves, or it is closed for a mirror; the metadata is away.
+pub fn may_import(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    none_copies(meta, volume)?;
+    none_moves(meta, volume)?;
+    none_closed(volume)
+}
+
+/// Puts the mark of an import that begins, whatever import there was. `volume` is the record that was read behind the volume's opening: whoever stood
+/// still in between puts no mark on what others have had since, and perhaps filled.
+///
+/// # Errors
+/// [`AdminError::ImportTaken`]: others have opened it since; as [`may_import`]; the volume is gone, or another one has its name; the metadata is away or
+/// refuses.
+pub fn begin_import(meta: &dyn Transact, volume: &Volume, import: &Import) -> Result<About> {
+    may_import(meta, volume)?;
+    change_of(meta, &volume.name, Some(volume.id), |now, about| {
+        if now.generation != volume.generation {
+            return Err(taken(volume));
+        }
+        about.import = Some(import.clone());
+        // It is written anew, whatever it was on its way to.
+        about.shrink = None;
+        Ok(())
+    })
+}
+
+/// Has a new attempt go on with an import, once it has the volume open: from then on nobody notes anything who was at it before. `seen` is what the mark was
+/// when the attempt decided for it; the answer is what it is by now, with this attempt.
+///
+/// # Errors
+/// [`AdminError::ImportTaken`]: another attempt has it by now, or it is at its end; as [`may_import`]; the volume is gone, or another one has its name; the
+/// metadata is away or refuses.
+pub fn take_import(meta: &dyn Transact, volume: &Volume, seen: &Import, attempt: Attempt) -> Result<Import> {
+    may_import(meta, volume)?;
+    let about = change_of(meta, &volume.name, Some(volume.id), |_, about| {
+        let found = about.import.as_mut().filter(|found| found.is_as(seen));
+        let found = found.ok_or_else(|| taken(volume))?;
+        (found.attempt, found.ails) = (Some(attempt), None);
+        about.shrink = None;
+        Ok(())
+    })?;
+    about.import.ok_or_else(|| taken(volume))
+}
+
+/// Says how far the attempt of `import` has come, or why it has ended.
+///
+/// # Errors
+/// As [`take_import`].
+pub fn note_import(meta: &dyn Transact, volume: &Volume, import: &Import) -> Result<About> {
+    may_import(meta, volume)?;
+    change_of(meta, &volume.name, Some(volume.id), |_, about| {
+        let found = about.import.as_mut().filter(|found| found.is_as(import));
+        *found.ok_or_else(|| taken(volume))? = import.clone();
+        about.shrink = None;
+        Ok(())
+    })
+}
+
+/// The attempt of `import` has come to the image's end: the volume is whole.
+///
+/// # Errors
+/// [`AdminError::ImportTaken`]: another attempt has it, which may have cleared some of it; the volume is gone, or another one has its name; the metadata is
+/// away or refuses.
+pub fn end_import(meta: &dyn Transact, volume: &Volume, import: &Import) -> Result<About> {
+    change_of(meta, &volume.name, Some(volume.id), |_, about| {
+        match about.import.take_if(|found| found.is_as(import)) {
+            Some(_) => Ok(()),
+            None => Err(taken(volume)),
         }
     })
 }
 
+fn taken(volume: &Volume) -> AdminError {
+    AdminError::ImportTaken {
+        volume: volume.name.clone(),
+    }
+}
+
 pub(super) fn change(meta: &dyn Transact, name: &str, id: Option<VolumeId>, by: impl Fn(&mut About)) -> Result<About> {
+    change_of(meta, name, id, |_, about| {
+        by(about);
+        Ok(())
+    })
+}
+
+/// The same, where `by` may refuse it, by what the volume is in the same transaction.
+fn change_of(
+    meta: &dyn Transact,
+    name: &str,
+    id: Option<VolumeId>,
+    by: impl Fn(&Volume, &mut About) -> Result<()>,
+) -> Result<About> {
     for _ in tries(meta) {
         let (volume, revision) = find_volume(meta, name)?;
         if id.is_some_and(|id| id != volume.id) {
@@ -76,7 +151,7 @@ pub(super) fn change(meta: &dyn Transact, name: &str, id: Option<VolumeId>, by: 
         let key = map::about_key(volume.id);
         let (old, old_revision) = get::<About>(meta, &key)?.unwrap_or_else(|| (About::of(volume.id), 0));
         let mut new = old.clone();
-        by(&mut new);
+        by(&volume, &mut new)?;
         new.check().map_err(|why| AdminError::BadSetting {
             what: "volume",
             name: name.to_owned(),

@@ -163,6 +163,8 @@ codes! {
     JobCannot "job-cannot" "The message says what to do instead; `amita job list` has what can be done about each.",
     /// Another snapshot of the volume is being taken.
     BeingTaken "being-taken" "Try again when that is taken: `amita volume snapshot list` has it then.",
+    /// Another attempt has the import, or the restore, or it is at its end.
+    ImportTaken "import-taken" "Look at how the volume is (`amita volume show`, `amita job list`) before the command is given again: by now it may be whole, and in use.",
     /// It was changed since it was looked at.
     Changed "changed" "Look at it again, and decide anew.",
     /// Others changed the record each time.
@@ -236,6 +238,7 @@ impl AdminError {
             AdminError::BackupTaskCannot { .. } => Code::BackupTaskCannot,
             AdminError::JobCannot { .. } => Code::JobCannot,
             AdminError::BeingTaken { .. } | AdminError::TakenBeside { .. } => Code::BeingTaken,
+            AdminError::ImportTaken { .. } => Code::ImportTaken,
             AdminError::Changed => Code::Changed,
             AdminError::TooManyRaces { .. } => Code::TooManyRaces,
         }

@@ -546,6 +546,12 @@ pub enum AdminError {
         /// Its name.
         other: String,
     },
+    /// An import, or a restore, is not in the hands any more of who says something of it.
+    #[error(
+        "volume {volume}: another command has begun an import or a restore into it since, has gone on with this one or ended it, or somebody has opened it: \
+         nothing more is said of it here"
+    )]
+    ImportTaken { volume: String },
     /// What was to be changed is not what was looked at.
     #[error("it was changed by others since it was looked at; look at it again, and decide anew")]
     Changed,

@@ -8,6 +8,7 @@ use super::{PREFIX, is_false};
 use crate::id::{Generation, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// `/amita/about/VOLUME_ID`: what is known of a volume. One of before has no such record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +49,14 @@ pub struct Import {
     /// Why it has ended before its end; none: it is under way, or whoever was at it could not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ails: Option<String>,
+    /// Which attempt has it: a random number that each one puts here once the volume is open, and by which it knows that no other one has had the import
+    /// since. None: nobody has yet, or a program that does not know of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
 }
+
+/// The random number of one who is at an import.
+pub type Attempt = Uuid;
 
 /// A shrinking that is not at its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +81,13 @@ impl Import {
             && self.format == other.format
             && self.image_bytes == other.image_bytes
             && self.modified_ns == other.modified_ns
+    }
+
+    /// Is it what the other one was, but for how far it is: the same import, by the same attempt?
+    #[must_use]
+    pub fn is_as(&self, other: &Import) -> bool {
+        let of = |import: &Import| (import.image_bytes, import.modified_ns, import.attempt);
+        self.format == other.format && of(self) == of(other)
     }
 }
 

@@ -46,6 +46,7 @@ async fn busy() -> World {
         modified_ns: 0,
         done_bytes: 250,
         ails: None,
+        attempt: None,
     };
     let image = admin::volume(meta, "image").unwrap().id;
     let about = About {

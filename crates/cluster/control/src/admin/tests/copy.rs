@@ -150,8 +150,10 @@ fn what_is_no_copy_yet_is_used_by_nobody() {
         modified_ns: 0,
         done_bytes: 0,
         ails: None,
+        attempt: None,
     };
-    is_refused(note_import(&meta, &target, Some(&import)));
+    is_refused(begin_import(&meta, &target, &import));
+    is_refused(note_import(&meta, &target, &import));
     // No more is a snapshot of it, by whomever, or a clone of one that is there.
     is_refused(ask_snapshot(&meta, "new", "s", BTreeMap::new(), NOW));
     is_refused(ask_own_snapshot(&meta, "new", "s", BTreeMap::new(), NOW));

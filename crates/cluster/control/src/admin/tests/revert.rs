@@ -496,6 +496,7 @@ fn what_was_not_at_its_end_has_none_any_more() {
         modified_ns: 1,
         done_bytes: 0,
         ails: None,
+        attempt: None,
     };
     let known = About {
         import: Some(import),

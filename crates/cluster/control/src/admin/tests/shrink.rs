@@ -88,17 +88,18 @@ fn what_is_used_or_half_done_is_not_made_smaller() {
         modified_ns: 1,
         done_bytes: 0,
         ails: None,
+        attempt: None,
     };
-    note_import(&meta, &found, Some(&import)).unwrap();
+    begin_import(&meta, &found, &import).unwrap();
     let why = begin_shrink(&meta, &found, SMALL).unwrap_err().to_string();
     assert!(why.contains("an image is being copied"), "{why}");
-    note_import(&meta, &found, None).unwrap();
+    end_import(&meta, &found, &import).unwrap();
     // An image that was begun since has written behind the end: to end the shrinking would lose it.
     let mark = begin_shrink(&meta, &found, SMALL).unwrap();
-    note_import(&meta, &found, Some(&import)).unwrap();
+    begin_import(&meta, &found, &import).unwrap();
     assert_eq!(mark_of(&meta), None);
     end_shrink(&meta, &found, &mark).unwrap_err();
-    note_import(&meta, &found, None).unwrap();
+    end_import(&meta, &found, &import).unwrap();
     // Asked for when the end is being cleared, a flattening keeps the size from being written.
     let mark = begin_shrink(&meta, &found, SMALL).unwrap();
     let flatten = Flatten {

@@ -37,10 +37,28 @@ fn only_a_file_that_was_changed_at_the_same_moment_is_the_same_image() {
         modified_ns,
         done_bytes: 0,
         ails: None,
+        attempt: None,
     };
     assert!(of(7).is_of(&of(7)));
     assert!(!of(7).is_of(&of(8)));
     // Two images that came by pipes or by the API, or files of reproducible builds.
     assert!(!of(0).is_of(&of(0)));
     assert!(!of(0).is_of(&of(7)) && !of(7).is_of(&of(0)));
+}
+
+#[test]
+fn a_program_that_knows_of_no_attempts_reads_an_import_and_is_read() {
+    let json = r#"{"format":"raw","image_bytes":4096,"modified_ns":7,"done_bytes":1}"#;
+    let before: Import = serde_json::from_str(json).expect("as it was written before");
+    assert_eq!(
+        (before.attempt, serde_json::to_string(&before).expect("plain").as_str()),
+        (None, json)
+    );
+    let now = Import {
+        attempt: Some(Attempt::from_u128(7)),
+        ..before.clone()
+    };
+    let read: Import = serde_json::from_str(&serde_json::to_string(&now).expect("plain")).expect("what was written");
+    assert_eq!(read, now);
+    assert!(now.is_of(&before) && !now.is_as(&before) && now.is_as(&now));
 }

@@ -76,6 +76,7 @@ impl World {
             modified_ns: MONDAY * 1_000_000_000,
             done_bytes: 4096,
             ails: None,
+            attempt: None,
         });
         let about = About {
             import,
@@ -362,17 +363,18 @@ fn who_has_lost_the_key_says_nothing_of_a_volume_and_deletes_none() {
         modified_ns: 1,
         done_bytes: 4096,
         ails: None,
+        attempt: None,
     };
     let runner = || world.put(map::backup_task_runner_key(task.id), &"n1");
     let (lost, had) = (runner(), runner());
     let is_marked = || admin::about(&world.meta, volume.id).unwrap().import.is_some();
     // It stood still, and another node has filled the volume.
     let late = world.attempt_by(lost);
-    admin::note_import(&late.fenced(&task), &volume, Some(&import)).unwrap_err();
+    admin::begin_import(&late.fenced(&task), &volume, &import).unwrap_err();
     assert!(!is_marked(), "it is whole");
     let now = world.attempt_by(had);
-    admin::note_import(&now.fenced(&task), &volume, Some(&import)).unwrap();
-    admin::note_import(&late.fenced(&task), &volume, None).unwrap_err();
+    admin::begin_import(&now.fenced(&task), &volume, &import).unwrap();
+    admin::end_import(&late.fenced(&task), &volume, &import).unwrap_err();
     assert!(is_marked(), "it is being filled");
     let run = BackupTaskRun::default();
     late.undo_restore(&task, &run, &restore(&world, "new")).unwrap_err();
