@@ -6,6 +6,7 @@ mod ends;
 mod faults;
 mod folder;
 mod foreign;
+mod locks;
 mod parts;
 mod points;
 mod races;

@@ -23,6 +23,8 @@ use std::sync::Arc;
 const SLOTS: usize = 16;
 /// When so many of them cannot be read, it is the store that does not answer.
 const UNREAD_SLOTS: usize = 3;
+/// The same of objects that are locked, one after the other.
+const SILENT_LOCKS: usize = 3;
 
 /// What was found of a vault's keys.
 #[derive(Debug, Default)]
@@ -362,37 +364,55 @@ impl Vault {
 
     /// Locks all that the points need, and all that the vault's order needs, at least until then: for a store with object lock, once for
     /// each point and whenever the lock is to be longer. What is put from now on is locked as well. `ends` is asked before each object whether
-    /// it is to end: then not all is locked.
+    /// it is to end: then not all is locked. What is damaged, or cannot be locked, keeps nothing else from being locked.
     ///
     /// # Errors
-    /// When something cannot be locked, or a point is damaged; [`Error::Ended`].
+    /// Why the first of it could not be locked, or read: a point is damaged, and that was not known ([`Vault::give_up`]); [`Error::Ended`].
     pub fn retain(&mut self, until: Retention, ends: &dyn Fn() -> bool) -> Result<(), Error> {
         self.refresh()?;
         self.options.retain = Some(until);
-        let mut walk = crate::walk::Walk::until(ends);
+        let mut walk = crate::walk::Walk::over_what_is_unread(ends);
         walk.all(self)?;
+        let mut failed = walk.passed_over(&self.state);
         let packs = walk.needed(&self.state, &BTreeSet::new())?;
-        let packs = packs.iter().map(|pack| self.id.pack(*pack));
-        let entries = (1..=self.head.number).map(|number| self.id.journal(number));
-        let mut objects: Vec<String> = packs.chain(entries).collect();
-        // One that cannot be read keeps nothing else from being locked.
-        let mut unread = None;
+        let lost = &self.state.lost;
+        // What was given up as lost is locked where it is there.
+        let packs = packs.iter().map(|pack| (self.id.pack(*pack), lost.contains(pack)));
+        let entries = (1..=self.head.number).map(|number| (self.id.journal(number), false));
+        let mut objects: Vec<(String, bool)> = packs.chain(entries).collect();
         for slot in (0..SLOTS).map(|slot| self.id.key(slot)) {
             match self.store.get(&slot).map_err(of(&slot, "read it")) {
                 Ok(None) => {}
-                Ok(Some(_)) => objects.push(slot),
+                Ok(Some(_)) => objects.push((slot, false)),
                 Err(error) => {
-                    unread.get_or_insert(error);
+                    failed.get_or_insert(error);
                 }
             }
         }
-        for object in &objects {
+        let mut silent = 0;
+        for (object, is_lost) in &objects {
             if ends() {
                 return Err(Error::Ended);
             }
-            self.store.retain(object, until).map_err(of(object, "lock it"))?;
+            let Err(why) = self.store.retain(object, until) else {
+                silent = 0;
+                continue;
+            };
+            // Several in a row that are not answered, or one that the store cannot do: with the rest it would come to the same.
+            silent = if matches!(why, StoreError::Unknown(_)) {
+                silent + 1
+            } else {
+                0
+            };
+            let is_over = silent == SILENT_LOCKS || matches!(why, StoreError::Unsupported(_));
+            if !is_lost || is_over {
+                failed.get_or_insert(of(object, "lock it")(why));
+            }
+            if is_over {
+                break;
+            }
         }
-        unread.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)
     }
 
     /// Says who works with it: it stands behind the labels of sessions that begin from now on.

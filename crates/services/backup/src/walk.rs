@@ -15,6 +15,20 @@ pub(crate) struct Walk<'a> {
     pub live: HashSet<PieceId>,
     /// Whoever has asked for it may want it to end.
     ends: Option<&'a dyn Fn() -> bool>,
+    /// What cannot be read is passed over; none: the walk ends there.
+    unread: Option<Unread>,
+}
+
+/// When packs that are needed cannot be read by so many, it is the store that does not answer.
+const UNREAD_PACKS: usize = 8;
+
+/// What a walk has passed over.
+#[derive(Default)]
+struct Unread {
+    /// Why the first of it could not be read, but for what was given up as lost before: that is known.
+    first: Option<Error>,
+    /// Packs of which the store has not answered what was asked: to wait for that once is enough.
+    packs: BTreeSet<PackName>,
 }
 
 impl<'a> Walk<'a> {
@@ -24,6 +38,57 @@ impl<'a> Walk<'a> {
             ends: Some(ends),
             ..Walk::default()
         }
+    }
+
+    /// The same, which passes over what cannot be read with all that lies below it ([`Walk::passed_over`]): for whoever does what can be done.
+    pub fn over_what_is_unread(ends: &'a dyn Fn() -> bool) -> Walk<'a> {
+        Walk {
+            unread: Some(Unread::default()),
+            ..Walk::until(ends)
+        }
+    }
+
+    /// Why the first that was passed over could not be read. What no pack has is not among the pieces any more.
+    pub fn passed_over(&mut self, state: &State) -> Option<Error> {
+        self.live.retain(|id| state.index.contains_key(id));
+        self.unread.as_mut().and_then(|unread| unread.first.take())
+    }
+
+    /// A part of a tree; none: it cannot be read, and is passed over.
+    fn read<T>(
+        &mut self,
+        vault: &Vault,
+        id: PieceId,
+        read: impl FnOnce(&Vault, PieceId) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        if let Some(unread) = self.unread.as_ref().filter(|unread| !unread.packs.is_empty()) {
+            let places = vault.state.places(&id);
+            if !places.is_empty() && places.iter().all(|place| unread.packs.contains(&place.pack)) {
+                return Ok(None);
+            }
+        }
+        self.goes_on()?;
+        match read(vault, id) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) => self.pass_over(&vault.state, id, error).map(|()| None),
+        }
+    }
+
+    fn pass_over(&mut self, state: &State, id: PieceId, error: Error) -> Result<(), Error> {
+        let Some(unread) = self.unread.as_mut() else {
+            return Err(error);
+        };
+        let places = state.places(&id);
+        if !error.is_damage() {
+            unread.packs.extend(places.iter().map(|place| place.pack));
+            if matches!(error, Error::Ended) || unread.packs.len() >= UNREAD_PACKS {
+                return Err(error);
+            }
+        }
+        if places.is_empty() || places.iter().any(|place| !state.lost.contains(&place.pack)) {
+            unread.first.get_or_insert(error);
+        }
+        Ok(())
     }
 
     fn goes_on(&self) -> Result<(), Error> {
@@ -56,17 +121,16 @@ impl<'a> Walk<'a> {
             if self.live.contains(id) {
                 continue;
             }
-            self.goes_on()?;
-            for leaf in vault.branch(*id)?.leaves().iter().flatten() {
+            let branch = self.read(vault, *id, Vault::branch)?;
+            for leaf in branch.iter().flat_map(|branch| branch.leaves().iter().flatten()) {
                 if self.live.contains(leaf) {
                     continue;
                 }
-                self.goes_on()?;
-                let extents = vault.leaf(*leaf)?;
-                for extent in extents.extents() {
+                let extents = self.read(vault, *leaf, Vault::leaf)?;
+                for extent in extents.iter().flat_map(|extents| extents.extents()) {
                     let new = self.live.insert(extent.piece);
                     if new && !vault.state.index.contains_key(&extent.piece) {
-                        return Err(Error::NoPiece(extent.piece));
+                        self.pass_over(&vault.state, extent.piece, Error::NoPiece(extent.piece))?;
                     }
                 }
                 // Only when all below it is in.

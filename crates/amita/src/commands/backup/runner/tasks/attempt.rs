@@ -391,7 +391,12 @@ impl Attempt<'_> {
             }
         };
         self.ends.comes_to("what the points need is locked");
-        backing::lock(&mut vault, &target, Some(made.point))?;
+        match backing::lock(&mut vault, &target, Some(made.point)) {
+            Ok(()) => {}
+            Err(failure) if failure.kind == Kind::Interrupted => return Err(failure.into()),
+            // The point is there all the same, and what is damaged of others is not mended by another attempt.
+            Err(failure) => plan::note(notes, &said(&failure)),
+        }
         target::checkpoint(&mut vault);
         Ok(made)
     }

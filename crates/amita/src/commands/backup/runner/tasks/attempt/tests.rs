@@ -216,6 +216,30 @@ fn a_point_that_an_attempt_before_has_made_is_made() {
 }
 
 #[test]
+fn a_point_of_which_not_all_is_locked_is_made_and_says_so() {
+    let world = World::new();
+    let task = world.task(backup());
+    let point = world.make_point(&task::point_name(&task));
+    // A folder has no locks.
+    let repository: BackupRepository = serde_json::from_value(serde_json::json!({
+        "name": "r", "address": world.path("store"), "key_file": world.path("key"), "lock_days": 30
+    }))
+    .unwrap();
+    world.put(map::backup_repository_key("r"), &repository);
+    world.attempt().run().unwrap();
+    let status = world.status();
+    assert_eq!(status.state(), TaskState::Done, "{status:?}");
+    assert_eq!(status.run.made.unwrap().point, point);
+    let noted = |note: &String| note.contains("not all that it needs is locked");
+    assert_eq!(
+        status.run.notes.iter().filter(|note| noted(note)).count(),
+        1,
+        "{:?}",
+        status.run.notes
+    );
+}
+
+#[test]
 fn a_volume_that_is_gone_is_backed_up_by_no_attempt() {
     let world = World::new();
     world.task(BackupWork::Backup(VolumeBackup {
