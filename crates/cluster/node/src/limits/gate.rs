@@ -26,7 +26,7 @@ use amita_types::io::{IoError, Op};
 use amita_types::{Generation, VolumeId};
 use arrayvec::ArrayVec;
 use bank::{Bank, Lack, Names, is_of_both};
-use joint::{Joint, JointNumber, JointNumbers, LOOKED_AT, MAX_JOINTS, needs, work};
+use joint::{Joint, JointNumber, JointNumbers, MAX_JOINTS, needs, work};
 use lanes::{Lanes, Want, cost};
 use rustc_hash::FxHashMap;
 use std::array;
@@ -393,9 +393,7 @@ impl Gate {
 
     /// The first in line that lacks nothing passes: whose it was.
     fn serve_one(&mut self, now: Time, number: JointNumber) -> Option<VolumeId> {
-        let line = self.joints.get(&number)?.line.iter();
-        let line: ArrayVec<VolumeId, LOOKED_AT> = line.take(LOOKED_AT).map(|(_, volume)| *volume).collect();
-        for volume in line {
+        for volume in self.joints.get(&number)?.looked_at() {
             let passage = self.pass(now, volume);
             self.line_up(now, volume);
             if let Some(passage) = passage {
@@ -403,6 +401,7 @@ impl Gate {
                 return Some(volume);
             }
         }
+        self.joints.get_mut(&number)?.look_on();
         None
     }
 
@@ -584,9 +583,7 @@ impl Gate {
         let Some(joint) = self.joints.get(&number) else {
             return all;
         };
-        let line = joint.line.iter().take(LOOKED_AT);
-        let line: ArrayVec<VolumeId, LOOKED_AT> = line.map(|(_, volume)| *volume).collect();
-        for volume in line {
+        for volume in joint.looked_at() {
             let lacks = self.lacks(now, volume);
             let Some(held) = self.volumes.get(&volume) else {
                 continue;

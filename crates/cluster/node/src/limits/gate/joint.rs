@@ -7,6 +7,9 @@
 //!
 //! A volume of which the tenant has tokens may lack those of its pool. It keeps nobody from passing who needs as much less than there is; but where it is the
 //! first in line, what its next request needs is kept for it. By that it passes in the end: who is first of all lines that there are is first in each of its own.
+//!
+//! A line may be long, and all that stand in front may wait for the same pool. So it is looked behind the first ones as well, a stretch each time, from where the
+//! last look has ended.
 
 use super::bank::Bank;
 use super::lanes::Lanes;
@@ -20,7 +23,7 @@ use std::sync::Arc;
 
 /// A volume is under so many at most: its tenant's, its pool's.
 pub(super) const MAX_JOINTS: usize = 2;
-/// Volumes in line that are looked at at once.
+/// Volumes in line that are looked at at once: so many in front, and so many behind them.
 pub(super) const LOOKED_AT: usize = 64;
 /// What an operation is beside its bytes, for turns.
 const OPERATION_BYTES: u128 = 16 << 10;
@@ -29,6 +32,8 @@ pub(super) type JointNumber = u32;
 pub(super) type JointNumbers = ArrayVec<JointNumber, MAX_JOINTS>;
 /// Where a volume is in line: its tag, and itself.
 pub(super) type Place = (u128, VolumeId);
+/// Those that are looked at.
+pub(super) type Looked = ArrayVec<VolumeId, { 2 * LOOKED_AT }>;
 
 /// What has passed the limits of a tenant or of a pool on this core, and how many volumes of it wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +64,8 @@ pub(super) struct Joint {
     pub bank: Bank,
     /// Volumes that their own limits do not hold.
     pub line: BTreeSet<Place>,
+    /// From here on it is looked behind the first ones the next time.
+    behind: Place,
     /// The tag of the one that passed last.
     pub turn: u128,
     pub due: Option<Time>,
@@ -76,6 +83,7 @@ impl Joint {
             limits: Box::new(limits),
             bank: Bank::new(),
             line: BTreeSet::new(),
+            behind: Place::default(),
             turn: 0,
             due: None,
             failing: None,
@@ -98,6 +106,31 @@ impl Joint {
             waiting: self.line.len() as u64,
             ..self.counts
         }
+    }
+
+    /// Who is looked at now: the first in line, and some behind them.
+    pub fn looked_at(&self) -> Looked {
+        let mut found: Looked = self.line.iter().take(LOOKED_AT).map(|(_, volume)| *volume).collect();
+        if let Some(from) = self.from() {
+            found.extend(self.line.range(from..).take(LOOKED_AT).map(|(_, volume)| *volume));
+        }
+        found
+    }
+
+    /// Where the stretch behind the first ones begins; none: there is none.
+    fn from(&self) -> Option<Place> {
+        if self.line.len() <= LOOKED_AT {
+            return None;
+        }
+        let first = *self.line.iter().nth(LOOKED_AT)?;
+        let is_there = self.line.last().is_some_and(|last| *last >= self.behind);
+        Some(if is_there { first.max(self.behind) } else { first })
+    }
+
+    /// None of them passes: the next look goes on behind them.
+    pub fn look_on(&mut self) {
+        let next = self.from().and_then(|from| self.line.range(from..).nth(LOOKED_AT));
+        self.behind = next.copied().unwrap_or_default();
     }
 
     /// The first in line, if that is another one that is to pass before who is at that place.

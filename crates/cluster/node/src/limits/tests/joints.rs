@@ -192,6 +192,38 @@ fn who_needs_tokens_of_two_has_them_in_the_end() {
     rig.never_more(pool.operations.both.unwrap(), |volume| volume != of_tenant);
 }
 
+/// More volumes than are looked at at once stand in front of a tenant's line, and all of them wait for a pool that lets hardly anything pass.
+#[test]
+fn who_waits_for_a_pool_in_front_of_the_line_keeps_nobody_from_passing_behind() {
+    for (in_front, behind) in [(80, &[200][..]), (300, &[150, 400]), (1_000, &[70, 500, 2_000])] {
+        let limits = iops(1_000, 202);
+        let mut rig = Jointly::new(1, &[(TENANT, limits), (POOL, iops(10, 3))]);
+        for volume in (1..=in_front).filter(|volume| !behind.contains(volume)) {
+            rig.volume(VolumeId(volume), None, &[TENANT, POOL]);
+            rig.hold(0, VolumeId(volume), write(4096), 20);
+        }
+        // Their hosts have as much under way as they may: none comes that would be looked at by itself.
+        for volume in behind {
+            rig.volume(VolumeId(*volume), None, &[TENANT]);
+            rig.hold(0, VolumeId(*volume), read(4096), 8_000);
+        }
+        rig.run(ms(14_000));
+        let since = rig.now;
+        rig.run(ms(18_000));
+        let each: Vec<usize> = behind
+            .iter()
+            .map(|volume| rig.passed_of(VolumeId(*volume), since))
+            .collect();
+        let all: usize = each.iter().sum();
+        assert!((3_000..=4_210).contains(&all), "{each:?} of 4,000 behind {in_front}");
+        assert!(
+            each.iter().all(|passed| *passed * behind.len() * 4 > all),
+            "{each:?} behind {in_front}"
+        );
+        rig.never_more(limits.operations.both.unwrap(), |_| true);
+    }
+}
+
 /// A tenant's bytes are wanted by small reads all the time, and by one large write of another volume.
 #[test]
 fn a_large_request_of_one_volume_passes_beside_small_ones_of_others() {
