@@ -46,6 +46,8 @@ pub struct Snapshot {
     pub name: String,
     pub size_bytes: u64,
     pub set: Option<u64>,
+    /// It was deleted but for its mark.
+    pub mark: bool,
     pub labels: BTreeMap<String, String>,
 }
 

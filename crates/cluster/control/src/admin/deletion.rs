@@ -479,11 +479,9 @@ pub(super) fn permit(meta: &dyn Transact, (fate, of): (&Fate, Option<MirrorId>),
         }
         Fate::Purge { snapshots: true, .. } => return Ok(revision),
         Fate::Purge { snapshots: false, .. } => {
-            let snapshots = super::snapshot::of_chain(meta, volume)?;
-            let snapshots = snapshots
-                .iter()
-                .filter(|snapshot| super::snapshot::is_sealed(snapshot) && !snapshot.hidden)
-                .count();
+            // A mark has no data: with the volume nothing is left that could be compared with it.
+            let is_one = |found: &&map::Snapshot| super::snapshot::is_sealed(found) && !found.hidden && !found.mark;
+            let snapshots = super::snapshot::of_chain(meta, volume)?.iter().filter(is_one).count();
             return match snapshots {
                 0 => Ok(revision),
                 snapshots => Err(AdminError::HasSnapshots {

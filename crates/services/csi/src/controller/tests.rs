@@ -416,6 +416,7 @@ async fn who_is_late_asks_again_and_finds_it() {
         name: "theirs".to_owned(),
         size_bytes: GIB as u64,
         set: None,
+        mark: false,
         labels: BTreeMap::new(),
     });
     assert_eq!(code(take(&fake, "1:one", "theirs").await), Code::AlreadyExists);

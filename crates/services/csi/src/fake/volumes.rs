@@ -25,7 +25,7 @@ impl Cluster {
 
     fn snapshot(&self, found: &Snapshot) -> Value {
         json!({"volume": self.name_of(found.of), "name": found.name, "size_bytes": found.size_bytes, "taken_at": NOW, "set": found.set,
-            "mark": false, "hidden": false, "labels": found.labels})
+            "mark": found.mark, "hidden": false, "labels": found.labels})
     }
 
     fn index_of(&self, volume: &str, name: &str) -> Result<usize, (u16, &'static str, String)> {
@@ -252,7 +252,8 @@ impl Cluster {
         if let Some(late) = self.late_snapshot.take() {
             self.take(name, "late", &late, None)?;
         }
-        let has_snapshots = self.snapshots.iter().any(|found| found.of == self.volumes[name].id);
+        let id = self.volumes[name].id;
+        let has_snapshots = self.snapshots.iter().any(|found| found.of == id && !found.mark);
         let how = parts.ask.path.split_once('?').map_or("", |(_, how)| how);
         assert!(!how.contains("snapshots"), "what is another's is not destroyed");
         let is_for_good = how == "now=true" || how == "keep_seconds=0" || (how.is_empty() && self.keeps_nothing);
@@ -354,6 +355,7 @@ impl Cluster {
             name: name.to_owned(),
             size_bytes: found.size_bytes,
             set,
+            mark: false,
             labels: labels_of(body),
         };
         self.snapshots.push(taken.clone());

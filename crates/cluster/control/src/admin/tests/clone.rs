@@ -154,6 +154,35 @@ fn a_deleted_snapshot_may_leave_a_mark() {
     assert_eq!(hidden(&meta, "db"), [("again".to_owned(), 1)]);
 }
 
+/// A backup leaves a mark of each volume. It has no data, so that it keeps none of them from going for good.
+#[test]
+fn a_mark_keeps_no_volume() {
+    let meta = cluster_with_volume();
+    snap(&meta, "db", 1, "before");
+    snap(&meta, "db", 2, "again");
+    mark_snapshot(&meta, "db", "before").unwrap();
+    let gone = |snapshots: bool| {
+        let fate = Fate::Purge { snapshots, now: 9 };
+        carry_out(&meta, Deletion::of("db", false, fate), &mut || false)
+    };
+    let refused = gone(false).unwrap_err();
+    assert!(
+        matches!(refused, AdminError::HasSnapshots { snapshots: 1, .. }),
+        "{refused}"
+    );
+    mark_snapshot(&meta, "db", "again").unwrap();
+    assert!(!gone(false).unwrap().hidden);
+    assert!(meta.txn(&Call::prefix("/amita/snapshot")).unwrap().values(0).is_empty());
+    // One that somebody was cloned from is data still, and stays with the volume, hidden, until that has gone.
+    create_volume(&meta, "db", "main", 1 << 30).unwrap();
+    own(&meta, "db", 4);
+    snap(&meta, "db", 1, "before");
+    clone(&meta, "db", "before", "copy").unwrap();
+    mark_snapshot(&meta, "db", "before").unwrap();
+    assert!(gone(false).unwrap().hidden);
+    assert!(volume(&meta, "copy").is_ok());
+}
+
 #[test]
 fn a_volume_has_64_marks_and_not_one_more() {
     let meta = cluster_with_volume();

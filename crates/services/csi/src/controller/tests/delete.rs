@@ -78,6 +78,7 @@ async fn snapshots_of_an_operators_are_not_destroyed() {
             name: "before-upgrade".to_owned(),
             size_bytes: GIB as u64,
             set: None,
+            mark: false,
             labels: BTreeMap::new(),
         });
     };
@@ -126,4 +127,29 @@ async fn what_is_only_read_goes_from_a_pool_that_keeps_nothing() {
         assert!(!fake.cluster().volumes.contains_key(name), "{name}");
     }
     delete(&fake, &source).await.expect("deleted");
+}
+
+/// A mark is what a backup has left of a snapshot: it has no data, and keeps nothing.
+#[tokio::test]
+async fn the_mark_of_a_backup_keeps_no_volume() {
+    for (how, keeps_nothing) in [("now", false), ("0", false), ("recycle", true)] {
+        let fake = Fake::new();
+        fake.cluster().keeps_nothing = keeps_nothing;
+        let request = CreateVolumeRequest {
+            parameters: of(&[("onDelete", how)]),
+            ..wanted("v", GIB)
+        };
+        let (id, _) = make(&fake, request).await.expect("made");
+        fake.cluster().snapshots.push(crate::fake::Snapshot {
+            of: 1,
+            name: "backup-1".to_owned(),
+            size_bytes: GIB as u64,
+            set: None,
+            mark: true,
+            labels: BTreeMap::new(),
+        });
+        delete(&fake, &id).await.expect("gone");
+        let cluster = fake.cluster();
+        assert!(cluster.volumes.is_empty() && cluster.snapshots.is_empty(), "{how}");
+    }
 }
