@@ -234,6 +234,17 @@ def two_at_once(cluster, report):
     cluster.load.must_go_on()
 
 
+def a_container_that_is_started_anew(cluster, report):
+    """Its liveness probe has failed, for example: the hook is run, and the pod stays, with its /tmp."""
+    pod = cluster.nodes[0]
+    pod.end()
+    report.check(cluster.record(pod.name).get("maintenance"), f"{pod.name} left in maintenance")
+    pod.start_anew()
+    cluster.ready(pod)
+    report.check(not cluster.record(pod.name).get("maintenance"), "a container that is started anew in its pod ends what its last stop has begun")
+    cluster.load.must_go_on()
+
+
 def an_operators_maintenance(cluster, report):
     pod = cluster.nodes[2]
     cluster.amita("node", "maintenance", "on", pod.name)
@@ -348,6 +359,7 @@ CHAPTERS = [
     ("the chart", lambda cluster, report: check_nodes_chart.play(cluster.given, CHART, report, documents)),
     ("a cluster begins", begins), ("it is used", is_used), ("a rolling update of the nodes", update),
     ("an update of metadata and authority", metadata_and_authority), ("two nodes leave at once", two_at_once),
+    ("a container is started anew", a_container_that_is_started_anew),
     ("an operator's maintenance", an_operators_maintenance), ("a disk that is somebody's", a_disk_that_is_somebodys),
     ("certificates of cert-manager", certificates), ("fio's end", ends),
 ]

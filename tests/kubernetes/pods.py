@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -180,6 +181,13 @@ class Pod:
                 raise RuntimeError(f"{self.name}: {container['name']}: exit code {code}: {said}{why}")
         self.child = self._start(self.main)
 
+    def start_anew(self):
+        """Its containers alone, in the pod that there is."""
+        for container in self.spec.get("initContainers", []):
+            if container.get("restartPolicy") == "Always":
+                self.sidecars.append(self._start(container))
+        self.child = self._start(self.main)
+
     def inner(self, child):
         """The container's first process: what is behind `unshare`."""
         found = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
@@ -206,19 +214,36 @@ class Pod:
         except OSError as why:
             return str(why)
 
+    def _probe_until(self, ended):
+        while not ended.wait(0.3):
+            try:
+                self.probe("readinessProbe")
+            except subprocess.TimeoutExpired:
+                pass
+
     def end(self):
-        """preStop, then SIGTERM, then, behind the grace period, SIGKILL: as kubelet does. How long the hook and the signal took."""
+        """preStop, then SIGTERM, then, behind the grace period, SIGKILL: as kubelet does. It asks all the while whether the pod is ready, and nothing
+        else. How long the hook and the signal took."""
         grace = self.spec.get("terminationGracePeriodSeconds", 30)
         begun = time.monotonic()
         hook = self.main.get("lifecycle", {}).get("preStop")
+        told = begun
         if hook:
+            ended = threading.Event()
+            probes = threading.Thread(target=self._probe_until, args=(ended,), daemon=True)
+            probes.start()
             self.run(self.main, hook["exec"]["command"], seconds=grace)
-        told = time.monotonic()
+            told = time.monotonic()
+            ended.set()
+            probes.join()
+            # One falls between the hook and the signal, at least.
+            self.probe("readinessProbe")
+        signalled = time.monotonic()
         for child in [self.child, *reversed(self.sidecars)]:
             os.kill(self.inner(child), signal.SIGTERM)
             child.wait(max(1, grace - (time.monotonic() - begun)))
         self.child, self.sidecars = None, []
-        return told - begun, time.monotonic() - told
+        return told - begun, time.monotonic() - signalled
 
     def kill(self):
         for child in [self.child, *self.sidecars]:

@@ -30,6 +30,15 @@ secrets() {
     done
 }
 
+# It is there from the moment at which this container is told to end until it is started anew. /tmp goes with the pod.
+going=/tmp/going
+# Waits until no other script of this container is where it may begin or end maintenance, and keeps them waiting until file 9 is closed. Not for
+# ever: who hangs there is no reason to keep the node.
+alone() {
+    exec 9>/tmp/maintenance.lock
+    flock --timeout 20 9
+}
+
 # Is this node in maintenance, whoever has begun it?
 is_maintained() {
     amita node list --json | awk -v name="\"$AMITA_NODE\"," '

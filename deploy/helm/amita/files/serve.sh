@@ -3,6 +3,8 @@
 . /scripts/lib.sh
 ends_when_told
 secrets
+# A container that was ended in this pod, and not with it, is started anew here, and finds what it has left in /tmp.
+rm -f "$going"
 # What the last stop said: nobody hears a preStop hook.
 [ ! -s /state/leave.log ] || sed 's/^/at the last stop: /' /state/leave.log
 unreachable=3
