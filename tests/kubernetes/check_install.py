@@ -27,12 +27,30 @@ def snapshot_controller(plane, processes):
         plane.tools / "snapshot-controller", f"--kubeconfig={configuration}", "--leader-election=true", "--leader-election-namespace=kube-system"])
 
 
-def manifest(helm):
+def manifest(helm, *more):
     """The plain one; or, with Helm, that of the chart with groups of snapshots."""
     if not helm:
         return (DEPLOY / "kubernetes/amita-csi.yaml").read_text()
+    values = [word for value in ("sidecars.snapshotter.groups=true", *more) for word in ("--set", value)]
     return run([helm, "template", "amita-csi", DEPLOY / "helm/amita-csi", "--namespace", NAMESPACE, "--kube-version", "1.37.0",
-                "--values", DEPLOY / "kubernetes/values.yaml", "--set", "sidecars.snapshotter.groups=true"])
+                "--values", DEPLOY / "kubernetes/values.yaml", *values])
+
+
+def upgrades(plane, report, helm):
+    """What may be switched later on is taken by the server over what is there, and what may not is as the chart's README says."""
+    own = "storageClasses[0].name=amita"
+    for value in ("inlineVolumes.enabled=true", "topology.enabled=true,topology.site=one", "node.iscsi.enabled=true",
+                  f"{own},storageClasses[1].name=kept,storageClasses[1].reclaimPolicy=Retain"):
+        plane.kubectl("apply", "--dry-run=server", "-f", "-", given=manifest(helm, value))
+        report.ok("an upgrade is taken", value)
+    for value in ("reclaimPolicy=Retain", "volumeBindingMode=WaitForFirstConsumer", "parameters.pool=other"):
+        try:
+            plane.kubectl("apply", "--dry-run=server", "-f", "-", given=manifest(helm, f"{own},storageClasses[0].{value}"))
+        except RuntimeError as why:
+            said = str(why).splitlines()[-1]
+            report.check("immutable" in said or "updates to" in said, "a class is refused that is another one", f"{value}: {said}")
+        else:
+            report.fail(f"a class was changed: {value}")
 
 
 def install(plane, storage, processes, report, given):
@@ -79,4 +97,6 @@ def install(plane, storage, processes, report, given):
     available = lambda: plane.api.get("Deployment", NAME, NAMESPACE)["status"].get("availableReplicas") == wanted
     until("the Deployment is available", 30, available)
     report.ok("the Deployment is available", f"{wanted} of {wanted}")
+    if given.helm:
+        upgrades(plane, report, given.helm)
     return controllers

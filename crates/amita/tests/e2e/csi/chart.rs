@@ -181,15 +181,16 @@ fn who_may_what(documents: &[Value]) {
     // Large file systems are checked in it.
     let driver = containers(node).iter().find(|own| own["name"] == "amita").expect("it");
     assert!(driver["resources"]["limits"]["memory"].is_null(), "{driver}");
-    // It has a token of the cluster's only where pods may have inline volumes, and kubelet says then whose they are.
+    // Whether pods may have inline volumes is said later on, too, and what stands in this object cannot be changed.
     let object = &kind(documents, "CSIDriver")[0]["spec"];
-    let is_inline = object["volumeLifecycleModes"].to_string().contains("Ephemeral");
-    assert_eq!(object["podInfoOnMount"], is_inline);
-    for (has, what) in [
-        (&driver["env"], "AMITA_TOKEN"),
-        (&driver["args"], "--by-api="),
-        (&driver["args"], "--inline"),
-    ] {
+    let modes = serde_json::json!(["Persistent", "Ephemeral"]);
+    assert_eq!(
+        (&object["volumeLifecycleModes"], &object["podInfoOnMount"]),
+        (&modes, &true.into())
+    );
+    // It has a token of the cluster's only where they may.
+    let is_inline = driver["args"].to_string().contains("\"--inline\"");
+    for (has, what) in [(&driver["env"], "AMITA_TOKEN"), (&driver["args"], "--by-api=")] {
         assert_eq!(has.to_string().contains(what), is_inline, "{what}: {driver}");
     }
     // On the machine's network nothing listens for others.
