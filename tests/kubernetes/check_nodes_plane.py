@@ -155,3 +155,31 @@ def emptied(cluster, report):
     wait_for_nodes(cluster)
     report.ok("and is, when that is back and in sync")
     cluster.nodes = [kubelet.pods[pod.name] for pod in cluster.nodes]
+
+
+def one_more_disk(cluster, report):
+    """What an upgrade alone cannot do, as the chart's README says how it is done."""
+    plane, kubelet = cluster.plane, cluster.kubelet
+    disks = ",".join(f"nodes.disks[{number}].size=1Ti,nodes.disks[{number}].storageClassName=amita-local" for number in range(2))
+    # With what the update before this has changed.
+    text = rendered(cluster.given, cluster.chart, cluster.chart / "ci/least.yaml", NAMESPACE, "--set", f"{disks},nodes.extraArgs={{--scrub-days=7}}")
+    try:
+        plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", given=text)
+    except RuntimeError as why:
+        # By its words up to Kubernetes 1.36, and since.
+        is_it = "updates to statefulset spec" in str(why) or "spec.volumeClaimTemplates: Invalid value" in str(why)
+        report.check(is_it, "an upgrade alone is refused", str(why).splitlines()[-1][:150])
+    else:
+        report.fail("an upgrade with one more disk of each node was taken")
+    plane.kubectl("-n", NAMESPACE, "delete", "statefulset", "amita-node", "--cascade=orphan")
+    plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", given=text)
+    for number in range(3):
+        before, name = len(kubelet.events), f"amita-node-{number}"
+        until(f"{name} may go", 60, lambda name=name: evict(plane, name) is None, 1)
+        until(f"{name} is ready", PATIENCE, lambda before=before, name=name: ("ready", name) in kubelet.events[before:] or kubelet.failures)
+        cluster.load.must_go_on()
+    wait_for_nodes(cluster)
+    cluster.nodes = [kubelet.pods[pod.name] for pod in cluster.nodes]
+    # Of each of them a pod says that it serves before it is ready.
+    found = [len(pod.environment(pod.main)["AMITA_STORES"].split(",")) for pod in cluster.nodes]
+    report.equal(found, [2, 2, 2], "each node has another disk, when its pod was made anew")

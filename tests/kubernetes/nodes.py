@@ -365,7 +365,8 @@ CHAPTERS = [
 ]
 AT_A_CONTROL_PLANE = [
     ("what admission says", check_nodes_plane.admission), ("StatefulSets begin", check_nodes_plane.begins), ("it is used", is_used),
-    ("the controller's rolling update", check_nodes_plane.update), ("a machine is emptied", check_nodes_plane.emptied), ("fio's end", ends),
+    ("the controller's rolling update", check_nodes_plane.update), ("a machine is emptied", check_nodes_plane.emptied),
+    ("one more disk of each node", check_nodes_plane.one_more_disk), ("fio's end", ends),
 ]
 
 
