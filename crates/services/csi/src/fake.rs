@@ -91,6 +91,8 @@ pub struct Cluster {
     pub keeps_nothing: bool,
     /// Just when a volume or a snapshot is made, another controller has made the same.
     pub is_late: bool,
+    /// How requests with this beginning (`GET /volumes`) are refused: the status, and the code.
+    pub refuses: Option<(&'static str, u16, &'static str)>,
     /// What others do meanwhile leaves no room to grow, or for a clone.
     pub grows_no_more: bool,
     pub clones_nothing: bool,
@@ -151,6 +153,16 @@ impl Fake {
         let path = ask.path.trim_start_matches("/api/v1");
         cluster.asked.push(format!("{} {path}", ask.method));
         let number = cluster.asked.len();
+        if let Some((beginning, status, code)) = cluster.refuses
+            && cluster.asked[number - 1].starts_with(beginning)
+        {
+            let body = json!({"code": code, "detail": "it is refused", "status": status});
+            return Ok(Answer {
+                status,
+                tag: None,
+                body: body.to_string().into_bytes(),
+            });
+        }
         let lost = || Err("the connection is lost".to_owned());
         match cluster.cut {
             Some(Cut::Before(at)) if at == number => lost(),

@@ -163,17 +163,37 @@ fn is_final(code: Code) -> bool {
         Code::Cancelled,
         Code::Internal,
         Code::Unknown,
+        Code::Unauthenticated,
+        Code::PermissionDenied,
     ];
     // Another volume has the name: nothing was made.
     code != Code::AlreadyExists && !goes_on.contains(&code)
 }
 
-/// What has become of it is not known: it is to be asked for again. Sidecars take these two for final, and would leave what was made.
+/// What has become of it is not known, or was done by a call before: it is to be asked for again. Sidecars take these four for final, and would leave what was made.
 fn to_be_asked_again(why: Status) -> Status {
     match why.code() {
-        Code::Internal | Code::Unknown => Status::unavailable(why.message()),
+        Code::Internal | Code::Unknown | Code::Unauthenticated | Code::PermissionDenied => {
+            Status::unavailable(why.message())
+        }
         _ => why,
     }
+}
+
+/// What was not undone stays, whatever the reason is.
+fn not_undone(why: Status) -> Status {
+    match is_final(why.code()) {
+        true => Status::unavailable(why.message()),
+        false => to_be_asked_again(why),
+    }
+}
+
+/// Of what is refused there is a volume already, which is not undone: somebody may have been told of it. After a final answer nobody would have it deleted.
+fn there_already(why: &Status, name: &str) -> Status {
+    Status::aborted(format!(
+        "{}; volume {name} was made for this before, and stays until that is mended (or until somebody deletes it)",
+        why.message()
+    ))
 }
 
 /// How many bytes a volume is to have.
@@ -221,12 +241,25 @@ impl Controller {
         let mut wish = Wish::read(request)?;
         wish.class.labels.extend(labels);
         let _hold = self.hold(format!("volume {}", wish.name))?;
-        let choice = self.wanted_pools(&wish).await?;
-        let there = self.api.volume(&wish.name).await?;
+        let choice = self.wanted_pools(&wish).await;
+        // Behind the look at the pools: what is there when that is refused is not left.
+        let there = self.api.volume(&wish.name).await;
+        let there = there.map_err(|why| to_be_asked_again(why.into()))?;
+        let is_own = |there: &Tagged<Volume>| {
+            labels::volume_id(self.driver(), &there.thing).is_some() && !labels::is_deleted(&there.thing)
+        };
+        let was_there = there.as_ref().is_some_and(is_own);
+        let choice = match choice {
+            Err(why) if is_final(why.code()) && was_there => return Err(there_already(&why, &wish.name)),
+            choice => choice.map_err(to_be_asked_again)?,
+        };
         let mut unfinished = None;
         let found = match self.whole(&wish, there, &choice, &mut unfinished).await {
+            Err(why) if is_final(why.code()) && was_there && unfinished.is_none() => {
+                return Err(there_already(&why, &wish.name));
+            }
             Err(why) if is_final(why.code()) => {
-                self.undo(&wish, unfinished).await?;
+                self.undo(&wish, unfinished).await.map_err(not_undone)?;
                 return Err(why);
             }
             done => done.map_err(to_be_asked_again)?,

@@ -544,3 +544,127 @@ async fn what_is_refused_for_good_leaves_nothing() {
     assert_eq!(code(make(&fake, again).await), Code::AlreadyExists);
     assert!(fake.cluster().volumes.contains_key("w"));
 }
+
+/// A token that has ended, or an answer of another form, says nothing of what a call before has made.
+#[tokio::test]
+async fn what_may_be_there_is_never_refused_for_good() {
+    let request = || CreateVolumeRequest {
+        mutable_parameters: of(&[("iops", "500")]),
+        ..made_in("v", "fast,slow")
+    };
+    let fresh = || {
+        let fake = Fake::new();
+        fake.cluster().pools.insert("slow".to_owned(), (3, 1 << 30, None));
+        fake
+    };
+    let whole = fresh();
+    whole.cut(None);
+    make(&whole, request()).await.expect("made");
+    let all: Vec<&str> = whole.asked().iter().map(|asked| beginning(asked)).collect();
+    for (status, code) in [(401, "unauthenticated"), (403, "denied"), (500, "internal")] {
+        for refused in &all {
+            for answer_was_lost in [false, true] {
+                let fake = fresh();
+                if answer_was_lost {
+                    let at = all
+                        .iter()
+                        .position(|asked| *asked == "POST /volumes")
+                        .expect("it is made")
+                        + 1;
+                    fake.cut(Some(Cut::After(at)));
+                    make(&fake, request()).await.expect_err("it was cut");
+                    fake.cut(None);
+                }
+                fake.cluster().refuses = Some((refused, status, code));
+                // A volume that is there is not made once more.
+                if let Err(why) = make(&fake, request()).await {
+                    assert_eq!(why.code(), Code::Unavailable, "{refused} {code}: {why}");
+                }
+                fake.cluster().refuses = None;
+                let (id, _) = make(&fake, request()).await.expect("made");
+                delete(&fake, &id).await.expect("gone");
+                assert!(fake.cluster().volumes.is_empty());
+            }
+        }
+    }
+}
+
+fn made_in(name: &str, pools: &str) -> CreateVolumeRequest {
+    CreateVolumeRequest {
+        parameters: of(&[("pool", pools)]),
+        ..wanted(name, GIB)
+    }
+}
+
+/// What a request is, without what it is of.
+fn beginning(asked: &str) -> &'static str {
+    let kinds = [
+        "GET /pools",
+        "GET /nodes",
+        "GET /stores",
+        "POST /volumes",
+        "PUT /volumes/v/limits",
+        "GET /volumes/v/limits",
+        "GET /volumes/v",
+    ];
+    let found = kinds.into_iter().find(|kind| asked.starts_with(kind));
+    found.unwrap_or_else(|| panic!("nobody is asked for {asked}"))
+}
+
+/// What is refused of a volume that is there already, and that somebody may have been told of, is asked for again: after a final answer nobody would delete it.
+#[tokio::test]
+async fn what_is_refused_of_what_is_there_is_asked_for_again() {
+    let fake = Fake::new();
+    fake.cluster().pools.insert("slow".to_owned(), (3, 1 << 30, None));
+    let asked = async |limits: &[(&str, &str)]| {
+        let request = CreateVolumeRequest {
+            mutable_parameters: of(limits),
+            ..made_in("v", "fast,slow")
+        };
+        make(&fake, request).await
+    };
+    fake.cut(Some(Cut::After(5)));
+    assert_eq!(code(asked(&[]).await), Code::Unavailable);
+    fake.cut(None);
+    assert!(
+        fake.cluster().volumes.contains_key("v"),
+        "it was made, and nobody knows"
+    );
+    // One of the class's pools is no more.
+    let gone = fake.cluster().pools.remove("slow").expect("a pool");
+    let why = asked(&[]).await.expect_err("the class is wrong");
+    assert_eq!(why.code(), Code::Aborted);
+    assert!(
+        why.message().contains("there is no pool") && why.message().contains("volume v"),
+        "{why}"
+    );
+    fake.cluster().pools.insert("slow".to_owned(), gone);
+    // Nor is it final where its limits are not taken.
+    fake.cluster().refuses = Some(("PUT /volumes/v/limits", 422, "bad-setting"));
+    assert_eq!(code(asked(&[("iops", "500")]).await), Code::Aborted);
+    fake.cluster().refuses = None;
+    let (id, _) = asked(&[("iops", "500")]).await.expect("made");
+    delete(&fake, &id).await.expect("gone");
+    // Where nothing is there it is, and leaves nothing.
+    fake.cluster().pools.remove("slow");
+    assert_eq!(code(asked(&[]).await), Code::InvalidArgument);
+    fake.cluster().pools.insert("slow".to_owned(), (3, 1 << 30, None));
+    fake.cluster().refuses = Some(("PUT /volumes/v/limits", 422, "bad-setting"));
+    assert_eq!(code(asked(&[("iops", "500")]).await), Code::InvalidArgument);
+    assert!(fake.cluster().volumes.is_empty());
+    // An undoing that is refused is none.
+    fake.cluster().refuses = None;
+    fake.cluster().grows_no_more = true;
+    let (id, _) = make(&fake, made_in("one", "fast")).await.expect("made");
+    let snapshot = take(&fake, &id, "s").await.expect("taken");
+    fake.cluster().refuses = Some(("DELETE /volumes/v", 403, "denied"));
+    let larger = CreateVolumeRequest {
+        parameters: of(&[("pool", "fast")]),
+        volume_content_source: from_snapshot(&snapshot),
+        ..wanted("v", 4 * GIB)
+    };
+    assert_eq!(code(make(&fake, larger.clone()).await), Code::Unavailable);
+    fake.cluster().refuses = None;
+    assert_eq!(code(make(&fake, larger).await), Code::ResourceExhausted);
+    assert!(!fake.cluster().volumes.contains_key("v"));
+}
