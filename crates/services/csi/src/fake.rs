@@ -103,6 +103,8 @@ pub struct Cluster {
     pub numbers: BTreeMap<String, u32>,
     /// What each namespace's UUID is, where it is not made of its name.
     pub uuid: Option<String>,
+    /// The same of the disk's name by iSCSI.
+    pub naa: Option<String>,
     /// The qualified name and the number of each subsystem that was ever made.
     pub made: BTreeSet<(String, u32)>,
     last_number: u32,

@@ -24,6 +24,8 @@ pub const READ_ONLY: &str = "csi.amita.io/read-only";
 pub const ACCESSIBLE_FROM: &str = "csi.amita.io/accessible-from";
 /// The node that has made it for one of its pods, and deletes it.
 pub const INLINE: &str = "csi.amita.io/inline";
+/// Where that node has it mounted: the first digits of a sum of the path, for that may be longer than a label.
+pub const INLINE_AT: &str = "csi.amita.io/inline-at";
 /// The tenant whose it was made, which the API does not show of a volume.
 pub const TENANT: &str = "csi.amita.io/tenant";
 /// Its text is encrypted at its node, by a passphrase of a Secret: what lies on it is not what its pods see. It says how many bytes it has for that beside those of [`SIZE`]; where it says

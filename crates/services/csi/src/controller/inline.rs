@@ -3,6 +3,7 @@
 use super::Controller;
 use crate::id::{self, VolumeId};
 use crate::labels::{self, Labels};
+use crate::protocol::NodeId;
 use crate::wire::common::{CapacityRange, VolumeCapability};
 use crate::wire::controller::{
     ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest,
@@ -21,6 +22,29 @@ pub(crate) struct Wanted {
     pub(crate) parameters: BTreeMap<String, String>,
     /// Whose it is.
     pub(crate) labels: Labels,
+    /// Where it is to be mounted.
+    pub(crate) at: String,
+}
+
+/// One that a node has made.
+#[derive(Clone)]
+pub(crate) struct Own {
+    /// What kubelet calls it.
+    pub(crate) name: String,
+    pub(crate) id: VolumeId,
+    place: String,
+}
+
+impl Own {
+    /// Is this where it is mounted?
+    pub(crate) fn is_at(&self, path: &str) -> bool {
+        self.place == place(path)
+    }
+}
+
+/// See [`labels::INLINE_AT`].
+fn place(path: &str) -> String {
+    id::sum(path, 16)
 }
 
 /// What a node needs to stage it.
@@ -32,15 +56,17 @@ pub(crate) struct Made {
 
 impl Controller {
     /// A volume of a pod, published to its node: made, or found as a call before this one has left it.
-    pub(crate) async fn make_inline(&self, wanted: Wanted, host: Uuid) -> Result<Made, Status> {
+    pub(crate) async fn make_inline(&self, wanted: Wanted, node: NodeId) -> Result<Made, Status> {
         let Wanted {
             name,
             bytes,
             capability,
             parameters,
             mut labels,
+            at,
         } = wanted;
-        labels.insert(labels::INLINE.to_owned(), host.to_string());
+        labels.insert(labels::INLINE.to_owned(), node.host.to_string());
+        labels.insert(labels::INLINE_AT.to_owned(), place(&at));
         let request = CreateVolumeRequest {
             name,
             capacity_range: Some(CapacityRange {
@@ -58,7 +84,8 @@ impl Controller {
         let id = VolumeId::parse(&made.volume_id).ok_or_else(|| Status::internal("the id of the volume is none"))?;
         let request = ControllerPublishVolumeRequest {
             volume_id: made.volume_id,
-            node_id: host.to_string(),
+            // With what it can: it says by which protocol the volume comes.
+            node_id: node.to_string(),
             volume_capability: Some(capability),
             volume_context: made.volume_context.clone(),
             ..Default::default()
@@ -78,14 +105,19 @@ impl Controller {
         Ok(own.and_then(|found| labels::volume_id(self.driver(), &found.thing)))
     }
 
-    /// All that a node has made, and has not deleted, by what kubelet calls them.
-    pub(crate) async fn inlines(&self, host: Uuid) -> Result<Vec<(String, VolumeId)>, Status> {
+    /// All that a node has made, and has not deleted.
+    pub(crate) async fn inlines(&self, host: Uuid) -> Result<Vec<Own>, Status> {
         let all = self.api.volumes((labels::INLINE, &host.to_string())).await?;
         // One that was deleted and has snapshots is nobody's any more.
         let own = all.into_iter().filter_map(|volume| {
             let id = labels::volume_id(self.driver(), &volume)?;
             let is_gone = volume.name == id.gone_name();
-            (!is_gone).then(|| (labels::get(&volume.labels, labels::NAME).to_owned(), id))
+            let label = |key: &str| labels::get(&volume.labels, key).to_owned();
+            (!is_gone).then(|| Own {
+                name: label(labels::NAME),
+                place: label(labels::INLINE_AT),
+                id,
+            })
         });
         Ok(own.collect())
     }

@@ -37,9 +37,10 @@ impl Cluster {
             return no_such(&format!("target with {of}"));
         };
         let portal = |node: u8| json!({"node": format!("n{node}"), "address": format!("192.0.2.{node}"), "port": 3260, "tag": node, "owner": node == 1, "alive": true});
+        let naa = self.naa.clone().unwrap_or_else(|| crate::id::sum(of, 16));
         Ok((
             200,
-            json!({"target": name, "iqn": found.iqn, "lun": 0, "naa": crate::id::sum(of, 16), "portals": [portal(1), portal(2)]}),
+            json!({"target": name, "iqn": found.iqn, "lun": 0, "naa": naa, "portals": [portal(1), portal(2)]}),
         ))
     }
 

@@ -4,13 +4,14 @@
 //! of which may be cut and is done again. It asks the cluster for that, and has a token of its own; without it there are no such volumes, as it is by itself.
 //! What nobody comes back for (a pod that was deleted while its volume was being made) is found by its label, and collected.
 
-use super::{Node, nvme, path, present};
+use super::{Node, iscsi, mounts, nvme, path, present};
 use crate::capability::{self, Access};
 use crate::controller::Controller;
-use crate::controller::inline::{Made, Wanted};
+use crate::controller::inline::{Made, Own, Wanted};
 use crate::id::VolumeId;
 use crate::labels::Labels;
 use crate::parameters::Class;
+use crate::protocol::NodeId;
 use crate::wire::node::{
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeStageVolumeRequest, NodeUnpublishVolumeRequest,
     NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
@@ -173,12 +174,14 @@ impl Node {
             capability: request.volume_capability.clone().unwrap_or_default(),
             parameters: inline.parameters.clone(),
             labels,
+            at: at.clone(),
         };
+        let by = self.clone().wait(Node::able).await?;
         let Made {
             id,
             publish_context,
             volume_context,
-        } = inline.controller.make_inline(wanted, self.host).await?;
+        } = inline.controller.make_inline(wanted, by).await?;
         let stage = NodeStageVolumeRequest {
             volume_id: id.to_string(),
             publish_context,
@@ -189,6 +192,22 @@ impl Node {
         };
         self.clone().wait(move |node| node.stage(&stage)).await?;
         Ok(NodePublishVolumeResponse {})
+    }
+
+    /// Who this node is, and what it can. What is published to one that can nothing for a moment would come by the other protocol later on, and be refused: it is served already.
+    fn able(&self) -> Result<NodeId, Status> {
+        let by = |iscsi_alone| NodeId {
+            host: self.host,
+            iscsi_alone,
+        };
+        match nvme::ready(self.machine()) {
+            Ok(()) => Ok(by(false)),
+            Err(_) if self.tools.can(self.machine()) => Ok(by(true)),
+            Err(why) => Err(Status::failed_precondition(format!(
+                "{}; and there is no iSCSI in its place: iscsiadm cannot be run",
+                why.message()
+            ))),
+        }
     }
 
     async fn unpublish_inline(
@@ -244,23 +263,24 @@ impl Node {
         {
             let now = self.machine().now();
             let mut unused = Vec::new();
-            for (name, id) in all {
-                if !self.clone().wait(is_used(id.clone())).await? {
-                    unused.push((name, id));
+            for own in all {
+                if !self.clone().wait(is_used(own.clone())).await? {
+                    unused.push(own);
                 }
             }
             let mut since = inline.unused.lock().unwrap_or_else(PoisonError::into_inner);
-            since.retain(|number, _| unused.iter().any(|(_, id)| id.number == *number));
-            for (name, id) in unused {
-                let begun = *since.entry(id.number).or_insert(now);
+            since.retain(|number, _| unused.iter().any(|own| own.id.number == *number));
+            for own in unused {
+                let begun = *since.entry(own.id.number).or_insert(now);
                 if now.saturating_sub(begun) >= LONG {
-                    due.push((name, id));
+                    due.push(own);
                 }
             }
         }
-        for (name, id) in due {
+        for own in due {
+            let (name, id) = (&own.name, &own.id);
             // One that cannot go keeps no other one.
-            match self.collect(&inline, &name, &id).await {
+            match self.collect(&inline, &own).await {
                 Ok(true) => log::info!("inline volume {id} ({name}) was left, and is deleted"),
                 Ok(false) => {}
                 Err(why) => log::warn!("inline volume {id} ({name}) was left, and stays: {}", why.message()),
@@ -270,29 +290,35 @@ impl Node {
     }
 
     /// Ends one, unless kubelet has come back for it.
-    async fn collect(&self, inline: &Inline, name: &str, id: &VolumeId) -> Result<bool, Status> {
-        let Ok(_hold) = self.hold_inline(name) else {
+    async fn collect(&self, inline: &Inline, own: &Own) -> Result<bool, Status> {
+        let Ok(_hold) = self.hold_inline(&own.name) else {
             return Ok(false);
         };
-        if self.clone().wait(is_used(id.clone())).await? {
+        if self.clone().wait(is_used(own.clone())).await? {
             return Ok(false);
         }
-        let of = id.clone();
+        let of = own.id.clone();
         let left = self.clone().wait(move |node| {
             let _hold = node.hold(of.number)?;
             node.close_all(of.number)?;
             node.leave(node.is_of(&of))
         });
         left.await?;
-        inline.controller.end_inline(id, self.host).await?;
+        inline.controller.end_inline(&own.id, self.host).await?;
         Ok(true)
     }
 }
 
-/// Is anything of a volume in use here?
-fn is_used(id: VolumeId) -> impl FnOnce(&Node) -> Result<bool, Status> + Send + 'static {
+/// Is anything of a volume in use here? A map whose sessions iscsid has all given up tells nobody whose it is: what is mounted where the volume was put is its own.
+fn is_used(own: Own) -> impl FnOnce(&Node) -> Result<bool, Status> + Send + 'static {
     move |node| {
-        let disks = nvme::disks(node.machine(), node.is_of(&id))?;
-        Ok(node.is_text_used(id.number) || disks.iter().any(|disk| node.not_used(disk).is_err()))
+        let is_of = node.is_of(&own.id);
+        let mut disks = nvme::disks(node.machine(), &is_of)?;
+        disks.extend(iscsi::maps(node, &is_of));
+        let mounts = mounts::all(node.machine());
+        let mounts = mounts.map_err(|why| Status::internal(format!("the mounts of this node: {why}")))?;
+        Ok(node.is_text_used(own.id.number)
+            || mounts.iter().any(|mount| own.is_at(&mount.at))
+            || disks.iter().any(|disk| node.not_used(disk).is_err()))
     }
 }

@@ -10,7 +10,7 @@ use super::tools::{Record, wwid};
 use super::{Node, nvme};
 use crate::controller::context;
 use crate::id;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tonic::Status;
@@ -400,6 +400,19 @@ fn chap(initiator: &str, iqn: &str, secrets: &BTreeMap<String, String>) -> Resul
     Ok(all)
 }
 
+/// The names of the disks that sessions have.
+fn naas(node: &Node, own: &[Session]) -> BTreeSet<String> {
+    let all = own.iter().flat_map(|session| paths(node, session));
+    all.map(|path| path.naa).collect()
+}
+
+/// The maps of these targets' disks.
+pub(super) fn maps(node: &Node, is_meant: impl Fn(&str) -> bool) -> Vec<Disk> {
+    let all = sessions(node).into_iter();
+    let own: Vec<Session> = all.filter(|session| is_meant(&session.target)).collect();
+    naas(node, &own).iter().filter_map(|naa| map_of(node, naa)).collect()
+}
+
 /// Ends the sessions with these targets, of whose disks nobody uses anything here, and forgets them. A target of the driver's has one LUN, so that a session goes with it.
 pub(super) fn leave(node: &Node, is_meant: impl Fn(&str) -> bool) -> Result<(), Status> {
     let machine = node.machine();
@@ -412,16 +425,13 @@ pub(super) fn leave(node: &Node, is_meant: impl Fn(&str) -> bool) -> Result<(), 
         .into_iter()
         .filter(|session| is_meant(&session.target))
         .collect();
-    let mut disks: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let live = own.iter().filter(|session| session.is_live);
     let live: Vec<String> = live
         .flat_map(|session| paths(node, session))
         .map(|path| path.name)
         .collect();
-    for path in own.iter().flat_map(|session| paths(node, session)) {
-        disks.entry(path.naa).or_default().push(path.name);
-    }
-    let maps: Vec<Disk> = disks.keys().filter_map(|naa| map_of(node, naa)).collect();
+    let disks = naas(node, &own);
+    let maps: Vec<Disk> = disks.iter().filter_map(|naa| map_of(node, naa)).collect();
     maps.iter().try_for_each(|map| node.not_used(map))?;
     for map in &maps {
         if !map.paths.iter().any(|path| live.contains(path)) {
@@ -434,7 +444,7 @@ pub(super) fn leave(node: &Node, is_meant: impl Fn(&str) -> bool) -> Result<(), 
         drop(claim);
         end_of_map(node, map)?;
     }
-    for naa in disks.keys() {
+    for naa in &disks {
         node.tools.forget(machine, naa);
     }
     let mut targets: Vec<String> = own.into_iter().map(|session| session.target).collect();

@@ -1,5 +1,6 @@
 //! Inline volumes: of a cluster and a machine that are both made up, and cut at each request and at each thing that is done to the machine.
 
+use super::initiator::{Initiator, NAA};
 use super::*;
 use crate::api::{Answer, Api, Ask, Boxed, Way};
 use crate::controller::Controller;
@@ -306,5 +307,94 @@ async fn what_a_pod_may_not_have_is_refused_before_anything_is_made() {
         ("", None),
     ] {
         assert_eq!(quantity(text), bytes, "{text}");
+    }
+}
+
+/// The cluster; the machine, which has iSCSI alone, is let in to what is published of it.
+struct ByIscsi(Fake, Initiator);
+
+impl Way for ByIscsi {
+    fn ask(&self, ask: Ask) -> Boxed<'_, Result<Answer, String>> {
+        Box::pin(async move {
+            let said = self.0.ask(ask).await;
+            let targets: Vec<String> = self
+                .0
+                .cluster()
+                .targets
+                .values()
+                .map(|found| found.iqn.clone())
+                .collect();
+            self.1.state().lets_in = targets.into_iter().collect();
+            said
+        })
+    }
+}
+
+fn without_nvme() -> (Fake, Initiator, Node) {
+    let (fake, machine) = (Fake::new(), Initiator::new("iqn.of.nobody"));
+    fake.cluster().naa = Some(NAA.to_owned());
+    let driver = || Driver::new(USUAL_NAME).expect("a name");
+    let api = Api::new(Arc::new(ByIscsi(fake.clone(), machine.clone())));
+    let parameters = BTreeMap::from([("pool".to_owned(), "fast".to_owned())]);
+    let inline = Inline::new(Controller::new(driver(), api).at_once(), parameters, 2 << 30).expect("parameters");
+    let node = Node::new(Arc::new(machine.clone()), driver(), own(), 0).with_inline(inline);
+    (fake, machine, node)
+}
+
+#[tokio::test]
+async fn a_machine_without_nvme_has_them_by_iscsi() {
+    let (fake, machine, node) = without_nvme();
+    // While it can nothing, nothing is made: by the other protocol it could not be had afterwards.
+    machine.state().fails = Some(("iscsiadm --version", 124, "", 1));
+    let refused = node.clone().publish_any(wanted(&[])).await;
+    assert_eq!(code(refused), Code::FailedPrecondition);
+    assert!(fake.asked().is_empty());
+    let shown = node.clone().publish_any(wanted(&[("size", "1Gi")])).await;
+    shown.expect("shown");
+    {
+        let cluster = fake.cluster();
+        let target = cluster.targets.values().next().expect("a target");
+        assert_eq!(
+            target.initiators,
+            [format!("iqn.2026-11.io.amita:csi-host:{}.iscsi", own())]
+        );
+        assert!(cluster.subsystems.is_empty());
+        let (_, volume) = cluster.volumes.first_key_value().expect("a volume");
+        assert_eq!(volume.labels["csi.amita.io/inline"], own().to_string());
+        assert_eq!(machine.host.state().mounts[0].at, TARGET);
+    }
+    let request = NodeUnpublishVolumeRequest {
+        volume_id: NAME.to_owned(),
+        target_path: TARGET.to_owned(),
+    };
+    node.unpublish_any(request).await.expect("gone");
+    let cluster = fake.cluster();
+    assert!(cluster.volumes.is_empty() && cluster.targets.is_empty());
+    assert!(machine.state().sessions.is_empty() && machine.host.state().mounts.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_mounted_by_iscsi_is_used_and_is_collected_when_it_is_not() {
+    for loses_all in [false, true] {
+        let (fake, machine, node) = without_nvme();
+        let shown = node.clone().publish_any(wanted(&[("size", "1Gi")])).await;
+        shown.expect("shown");
+        if loses_all {
+            machine.lose();
+        }
+        let pass = |seconds| machine.host.state().passed += Duration::from_secs(seconds);
+        let count = || fake.cluster().volumes.len();
+        node.end_of_left_inline().await.expect("looked at");
+        pass(3600);
+        node.end_of_left_inline().await.expect("looked at");
+        assert_eq!(count(), 1, "it is mounted");
+        // From now on it is unused, and not since it was made.
+        machine.host.state().mounts.clear();
+        node.end_of_left_inline().await.expect("looked at");
+        assert_eq!(count(), 1, "somebody may come yet");
+        pass(1200);
+        node.end_of_left_inline().await.expect("looked at");
+        assert_eq!((count(), fake.cluster().targets.len()), (0, 0));
+        assert!(machine.state().sessions.is_empty());
     }
 }
