@@ -28,10 +28,10 @@ macro_rules! fault_switches {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Faults {
             #[cfg(any(test, feature = "planted"))]
-            bits: u64,
+            bits: u128,
         }
 
-        const _: () = assert!(Fault::ALL.len() <= 64, "a set of switches is one word");
+        const _: () = assert!(Fault::ALL.len() <= 128, "a set of switches is two words");
 
         impl Faults {
             /// Every rule holds.
@@ -45,7 +45,7 @@ macro_rules! fault_switches {
             #[must_use]
             pub const fn with(self, fault: Fault) -> Faults {
                 Faults {
-                    bits: self.bits | 1 << fault as u64,
+                    bits: self.bits | 1 << fault as u32,
                 }
             }
 
@@ -54,7 +54,7 @@ macro_rules! fault_switches {
             #[inline]
             #[must_use]
             pub const fn has(self, fault: Fault) -> bool {
-                self.bits & 1 << fault as u64 != 0
+                self.bits & 1 << fault as u32 != 0
             }
 
             /// Is the rule switched off? Never.
