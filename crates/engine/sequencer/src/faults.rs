@@ -33,6 +33,10 @@ amita_reactor::fault_switches! {
     NoCatchUp,
     /// R8: reads name no least version.
     NoLeast,
+    /// R8: what is asked of a snapshot names the snapshot's version only.
+    NoNewest,
+    /// R8: nobody is asked for, or looks at, the version of which blocks are allocated, or differ.
+    BlindMaps,
     /// R8: a member that lacks what it has acknowledged is read as any other once it was caught up.
     TrustDoubted,
     /// R8: a member is in doubt no more though what it holds was not compared.

@@ -21,6 +21,10 @@ mod purpose;
 mod waited;
 
 pub use purpose::{BACKUPS_TOLD_SINCE, Purpose};
+
+/// The finalized cluster version from which on requests to other nodes say which version the chunk itself must have: programs from before take
+/// a frame that says so for damage.
+pub const NEWEST_TOLD_SINCE: u32 = 6;
 pub use waited::Waited;
 
 /// The most members of a group.
@@ -203,6 +207,8 @@ pub struct ReadRequest {
     pub least: Version,
     /// The answer is to say which version each block has (S15): only owners of encrypted volumes ask.
     pub versions: bool,
+    /// Of a snapshot: a store whose chunk itself is older than this refuses, too. See [`NEWEST_TOLD_SINCE`].
+    pub newest: Option<Version>,
 }
 
 /// List the entries whose version is above `since`, in order of their block, from block `from` on. For a
@@ -450,6 +456,8 @@ pub struct AllocationRequest {
     pub chunk: ChunkIndex,
     /// As of at least this version.
     pub least: Version,
+    /// As of a read; where it is there the answer names a version.
+    pub newest: Option<Version>,
 }
 
 /// Which blocks of a chunk have another entry, in the scope's snapshot, than in an older one (S5)? And have those data?
@@ -461,6 +469,8 @@ pub struct DifferRequest {
     pub since: SnapshotId,
     /// As of at least this version.
     pub least: Version,
+    /// As of an allocation.
+    pub newest: Option<Version>,
 }
 
 /// A block's entry, as it travels in a roll-forward.
@@ -698,6 +708,8 @@ pub struct VerifiedAnswer {
 pub struct AllocationAnswer {
     /// The bitmap: `MAX_BLOCKS_PER_CHUNK / 64` words.
     pub allocated: Box<[u64; 16]>,
+    /// The version of which that is so, where it was asked for.
+    pub version: Option<Version>,
 }
 
 /// What differs.
@@ -705,6 +717,8 @@ pub struct AllocationAnswer {
 pub struct DiffersAnswer {
     /// Block by block.
     pub differs: Box<Differs>,
+    /// The newer version of the two, where it was asked for.
+    pub version: Option<Version>,
 }
 
 /// Why a store did not do it. Nothing was changed.

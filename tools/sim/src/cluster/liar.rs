@@ -394,6 +394,7 @@ impl Liar {
                 range,
                 least: Version::NONE,
                 versions: false,
+                newest: None,
             }),
         }
     }

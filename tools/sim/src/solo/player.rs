@@ -336,6 +336,7 @@ impl Player {
                     range,
                     least: Version::NONE,
                     versions: false,
+                    newest: None,
                 }),
             };
             self.ask(service, Asked::OldFence, body, Slice::default());
@@ -407,6 +408,7 @@ impl Player {
             range,
             least: line.version_at(least),
             versions: false,
+            newest: None,
         });
         self.ask(
             service,

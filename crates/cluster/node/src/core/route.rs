@@ -21,7 +21,7 @@ use amita_sequencer::Effect;
 use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::is_hidden;
-use amita_types::message::{Answer, BACKUPS_TOLD_SINCE, Purpose, Refusal, Request, RequestBody};
+use amita_types::message::{Answer, BACKUPS_TOLD_SINCE, NEWEST_TOLD_SINCE, Purpose, Refusal, Request, RequestBody};
 use amita_types::{ChunkId, ChunkIndex, Generation, NodeId, SnapshotId, StoreId, TraceId, VolumeId};
 
 impl Core {
@@ -616,6 +616,9 @@ impl Context {
                 request.purpose = Purpose::Unsaid;
             } else if request.purpose == Purpose::Backup && self.view.cluster_version() < BACKUPS_TOLD_SINCE {
                 request.purpose = Purpose::Move;
+            }
+            if self.view.cluster_version() < NEWEST_TOLD_SINCE {
+                request.body.leave_out_newest();
             }
             let (message, mail, control) = (Message::Request(request), &mut self.mail, &mut self.control);
             self.peers.send_by(route, message, payload, mail, control);

@@ -177,6 +177,7 @@ fn read(volume: VolumeId, number: u64) -> Request {
             range: BlockRange::new(0, 1),
             least: Version::NONE,
             versions: false,
+            newest: None,
         }),
     }
 }

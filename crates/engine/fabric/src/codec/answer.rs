@@ -40,6 +40,10 @@ wire! {
     RawRun: 10 { version: u64, blocks: u16, }
 }
 wire! {
+    /// Behind the bitmaps, where it was asked for.
+    RawVersion: 8 { version: u64, }
+}
+wire! {
     /// `more` is [`NO_MORE`] at the end.
     RawListed: 2 { more: u16, }
 }
@@ -68,8 +72,8 @@ pub(super) const OPENED_BYTES: (usize, usize) = from_to(RawOpened::BYTES, RawNum
 pub(super) const DATA_BYTES: (usize, usize) =
     from_to(RawData::BYTES, MAX_IO_BLOCKS as usize * (SUM_BYTES + RawRun::BYTES));
 pub(super) const LISTED_BYTES: (usize, usize) = from_to(RawListed::BYTES, MAX_CHANGES * CHANGE_BYTES);
-pub(super) const ALLOCATED_BYTES: (usize, usize) = exactly(BITMAP_WORDS * size_of::<u64>());
-pub(super) const DIFFERS_BYTES: (usize, usize) = exactly(2 * BITMAP_WORDS * size_of::<u64>());
+pub(super) const ALLOCATED_BYTES: (usize, usize) = from_to(BITMAP_WORDS * size_of::<u64>(), RawVersion::BYTES);
+pub(super) const DIFFERS_BYTES: (usize, usize) = from_to(2 * BITMAP_WORDS * size_of::<u64>(), RawVersion::BYTES);
 pub(super) const REFUSED_BYTES: (usize, usize) = exactly(RawRefused::BYTES);
 
 pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> Result<Kind, EncodeError> {
@@ -141,16 +145,18 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             RawSettled { full: u8::from(full) }.put(out);
             Kind::Settled
         }
-        AnswerBody::Allocation(AllocationAnswer { allocated }) => {
+        AnswerBody::Allocation(AllocationAnswer { allocated, version }) => {
             for word in allocated.iter() {
                 out.extend_from_slice(&word.to_le_bytes());
             }
+            put_version(out, *version);
             Kind::Allocated
         }
-        AnswerBody::Differs(DiffersAnswer { differs }) => {
+        AnswerBody::Differs(DiffersAnswer { differs, version }) => {
             for word in differs.changed.iter().chain(&differs.allocated) {
                 out.extend_from_slice(&word.to_le_bytes());
             }
+            put_version(out, *version);
             Kind::Differs
         }
         AnswerBody::Chunks(_)
@@ -191,6 +197,22 @@ fn get_runs(mut reader: Reader<'_>, blocks: usize) -> Result<Box<[Run]>, DecodeE
         runs.push(Run { blocks, version });
     }
     Ok(runs.into())
+}
+
+fn put_version(out: &mut Vec<u8>, version: Option<Version>) {
+    if let Some(Version(version)) = version {
+        RawVersion { version }.put(out);
+    }
+}
+
+/// The rest of the head.
+fn get_version(mut reader: Reader<'_>) -> Result<Option<Version>, DecodeError> {
+    if reader.is_empty() {
+        return Ok(None);
+    }
+    let RawVersion { version } = RawVersion::get(&mut reader)?;
+    reader.end()?;
+    Ok(Some(Version(version)))
 }
 
 /// Where to go on listing blocks.
@@ -342,8 +364,8 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             for word in allocated.iter_mut() {
                 *word = u64::from_le_bytes(*reader.array()?);
             }
-            reader.end()?;
-            AnswerBody::Allocation(AllocationAnswer { allocated })
+            let version = get_version(reader)?;
+            AnswerBody::Allocation(AllocationAnswer { allocated, version })
         }
         Kind::Differs => {
             let mut differs = Box::new(Differs::default());
@@ -351,8 +373,8 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             for word in changed.iter_mut().chain(allocated) {
                 *word = u64::from_le_bytes(*reader.array()?);
             }
-            reader.end()?;
-            AnswerBody::Differs(DiffersAnswer { differs })
+            let version = get_version(reader)?;
+            AnswerBody::Differs(DiffersAnswer { differs, version })
         }
         _ => resync::get(prefix, reader)?,
     })

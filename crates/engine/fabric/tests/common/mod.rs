@@ -119,6 +119,7 @@ pub fn read(id: u64, blocks: u16) -> (Message, Slice) {
         range: BlockRange::new(0, blocks),
         least: Version::NONE,
         versions: false,
+        newest: None,
     });
     (request(id, body), Slice::default())
 }

@@ -373,6 +373,7 @@ impl Store {
                 range,
                 least,
                 versions,
+                newest: _,
             }) => {
                 let held = self.durable.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
                 if !in_sync || held.incomplete.is_some() {
@@ -486,11 +487,16 @@ impl Store {
             | RequestBody::Restore(_) => {
                 unreachable!("a sequencer asks for none of them, of a volume that has no snapshots")
             }
-            RequestBody::Allocation(AllocationRequest { chunk, .. }) => {
+            RequestBody::Allocation(AllocationRequest { chunk, least, newest }) => {
                 let held = self.durable.get(&(scope.volume, chunk.0));
                 if !in_sync || held.is_some_and(|held| held.incomplete.is_some()) {
                     return self.refuse(now, link, &request, Refusal::Incomplete);
                 }
+                let version = held.map_or(Version::NONE, |held| held.version);
+                if version < *least {
+                    return self.refuse(now, link, &request, Refusal::Behind { current: version });
+                }
+                let version = newest.is_some().then_some(version);
                 let mut allocated = Box::new([0u64; 16]);
                 if let Some(held) = held {
                     for (block, _) in held.blocks.iter().filter(|(_, entry)| entry.data.is_some()) {
@@ -501,7 +507,7 @@ impl Store {
                     now,
                     link,
                     &request,
-                    Ok(AnswerBody::Allocation(AllocationAnswer { allocated })),
+                    Ok(AnswerBody::Allocation(AllocationAnswer { allocated, version })),
                     Slice::default(),
                 );
             }

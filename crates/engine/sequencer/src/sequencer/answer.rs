@@ -7,7 +7,7 @@ use super::{care, credits, group, join, lease, metadata, open, read, resend, sto
 use crate::io::{Effect, StopReason, Warning};
 use crate::members::Position;
 use crate::table::{StoreSlot, TaskSlot};
-use crate::task::{Kind, Tasks};
+use crate::task::{Found, Kind, Tasks};
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
 use amita_types::message::{AllocationAnswer, Answer, AnswerBody, DiffersAnswer, Problem, Refusal, SettledAnswer};
@@ -111,11 +111,15 @@ fn accepted(
             let scrubs = &mut resync.scrubs;
             return read::data_arrived(cx, scrubs, now, slot, position, data, payload);
         }
-        (Kind::Read(read), AnswerBody::Allocation(AllocationAnswer { allocated })) if read.is_about_allocation() => {
-            read::allocation_arrived(cx, now, slot, position, allocated);
+        (Kind::Read(read), AnswerBody::Allocation(map)) if read.is_about_allocation() => {
+            let AllocationAnswer { allocated, version } = map;
+            let of = |version| Found::Allocation { version, allocated };
+            return read::map_arrived(cx, now, (slot, position), version, of);
         }
-        (Kind::Read(read), AnswerBody::Differs(DiffersAnswer { differs })) if read.is_about_changes() => {
-            read::differs_arrived(cx, now, slot, position, differs);
+        (Kind::Read(read), AnswerBody::Differs(map)) if read.is_about_changes() => {
+            let DiffersAnswer { differs, version } = map;
+            let of = |version| Found::Differs { version, differs };
+            return read::map_arrived(cx, now, (slot, position), version, of);
         }
         (Kind::Fence { .. }, AnswerBody::Fenced) => group::fenced(cx, resync, now, slot, position),
         (Kind::RenewLease, AnswerBody::LeaseRenewed) => lease::renewal_ended(cx, slot, position),

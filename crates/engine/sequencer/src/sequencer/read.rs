@@ -12,7 +12,7 @@ use crate::table::{ChunkSlot, GroupSlot, Key, TaskSlot};
 use crate::task::{Found, Kind, Read, Told};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
-use amita_types::io::{Differs, IoError, Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{
     AllocationRequest, DataAnswer, DifferRequest, Problem, ReadRequest, Refusal, RequestBody, Sums,
 };
@@ -122,24 +122,38 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     let index = chunk.index;
     // R8: everything acknowledged, and with it (R3) everything that a read has returned. All writes that a sealed snapshot has are
     // (S7): on every member in sync, but for one that lacks what it has answered.
-    let least = match cx.config.faults.has(Fault::NoLeast) {
+    let mut least = match cx.config.faults.has(Fault::NoLeast) {
         true => Version::NONE,
         false => chunk.log.least_at(at),
     };
+    // Who has all of the chunk has all states of it, of whichever snapshots (S5).
+    let mut newest = match cx.config.faults.has(Fault::NoLeast) || cx.config.faults.has(Fault::NoNewest) {
+        true => Version::NONE,
+        false => chunk.log.committed,
+    };
     let read = cx.tasks[slot].read();
+    if cx.config.faults.has(Fault::BlindMaps) && !read.is_about_data() {
+        (least, newest) = (Version::NONE, Version::NONE);
+    }
     read.tried.add(position);
     let body = match read.op {
         Op::Differ { since, .. } => RequestBody::Differ(DifferRequest {
             chunk: index,
             since,
             least,
+            newest: Some(newest),
         }),
-        _ if read.is_about_allocation() => RequestBody::Allocation(AllocationRequest { chunk: index, least }),
+        _ if read.is_about_allocation() => RequestBody::Allocation(AllocationRequest {
+            chunk: index,
+            least,
+            newest: Some(newest),
+        }),
         _ => RequestBody::Read(ReadRequest {
             chunk: index,
             range: read.range,
             least,
             versions: cx.owned.keys.is_some(),
+            newest: Some(newest).filter(|_| at > SnapshotId::HEAD),
         }),
     };
     cx.tasks.age(slot, now);
@@ -236,13 +250,8 @@ pub(super) fn data_arrived(
         give_up_on(cx, now, slot, position);
         return Ok(());
     }
-    if version.generation() > cx.owned.generation {
-        let generation = version.generation();
-        cx.stop(StopReason::Deposed { generation });
+    if !is_ours(cx, chunk, version)? {
         return Ok(());
-    }
-    if !cx.chunks[chunk].log.may_show(version, cx.owned.generation) {
-        return Err(Misbehaved(format!("version {version}, which was never given out")));
     }
     match damage(range, &sums, &payload) {
         Intact::Yes => {
@@ -272,36 +281,47 @@ pub(super) fn data_arrived(
     Ok(())
 }
 
-pub(super) fn allocation_arrived(
-    cx: &mut Context,
-    now: Time,
-    slot: TaskSlot,
-    position: Position,
-    allocated: Box<[u64; 16]>,
-) {
-    if cx.tasks[slot].read().found.is_none() && doubt::barred(cx, slot).has(position) {
-        return give_up_on(cx, now, slot, position);
+/// Is the version one of the history that we go on with? Else there is an error, or we are not the owner any more.
+fn is_ours(cx: &mut Context, chunk: ChunkSlot, version: Version) -> Result<bool, Misbehaved> {
+    let generation = version.generation();
+    if generation > cx.owned.generation {
+        cx.stop(StopReason::Deposed { generation });
+        return Ok(false);
     }
-    cx.settle(slot, position);
-    cx.note_answer(now, slot, position);
-    if cx.tasks[slot].read().found.is_none() {
-        // The answer names no version: it may show anything that was given out.
-        let version = cx.chunks[cx.tasks[slot].chunk()].log.issued;
-        found(cx, now, slot, Found::Allocation { version, allocated });
+    match cx.chunks[chunk].log.may_show(version, cx.owned.generation) {
+        true => Ok(true),
+        false => Err(Misbehaved(format!("version {version}, which was never given out"))),
     }
 }
 
-pub(super) fn differs_arrived(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, differs: Box<Differs>) {
-    if cx.tasks[slot].read().found.is_none() && doubt::barred(cx, slot).has(position) {
-        return give_up_on(cx, now, slot, position);
+/// Which blocks are allocated, or differ: of that version.
+pub(super) fn map_arrived(
+    cx: &mut Context,
+    now: Time,
+    (slot, position): (TaskSlot, Position),
+    version: Option<Version>,
+    of: impl FnOnce(Version) -> Found,
+) -> Result<(), Misbehaved> {
+    let chunk = cx.tasks[slot].chunk();
+    let is_first = cx.tasks[slot].read().found.is_none();
+    if is_first && doubt::barred(cx, slot).has(position) {
+        give_up_on(cx, now, slot, position);
+        return Ok(());
+    }
+    let version = version.filter(|_| !cx.config.faults.has(Fault::BlindMaps));
+    if let Some(version) = version.filter(|_| is_first)
+        && !is_ours(cx, chunk, version)?
+    {
+        return Ok(());
     }
     cx.settle(slot, position);
     cx.note_answer(now, slot, position);
-    if cx.tasks[slot].read().found.is_none() {
-        // As of an allocation.
-        let version = cx.chunks[cx.tasks[slot].chunk()].log.issued;
-        found(cx, now, slot, Found::Differs { version, differs });
+    if is_first {
+        // One that names no version, of a store of an earlier program, may show anything that was given out.
+        let version = version.unwrap_or(cx.chunks[chunk].log.issued);
+        found(cx, now, slot, of(version));
     }
+    Ok(())
 }
 
 fn found(cx: &mut Context, now: Time, slot: TaskSlot, found: Found) {

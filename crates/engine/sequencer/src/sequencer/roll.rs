@@ -224,6 +224,7 @@ fn fetch(cx: &mut Context, now: Time, chunk: ChunkSlot) {
             range,
             least,
             versions: false,
+            newest: None,
         });
         open::send(cx, now, chunk, source, Step::Fetch(range), body, Slice::default());
     }

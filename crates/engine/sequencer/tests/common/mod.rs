@@ -118,6 +118,7 @@ impl Stores {
                     RequestBody::Settle(_) => AnswerBody::Settled(SettledAnswer { full: false }),
                     RequestBody::Allocation(_) => AnswerBody::Allocation(AllocationAnswer {
                         allocated: Box::default(),
+                        version: None,
                     }),
                     _ => AnswerBody::Done,
                 };

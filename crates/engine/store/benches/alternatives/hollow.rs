@@ -139,6 +139,7 @@ impl Hollow {
             range: BlockRange::new((block % BLOCKS) as u16, 1),
             least: Version::NONE,
             versions: false,
+            newest: None,
         });
         self.ask(body, Slice::default());
     }

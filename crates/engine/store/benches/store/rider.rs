@@ -269,6 +269,7 @@ impl Rider {
             range: BlockRange::of_bytes(offset, bytes),
             least: Version::NONE,
             versions: false,
+            newest: None,
         });
         self.ask(body, Slice::default());
     }

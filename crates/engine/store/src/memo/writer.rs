@@ -232,6 +232,7 @@ impl Writer {
                     range: BlockRange::new(block.0, 1),
                     least: Version::NONE,
                     versions: false,
+                    newest: None,
                 });
                 Some((body, Slice::default()))
             }

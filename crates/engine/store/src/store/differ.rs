@@ -13,12 +13,20 @@ pub(super) fn differ(store: &mut Store, caller: &Caller, request: &DifferRequest
     if since == SnapshotId::HEAD || (at != SnapshotId::HEAD && since >= at) {
         return store.env.invalid(caller.asker, Problem::Snapshot);
     }
-    let want = Want::Differ { since };
-    read::look(store, Query::by(caller, request.chunk, request.least, want));
+    let versioned = request.newest.is_some();
+    let want = Want::Differ { since, versioned };
+    let query = Query::by(caller, request.chunk, request.least, want);
+    read::look(store, query.newest(request.newest));
 }
 
 /// The chunk can be served as `newer`.
-pub(super) fn look(store: &mut Store, query: Query, key: ChunkKey, newer: View, since: SnapshotId) {
+pub(super) fn look(
+    store: &mut Store,
+    query: Query,
+    key: ChunkKey,
+    newer: View,
+    (since, versioned): (SnapshotId, bool),
+) {
     let mark = || store.index.mark_for(key, since);
     let older = match store.index.chunk(key).seen(since) {
         Seen::As(view) => Since::As(view),
@@ -41,5 +49,10 @@ pub(super) fn look(store: &mut Store, query: Query, key: ChunkKey, newer: View, 
     if store.config.faults.has(Fault::ForgetsCleared) {
         differs.changed = differs.allocated;
     }
-    answer::give(store, query.asker, AnswerBody::Differs(DiffersAnswer { differs }));
+    let version = versioned.then(|| store.index.chunk(key).version(newer));
+    answer::give(
+        store,
+        query.asker,
+        AnswerBody::Differs(DiffersAnswer { differs, version }),
+    );
 }

@@ -26,9 +26,14 @@ pub(super) enum Want {
     },
     /// So many blocks has the chunk.
     Verify(BlockRange, u32),
-    Allocation,
+    Allocation {
+        /// With the version of which that is so.
+        versioned: bool,
+    },
     Differ {
         since: SnapshotId,
+        /// The same.
+        versioned: bool,
     },
     Version,
     Changes {
@@ -49,7 +54,7 @@ impl Want {
             Want::Data { range, .. } | Want::Verify(range, _) => range,
             Want::Restore { block, .. } => BlockRange::new(block.0, 1),
             Want::Version => BlockRange::default(),
-            Want::Allocation | Want::Differ { .. } | Want::Changes { .. } => {
+            Want::Allocation { .. } | Want::Differ { .. } | Want::Changes { .. } => {
                 BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16)
             }
         }
@@ -57,7 +62,7 @@ impl Want {
 
     /// Is what it gets handed on as what the volume holds?
     fn is_served(self) -> bool {
-        matches!(self, Want::Data { .. } | Want::Allocation | Want::Differ { .. })
+        matches!(self, Want::Data { .. } | Want::Allocation { .. } | Want::Differ { .. })
     }
 }
 
@@ -69,6 +74,8 @@ pub(super) struct Query {
     snapshot: SnapshotId,
     /// The answer includes at least this version (rule R8).
     least: Version,
+    /// So does the chunk itself, whichever snapshot is asked for.
+    newest: Version,
     want: Want,
 }
 
@@ -79,14 +86,22 @@ impl Query {
             chunk: caller.chunk(chunk),
             snapshot: caller.snapshot(),
             least,
+            newest: Version::NONE,
             want,
         }
+    }
+
+    /// Of a snapshot: the chunk itself has at least this version. (Of the chunk itself that is what `least` says.)
+    pub fn newest(self, newest: Option<Version>) -> Query {
+        let newest = newest.filter(|_| self.snapshot > SnapshotId::HEAD);
+        let newest = newest.unwrap_or(Version::NONE);
+        Query { newest, ..self }
     }
 
     /// There is nothing of the chunk: is more asked for?
     fn unborn<T>(&self) -> Result<Option<T>, Refusal> {
         let current = Version::NONE;
-        if self.least > current {
+        if self.least.max(self.newest) > current {
             return Err(Refusal::Behind { current });
         }
         Ok(None)
@@ -126,11 +141,14 @@ pub(super) fn read(store: &mut Store, caller: &Caller, request: &ReadRequest) {
     }
     let versions = request.versions;
     let want = Want::Data { range, versions };
-    look(store, Query::by(caller, request.chunk, request.least, want));
+    let query = Query::by(caller, request.chunk, request.least, want);
+    look(store, query.newest(request.newest));
 }
 
 pub(super) fn allocation(store: &mut Store, caller: &Caller, request: &AllocationRequest) {
-    look(store, Query::by(caller, request.chunk, request.least, Want::Allocation));
+    let versioned = request.newest.is_some();
+    let query = Query::by(caller, request.chunk, request.least, Want::Allocation { versioned });
+    look(store, query.newest(request.newest));
 }
 
 /// The chunk's version: what is accepted counts, and is answered when it is durable.
@@ -182,6 +200,12 @@ fn find(index: &Index, faults: Faults, query: &Query) -> Result<Option<(ChunkKey
     if query.want.is_served() && chunk.incomplete && !faults.has(Fault::ServesSyncing) {
         return Err(Refusal::Incomplete);
     }
+    // Rule R8: who lacks some of the chunk may lack what the snapshot had. All that is asked for was answered here, or it was forgotten:
+    // nothing that is under way is waited for.
+    let current = chunk.version(View::Head);
+    if query.newest > current {
+        return Err(Refusal::Behind { current });
+    }
     match seen {
         Seen::As(view) => Ok(Some((key, view))),
         Seen::Unborn => query.unborn(),
@@ -213,7 +237,7 @@ pub(super) fn look(store: &mut Store, query: Query) {
         return;
     }
     match (query.want, view) {
-        (Want::Differ { since }, _) => return differ::look(store, query, key, view, since),
+        (Want::Differ { since, versioned }, _) => return differ::look(store, query, key, view, (since, versioned)),
         (Want::Verify(range, end), View::State(place)) => return verify::state(store, query, key, place, (range, end)),
         _ => {}
     }
@@ -290,11 +314,13 @@ fn answer_unknown(store: &mut Store, asker: Requester, want: Want) {
             sums: Sums::new(),
             runs: Box::default(),
         }),
-        Want::Allocation => AnswerBody::Allocation(AllocationAnswer {
+        Want::Allocation { versioned } => AnswerBody::Allocation(AllocationAnswer {
             allocated: Box::new([0; 16]),
+            version: versioned.then_some(version),
         }),
-        Want::Differ { .. } => AnswerBody::Differs(DiffersAnswer {
+        Want::Differ { versioned, .. } => AnswerBody::Differs(DiffersAnswer {
             differs: Box::default(),
+            version: versioned.then_some(version),
         }),
         Want::Version => AnswerBody::Opened(OpenedAnswer::NOTHING),
         Want::Changes { .. } => AnswerBody::Changes(ChangesAnswer {
@@ -324,14 +350,15 @@ fn serve(store: &mut Store, asker: Requester, key: ChunkKey, view: View, want: W
             incomplete: store.index.incomplete(key),
             number: store.index.chunk(key).snapshot,
         }),
-        Want::Allocation => {
+        Want::Allocation { versioned } => {
             let mut allocated = Box::new([0u64; 16]);
             for block in 0..MAX_BLOCKS_PER_CHUNK as u16 {
                 if store.index.entry(key, view, BlockIndex(block)).has_data() {
                     allocated[usize::from(block) / 64] |= 1 << (block % 64);
                 }
             }
-            AnswerBody::Allocation(AllocationAnswer { allocated })
+            let version = versioned.then(|| store.index.chunk(key).version(view));
+            AnswerBody::Allocation(AllocationAnswer { allocated, version })
         }
         Want::Differ { .. } => unreachable!("it looks at two views"),
         Want::Restore { at, .. } => return restore::found(store, asker, at, key, view),

@@ -47,6 +47,7 @@ fn is_poisoned(run: &mut FaultyRun, outcome: Outcome) {
             range: BlockRange::new(0, 1),
             least: Version::NONE,
             versions: false,
+            newest: None,
         }),
         RequestBody::Open(OpenRequest { chunk }),
         RequestBody::RenewLease,

@@ -158,9 +158,10 @@ impl Test {
             chunk: ChunkIndex(chunk as u64),
             since: SnapshotId(since as u32),
             least: Version::NONE,
+            newest: None,
         });
         match self.ask(at, body, &[])? {
-            AnswerBody::Differs(DiffersAnswer { differs }) => Ok(*differs),
+            AnswerBody::Differs(DiffersAnswer { differs, .. }) => Ok(*differs),
             other => panic!("{other:?}"),
         }
     }

@@ -195,6 +195,7 @@ fn rot_in_an_older_store_is_not_served() {
                     range: BlockRange::new(*block, 1),
                     least: expected.version,
                     versions: false,
+                    newest: None,
                 });
                 let (result, payload) = owner.ask(&mut rig, body, &[]);
                 assert!(result.is_err() && payload.is_empty(), "{place}/{block}");

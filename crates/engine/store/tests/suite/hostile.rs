@@ -157,6 +157,7 @@ impl Play {
                 range: self.range(),
                 least: version,
                 versions: false,
+                newest: None,
             }),
             5 => RequestBody::Changes(ChangesRequest {
                 chunk,
@@ -198,7 +199,11 @@ impl Play {
                 number: SnapshotId(some as u32),
                 born: SnapshotId(other as u32),
             }),
-            16 if self.rng.chance(2) => RequestBody::Allocation(AllocationRequest { chunk, least: version }),
+            16 if self.rng.chance(2) => RequestBody::Allocation(AllocationRequest {
+                chunk,
+                least: version,
+                newest: Some(version),
+            }),
             _ => RequestBody::Verify(VerifyRequest {
                 chunk,
                 from: self.block(),

@@ -65,6 +65,7 @@ impl Used {
             range: BlockRange::new(0, 1),
             least,
             versions: false,
+            newest: None,
         });
         self.send(snapshot, body, &[])
     }

@@ -105,6 +105,7 @@ impl Test {
             range: BlockRange::new(block, 1),
             least: Version::NONE,
             versions: false,
+            newest: None,
         });
         self.ask(volume, at, body, &[]).map(|(_, bytes)| bytes)
     }

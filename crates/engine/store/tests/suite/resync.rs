@@ -202,6 +202,7 @@ fn a_syncing_store_takes_writes_and_serves_nothing() {
     let allocation = RequestBody::Allocation(AllocationRequest {
         chunk: CHUNK,
         least: Version::NONE,
+        newest: None,
     });
     assert_eq!(test.ask(allocation.clone(), &[]), Err(Refusal::Incomplete));
     let roll = RequestBody::Roll(RollRequest {

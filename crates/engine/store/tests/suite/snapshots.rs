@@ -7,8 +7,8 @@ use crate::common::{BLOCK, Requester, Rig, VOLUME, version};
 use amita_reactor::Slice;
 use amita_store::{AskedVolume, Count, Question, State};
 use amita_types::message::{
-    AnswerBody, ClearRequest, CloneRequest, InheritRequest, OpenedAnswer, Problem, ReadRequest, Refusal, RequestBody,
-    RetainSnapshotsRequest,
+    AllocationRequest, AnswerBody, ClearRequest, CloneRequest, DifferRequest, InheritRequest, OpenedAnswer, Problem,
+    ReadRequest, Refusal, RequestBody, RetainSnapshotsRequest,
 };
 use amita_types::{BlockRange, ChunkIndex, Generation, GroupIndex, SnapshotId, Version, VolumeId};
 use std::sync::Arc;
@@ -104,6 +104,7 @@ impl Test {
             range: BlockRange::new(block, 1),
             least: Version::NONE,
             versions: false,
+            newest: None,
         });
         let (_, bytes) = self.ask(SnapshotId(at), body, &[])?;
         assert!(bytes.iter().all(|&byte| Some(&byte) == bytes.first()));
@@ -207,6 +208,61 @@ fn a_snapshot_stays_what_it_was() {
         test.remount();
         assert_eq!(test.blocks(), u64::from(checkpoints));
     }
+}
+
+/// Rule R8: the store has forgotten some of what it had answered, and what the chunk was before passes for no snapshot.
+#[test]
+fn who_lacks_some_of_the_chunk_shows_no_snapshot_of_it() {
+    let mut test = Test::new();
+    test.write(0, 1).unwrap();
+    test.snapshot = SnapshotId(1);
+    test.write(1, 2).unwrap();
+    let asks = |chunk, newest| {
+        let (chunk, least) = (ChunkIndex(chunk), Version::NONE);
+        let read = ReadRequest {
+            chunk,
+            range: BlockRange::new(0, 1),
+            least,
+            versions: false,
+            newest,
+        };
+        let differ = DifferRequest {
+            chunk,
+            since: SnapshotId(1),
+            least,
+            newest,
+        };
+        [
+            RequestBody::Allocation(AllocationRequest { chunk, least, newest }),
+            RequestBody::Differ(differ),
+            RequestBody::Read(read),
+        ]
+    };
+    // Of both snapshots, the one that it has a state for, and the one that its head passes for; and of what was never written here.
+    for (at, chunk, current) in [(1, 0, version(1, 2)), (2, 0, version(1, 2)), (2, 1, Version::NONE)] {
+        for body in asks(chunk, Some(version(1, 3))) {
+            if at == 1 && matches!(body, RequestBody::Differ(_)) {
+                continue;
+            }
+            let refused = Err(Refusal::Behind { current });
+            assert_eq!(test.ask(SnapshotId(at), body, &[]), refused);
+        }
+    }
+    test.write(1, 3).unwrap();
+    let versions = |test: &mut Test, at, newest| {
+        let named = |body| match test.ask(SnapshotId(at), body, &[]).unwrap().0 {
+            AnswerBody::Allocation(answer) => answer.version,
+            AnswerBody::Differs(answer) => answer.version,
+            AnswerBody::Data(_) => None,
+            other => panic!("{other:?}"),
+        };
+        asks(0, newest).map(named)
+    };
+    let now = Some(version(1, 3));
+    assert_eq!(versions(&mut test, 2, now), [now, now, None]);
+    assert_eq!(versions(&mut test, 2, None), [None, None, None]);
+    // What the chunk itself has at least is said by `least`.
+    assert_eq!(versions(&mut test, 0, Some(version(1, 9))), [now, now, None]);
 }
 
 #[test]

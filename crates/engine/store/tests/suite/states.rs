@@ -115,6 +115,7 @@ impl Side {
             range: BlockRange::new(block, 1),
             least: Version::NONE,
             versions: false,
+            newest: None,
         });
         let (result, payload) = self.ask_with(at, body, &[]);
         let AnswerBody::Data(DataAnswer { sums, .. }) = result? else {
@@ -129,9 +130,10 @@ impl Side {
             chunk: CHUNK,
             since,
             least: Version::NONE,
+            newest: None,
         });
         match self.ask_with(at, body, &[]).0? {
-            AnswerBody::Differs(DiffersAnswer { differs }) => Ok(*differs),
+            AnswerBody::Differs(DiffersAnswer { differs, .. }) => Ok(*differs),
             other => panic!("{other:?}"),
         }
     }

@@ -409,6 +409,7 @@ impl Game {
                 range: BlockRange::new(0, 1),
                 least: Version::NONE,
                 versions: false,
+                newest: None,
             });
             self.send(rig, chunk, body, &[], None, Err(Refusal::Incomplete));
         }

@@ -111,10 +111,11 @@ impl Test {
             chunk: ChunkIndex(0),
             since: SnapshotId(since),
             least: Version::NONE,
+            newest: None,
         });
         let request = self.owner.request(body);
         match self.owner.ask(&mut self.rig, request, Slice::default()).answer.result {
-            Ok(AnswerBody::Differs(DiffersAnswer { differs })) => Some(differs.changed[0]),
+            Ok(AnswerBody::Differs(DiffersAnswer { differs, .. })) => Some(differs.changed[0]),
             Ok(other) => panic!("{other:?}"),
             Err(refusal) => {
                 let what = Problem::Snapshot;
@@ -160,6 +161,7 @@ fn read(rig: &mut Rig, owner: &mut Requester, at: u32, block: u16) -> Result<u8,
         range: BlockRange::new(block, 1),
         least: Version::NONE,
         versions: false,
+        newest: None,
     }));
     request.scope.snapshot = SnapshotId(at);
     let told = owner.ask(rig, request, Slice::default());

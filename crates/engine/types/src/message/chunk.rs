@@ -36,4 +36,14 @@ impl RequestBody {
             RequestBody::Fence(_) | RequestBody::RenewLease | RequestBody::Settle(_) | RequestBody::Chunks(_) => None,
         }
     }
+
+    /// Leaves out what programs of before [`NEWEST_TOLD_SINCE`](super::NEWEST_TOLD_SINCE) do not know.
+    pub fn leave_out_newest(&mut self) {
+        match self {
+            RequestBody::Read(ReadRequest { newest, .. })
+            | RequestBody::Allocation(AllocationRequest { newest, .. })
+            | RequestBody::Differ(DifferRequest { newest, .. }) => *newest = None,
+            _ => {}
+        }
+    }
 }

@@ -551,6 +551,7 @@ impl Cluster {
             range,
             least,
             versions: self.setup.sealed.is_some(),
+            newest: None,
         });
         let (answer, payload) = self.ask(mounted, scope, body)?;
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);

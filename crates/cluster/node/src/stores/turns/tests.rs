@@ -124,6 +124,7 @@ fn read(chunk: u64) -> RequestBody {
         range: BlockRange::new(0, 1),
         least: Version::NONE,
         versions: false,
+        newest: None,
     })
 }
 

@@ -21,6 +21,10 @@ wire! {
     /// Behind [`RawRead`], where versions are asked for: 1. A build that knows no encrypted volumes meets none.
     RawVersions: 1 { versions: u8, }
 }
+wire! {
+    /// Behind a [`RawRead`] of a snapshot, a [`RawAllocation`] or a [`RawDiffer`]. A build that knows none meets none: the cluster's version says so.
+    RawNewest: 8 { newest: u64, }
+}
 wire! { RawAllocation: 16 { chunk: u64, least: u64, } }
 wire! { RawDiffer: 20 { chunk: u64, least: u64, since: u32, } }
 wire! {
@@ -38,13 +42,29 @@ const SNAPSHOT_BYTES: usize = size_of::<u32>();
 pub(in super::super) const OPEN_BYTES: (usize, usize) = exactly(RawOpen::BYTES);
 pub(in super::super) const WRITE_BYTES: (usize, usize) = from_to(RawWrite::BYTES, MAX_PIECES * SUM_BYTES);
 pub(in super::super) const CLEAR_BYTES: (usize, usize) = exactly(RawClear::BYTES);
-pub(in super::super) const READ_BYTES: (usize, usize) = from_to(RawRead::BYTES, RawVersions::BYTES);
-pub(in super::super) const ALLOCATION_BYTES: (usize, usize) = exactly(RawAllocation::BYTES);
-pub(in super::super) const DIFFER_BYTES: (usize, usize) = exactly(RawDiffer::BYTES);
+pub(in super::super) const READ_BYTES: (usize, usize) = from_to(RawRead::BYTES, RawVersions::BYTES + RawNewest::BYTES);
+pub(in super::super) const ALLOCATION_BYTES: (usize, usize) = from_to(RawAllocation::BYTES, RawNewest::BYTES);
+pub(in super::super) const DIFFER_BYTES: (usize, usize) = from_to(RawDiffer::BYTES, RawNewest::BYTES);
 pub(in super::super) const RETAIN_SNAPSHOTS_BYTES: (usize, usize) =
     from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
 pub(in super::super) const CLONE_BYTES: (usize, usize) = exactly(RawClone::BYTES);
 pub(in super::super) const INHERIT_BYTES: (usize, usize) = from_to(RawInherit::BYTES, MAX_LEVELS * RawParent::BYTES);
+
+fn put_newest(out: &mut Vec<u8>, newest: Option<Version>) {
+    if let Some(Version(newest)) = newest {
+        RawNewest { newest }.put(out);
+    }
+}
+
+/// The rest of the head.
+fn get_newest(mut reader: Reader<'_>) -> Result<Option<Version>, DecodeError> {
+    if reader.is_empty() {
+        return Ok(None);
+    }
+    let RawNewest { newest } = RawNewest::get(&mut reader)?;
+    reader.end()?;
+    Ok(Some(Version(newest)))
+}
 
 /// The pieces of `length` bytes from `offset`: what lies inside one block is one piece.
 fn pieces(offset: u32, length: usize) -> usize {
@@ -158,6 +178,7 @@ impl Body for ReadRequest {
             range,
             least,
             versions,
+            newest,
         } = self;
         let BlockRange { first, count } = *range;
         if u32::from(count) > MAX_IO_BLOCKS {
@@ -176,12 +197,13 @@ impl Body for ReadRequest {
         if *versions {
             RawVersions { versions: 1 }.put(out);
         }
+        put_newest(out, *newest);
         Ok(Kind::Read)
     }
 
     fn get(_: Prefix, mut reader: Reader<'_>) -> Result<ReadRequest, DecodeError> {
         let raw = RawRead::get(&mut reader)?;
-        let versions = !reader.is_empty();
+        let versions = !matches!(reader.rest().len(), 0 | RawNewest::BYTES);
         if versions {
             let RawVersions { versions } = RawVersions::get(&mut reader)?;
             if versions != 1 {
@@ -191,7 +213,7 @@ impl Body for ReadRequest {
                 });
             }
         }
-        reader.end()?;
+        let newest = get_newest(reader)?;
         if u32::from(raw.count) > MAX_IO_BLOCKS {
             return Err(DecodeError::Field {
                 field: "blocks to read",
@@ -204,50 +226,58 @@ impl Body for ReadRequest {
             range,
             least: Version(raw.least),
             versions,
+            newest,
         })
     }
 }
 
 impl Body for AllocationRequest {
     fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
-        let AllocationRequest { chunk, least } = self;
+        let AllocationRequest { chunk, least, newest } = self;
         RawAllocation {
             chunk: chunk.0,
             least: least.0,
         }
         .put(out);
+        put_newest(out, *newest);
         Ok(Kind::Allocation)
     }
 
     fn get(_: Prefix, mut reader: Reader<'_>) -> Result<AllocationRequest, DecodeError> {
         let raw = RawAllocation::get(&mut reader)?;
-        reader.end()?;
         Ok(AllocationRequest {
             chunk: ChunkIndex(raw.chunk),
             least: Version(raw.least),
+            newest: get_newest(reader)?,
         })
     }
 }
 
 impl Body for DifferRequest {
     fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
-        let DifferRequest { chunk, since, least } = self;
+        let DifferRequest {
+            chunk,
+            since,
+            least,
+            newest,
+        } = self;
         RawDiffer {
             chunk: chunk.0,
             least: least.0,
             since: since.0,
         }
         .put(out);
+        put_newest(out, *newest);
         Ok(Kind::Differ)
     }
 
     fn get(_: Prefix, mut reader: Reader<'_>) -> Result<DifferRequest, DecodeError> {
         let raw = RawDiffer::get(&mut reader)?;
-        reader.end()?;
         Ok(DifferRequest {
             chunk: ChunkIndex(raw.chunk),
             since: SnapshotId(raw.since),
             least: Version(raw.least),
+            newest: get_newest(reader)?,
         })
     }
 }

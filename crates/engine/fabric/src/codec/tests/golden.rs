@@ -219,6 +219,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 range,
                 least: VERSION,
                 versions: false,
+                newest: None,
             })),
             0,
         ),
@@ -229,6 +230,18 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 range,
                 least: VERSION,
                 versions: true,
+                newest: None,
+            })),
+            0,
+        ),
+        (
+            "Read of a snapshot",
+            request(RequestBody::Read(ReadRequest {
+                chunk,
+                range,
+                least: PREVIOUS,
+                versions: false,
+                newest: Some(VERSION),
             })),
             0,
         ),
@@ -245,7 +258,20 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         ("RenewLease", request(RequestBody::RenewLease), 0),
         (
             "Allocation",
-            request(RequestBody::Allocation(AllocationRequest { chunk, least: VERSION })),
+            request(RequestBody::Allocation(AllocationRequest {
+                chunk,
+                least: VERSION,
+                newest: None,
+            })),
+            0,
+        ),
+        (
+            "Allocation with version",
+            request(RequestBody::Allocation(AllocationRequest {
+                chunk,
+                least: PREVIOUS,
+                newest: Some(VERSION),
+            })),
             0,
         ),
         (
@@ -254,6 +280,17 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 chunk,
                 since: SnapshotId(7),
                 least: VERSION,
+                newest: None,
+            })),
+            0,
+        ),
+        (
+            "Differ with version",
+            request(RequestBody::Differ(DifferRequest {
+                chunk,
+                since: SnapshotId(7),
+                least: PREVIOUS,
+                newest: Some(VERSION),
             })),
             0,
         ),
@@ -479,6 +516,15 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             "Allocated",
             answer(Ok(AnswerBody::Allocation(AllocationAnswer {
                 allocated: allocated.clone(),
+                version: None,
+            }))),
+            0,
+        ),
+        (
+            "Allocated with version",
+            answer(Ok(AnswerBody::Allocation(AllocationAnswer {
+                allocated: allocated.clone(),
+                version: Some(VERSION),
             }))),
             0,
         ),
@@ -489,6 +535,15 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                     changed: *allocated,
                     allocated: std::array::from_fn(|word| word as u64 | 1 << 63),
                 }),
+                version: None,
+            }))),
+            0,
+        ),
+        (
+            "Differs with version",
+            answer(Ok(AnswerBody::Differs(DiffersAnswer {
+                differs: Box::default(),
+                version: Some(VERSION),
             }))),
             0,
         ),

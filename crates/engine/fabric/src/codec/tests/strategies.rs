@@ -32,6 +32,11 @@ fn version() -> impl Strategy<Value = Version> {
     any::<u64>().prop_map(Version)
 }
 
+/// Left out where it is not said.
+fn newest() -> impl Strategy<Value = Option<Version>> {
+    prop::option::of(version())
+}
+
 fn range(most: u16) -> impl Strategy<Value = BlockRange> {
     (any::<u16>(), 0..=most).prop_map(|(first, count)| BlockRange::new(first, count))
 }
@@ -138,14 +143,17 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
                 previous,
             })
         }),
-        (chunk(), range(MAX_IO_BLOCKS as u16), version(), any::<bool>()).prop_map(|(chunk, range, least, versions)| {
-            RequestBody::Read(ReadRequest {
-                chunk,
-                range,
-                least,
-                versions,
-            })
-        }),
+        (chunk(), range(MAX_IO_BLOCKS as u16), version(), any::<bool>(), newest()).prop_map(
+            |(chunk, range, least, versions, newest)| {
+                RequestBody::Read(ReadRequest {
+                    chunk,
+                    range,
+                    least,
+                    versions,
+                    newest,
+                })
+            }
+        ),
         (chunk(), version(), any::<u16>()).prop_map(|(chunk, since, from)| RequestBody::Changes(ChangesRequest {
             chunk,
             since,
@@ -163,12 +171,19 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
         }),
         Just(RequestBody::RenewLease),
         (any::<u32>(), any::<u32>()).prop_map(|(want, back)| RequestBody::Settle(SettleRequest { want, back })),
-        (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation(AllocationRequest { chunk, least })),
-        (chunk(), number(), version()).prop_map(|(chunk, since, least)| RequestBody::Differ(DifferRequest {
+        (chunk(), version(), newest()).prop_map(|(chunk, least, newest)| RequestBody::Allocation(AllocationRequest {
             chunk,
-            since,
-            least
+            least,
+            newest
         })),
+        (chunk(), number(), version(), newest()).prop_map(|(chunk, since, least, newest)| RequestBody::Differ(
+            DifferRequest {
+                chunk,
+                since,
+                least,
+                newest
+            }
+        )),
         (
             chunk(),
             any::<bool>(),
@@ -338,12 +353,16 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
         })),
         Just(AnswerBody::LeaseRenewed),
         any::<bool>().prop_map(|full| AnswerBody::Settled(SettledAnswer { full })),
-        any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation(AllocationAnswer {
-            allocated: Box::new(words)
+        (any::<[u64; 16]>(), newest()).prop_map(|(words, version)| AnswerBody::Allocation(AllocationAnswer {
+            allocated: Box::new(words),
+            version
         })),
-        any::<([u64; 16], [u64; 16])>().prop_map(|(changed, allocated)| AnswerBody::Differs(DiffersAnswer {
-            differs: Box::new(Differs { changed, allocated })
-        })),
+        (any::<([u64; 16], [u64; 16])>(), newest()).prop_map(|((changed, allocated), version)| {
+            AnswerBody::Differs(DiffersAnswer {
+                differs: Box::new(Differs { changed, allocated }),
+                version,
+            })
+        }),
         (chunk_states(), prop::option::of((0..u64::MAX).prop_map(ChunkIndex)))
             .prop_map(|(chunks, more)| AnswerBody::Chunks(ChunksAnswer { chunks, more })),
         prop::option::of(version()).prop_map(|incomplete| AnswerBody::Joined(JoinedAnswer { incomplete })),

@@ -243,7 +243,13 @@ fn a_snapshot_is_read_as_it_is_and_only_read() {
     let sent = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
     assert_eq!(numbers(&sent), [1]);
     let allocated = Box::new([1; 16]);
-    rig.accept(&sent[0], AnswerBody::Allocation(AllocationAnswer { allocated }));
+    rig.accept(
+        &sent[0],
+        AnswerBody::Allocation(AllocationAnswer {
+            allocated,
+            version: Some(old(2)),
+        }),
+    );
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
@@ -258,15 +264,16 @@ fn what_a_snapshot_has_at_least_is_asked_for() {
         assert_eq!(numbers(&writes[0]), [number]);
         writes
     };
-    let least = |rig: &mut Rig, at: SnapshotId| {
+    let asked = |rig: &mut Rig, at: SnapshotId| {
         let (offset, length) = (0, 4096);
         rig.submit_at(at, Op::Read { offset, length });
         let sent = rig.reads();
         match sent[0].body {
-            RequestBody::Read(ReadRequest { least, .. }) => least,
+            RequestBody::Read(ReadRequest { least, newest, .. }) => (least, newest),
             _ => panic!("{sent:?}"),
         }
     };
+    let least = |rig: &mut Rig, at: SnapshotId| asked(rig, at).0;
     let six = write(&mut rig, 0);
     for number in [ONE, two] {
         adopt(&mut rig, number);
@@ -285,11 +292,8 @@ fn what_a_snapshot_has_at_least_is_asked_for() {
     let eight = write(&mut rig, 3);
     eight.iter().for_each(|writes| rig.done(writes));
     assert_eq!(least(&mut rig, three), version(7));
-    assert_eq!(
-        least(&mut rig, two),
-        Version::NONE,
-        "of older ones it is not known any more"
-    );
+    // Of older ones it is not known any more: who has all of the chunk has them.
+    assert_eq!(asked(&mut rig, two), (Version::NONE, Some(version(8))));
     // Who lacks it is as unfit as any.
     rig.submit_at(
         three,
@@ -345,11 +349,14 @@ fn what_was_changed_is_asked_of_one_member() {
         let io = rig.submit_at(at, differ(ONE));
         let sent = rig.take(|_, body| matches!(body, RequestBody::Differ(_)));
         assert_eq!(numbers(&sent), [at.0]);
-        let RequestBody::Differ(DifferRequest { since, least, .. }) = sent[0].body else {
+        let RequestBody::Differ(DifferRequest {
+            since, least, newest, ..
+        }) = sent[0].body
+        else {
             panic!("{sent:?}")
         };
         assert_eq!(since, ONE);
-        assert_eq!(least, old(5), "all that was acknowledged");
+        assert_eq!((least, newest), (old(5), Some(old(5))), "all that was acknowledged");
         let differs = Box::new(Differs {
             changed: [3; 16],
             allocated: [1; 16],
@@ -358,6 +365,7 @@ fn what_was_changed_is_asked_of_one_member() {
             &sent[0],
             AnswerBody::Differs(DiffersAnswer {
                 differs: differs.clone(),
+                version: Some(old(5)),
             }),
         );
         assert_eq!(rig.result(io), Some(Ok(())));

@@ -3,9 +3,10 @@
 use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
 use crate::io::Warning;
-use amita_types::io::{IoError, Op};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{
-    AnswerBody, Change, ChangesAnswer, ChunkState, Refusal, Request, RequestBody, StateInfo, StatesAnswer,
+    AllocationAnswer, AnswerBody, Change, ChangesAnswer, ChunkState, Refusal, Request, RequestBody, StateInfo,
+    StatesAnswer,
 };
 use amita_types::{BlockIndex, ChunkIndex, SnapshotId, StoreId, Version};
 
@@ -462,6 +463,32 @@ fn what_was_never_given_out_is_not_read() {
     assert_ne!(other.store, request.store);
     rig.answer_read(&other, old(5));
     assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+/// The same, of which blocks it has: the answer names its version, and what a store says that does not is held as before.
+#[test]
+fn what_was_never_given_out_is_not_shown() {
+    let mut rig = Rig::open(2, 2);
+    let write = rig.write(8192, &[1; 4096]);
+    let io = rig.submit(Op::Allocation { offset: 0 }, &[]);
+    let answer = |blocks, version| {
+        AnswerBody::Allocation(AllocationAnswer {
+            allocated: Box::new([blocks; 16]),
+            version,
+        })
+    };
+    let asked = |rig: &mut Rig| rig.take(|_, body| matches!(body, RequestBody::Allocation(_))).remove(0);
+    let request = asked(&mut rig);
+    rig.accept(&request, answer(1, Some(old(7))));
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    assert_eq!((rig.result(write), rig.result(io)), (Some(Ok(())), None));
+    let other = asked(&mut rig);
+    assert_ne!(other.store, request.store);
+    rig.accept(&other, answer(2, Some(version(6))));
+    assert_eq!(rig.payload(io), Payload::Allocation(Box::new([2; 16])));
 }
 
 #[test]

@@ -300,9 +300,20 @@ fn allocation_is_held_until_all_that_it_may_show_is_everywhere() {
         &asked[0],
         AnswerBody::Allocation(AllocationAnswer {
             allocated: allocated.clone(),
+            version: None,
         }),
     );
-    assert_eq!(rig.result(io), None);
+    // Another store says what it shows: nothing of the write.
+    let older = rig.submit(Op::Allocation { offset: 12345 }, &[]);
+    let asked = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
+    rig.accept(
+        &asked[0],
+        AnswerBody::Allocation(AllocationAnswer {
+            allocated: allocated.clone(),
+            version: Some(old(5)),
+        }),
+    );
+    assert_eq!((rig.result(older), rig.result(io)), (Some(Ok(())), None));
     rig.done(&two);
     assert_eq!(rig.payload(io), Payload::Allocation(allocated));
 }
@@ -411,6 +422,7 @@ fn without_clocks_a_store_that_grants_no_lease_is_asked_again_at_leisure() {
 fn an_answer_to_another_question_evicts_and_is_not_served() {
     let bitmap = AnswerBody::Allocation(AllocationAnswer {
         allocated: Box::new([u64::MAX; 16]),
+        version: None,
     });
     let data = AnswerBody::Data(DataAnswer {
         version: old(5),

@@ -707,7 +707,10 @@ fn a_clear_of_what_was_never_written_writes_nothing() {
     let nothing = Box::new([0; 16]);
     rig.accept(
         &looks[0],
-        AnswerBody::Allocation(AllocationAnswer { allocated: nothing }),
+        AnswerBody::Allocation(AllocationAnswer {
+            allocated: nothing,
+            version: None,
+        }),
     );
     rig.answer_renewals();
     assert_eq!(rig.result(io), Some(Ok(())));
@@ -723,7 +726,13 @@ fn a_clear_of_what_was_never_written_writes_nothing() {
     let mut allocated = Box::new([0; 16]);
     allocated[0] = 0b10;
     let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
-    rig.accept(&looks[0], AnswerBody::Allocation(AllocationAnswer { allocated }));
+    rig.accept(
+        &looks[0],
+        AnswerBody::Allocation(AllocationAnswer {
+            allocated,
+            version: None,
+        }),
+    );
     rig.answer_renewals();
     let one = rig.writes(1);
     assert!(matches!(one[0].body, RequestBody::Clear(_)));

@@ -76,9 +76,10 @@ fn a_roll_forward_is_whole_or_nothing() {
         let request = asker.request(RequestBody::Allocation(AllocationRequest {
             chunk: ChunkIndex(0),
             least: Version::NONE,
+            newest: None,
         }));
         let told = asker.ask(rig, request, Slice::default());
-        let Ok(AnswerBody::Allocation(AllocationAnswer { allocated })) = told.answer.result else {
+        let Ok(AnswerBody::Allocation(AllocationAnswer { allocated, .. })) = told.answer.result else {
             panic!("{told:?}")
         };
         assert_eq!(allocated[0], ((1 << 40) - 1) & !(1 << 3));

@@ -175,6 +175,7 @@ fn bad_requests_are_refused() {
                 range: BlockRange::new(first, count),
                 least: Version::NONE,
                 versions: false,
+                newest: None,
             });
         }
     };
@@ -294,6 +295,7 @@ fn versions_are_told_as_runs() {
             range: BlockRange::new(first, count),
             least: version(1, 3),
             versions,
+            newest: None,
         });
         let request = asker.request(read);
         let Ok(AnswerBody::Data(data)) = asker.ask(&mut rig, request, Slice::default()).answer.result else {

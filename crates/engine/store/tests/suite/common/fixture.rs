@@ -315,6 +315,7 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
             range: BlockRange::new(0, 1),
             least: Version::NONE,
             versions: false,
+            newest: None,
         });
         assert_eq!(owner.ask(rig, read, &[]).0, Err(Refusal::Incomplete), "{place}");
         return;
@@ -328,6 +329,7 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
             range: BlockRange::new(first, count),
             least: version,
             versions: false,
+            newest: None,
         });
         let (result, payload) = owner.ask(rig, read, &[]);
         let Ok(AnswerBody::Data(DataAnswer { version, sums, .. })) = result else {
@@ -356,11 +358,15 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
     let body = RequestBody::Allocation(AllocationRequest {
         chunk: index,
         least: version,
+        newest: None,
     });
     let allocated = Box::new(allocated);
     assert_eq!(
         owner.ask(rig, body, &[]).0,
-        Ok(AnswerBody::Allocation(AllocationAnswer { allocated })),
+        Ok(AnswerBody::Allocation(AllocationAnswer {
+            allocated,
+            version: None
+        })),
         "{place}"
     );
 }

@@ -534,6 +534,7 @@ impl Requester {
             range: BlockRange::new(first, count),
             least,
             versions: false,
+            newest: None,
         }))
     }
 

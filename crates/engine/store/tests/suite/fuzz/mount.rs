@@ -223,6 +223,7 @@ fn check_reads(owner: &mut Owner, rig: &mut Rig, chunk: u64, entries: &[(u16, En
         range: BlockRange::new(first, count),
         least: Version::NONE,
         versions: false,
+        newest: None,
     });
     let (result, payload) = ask(owner, rig, body, &[]);
     let Ok(AnswerBody::Data(DataAnswer { version, sums, .. })) = result else {
@@ -249,6 +250,7 @@ fn check_read(owner: &mut Owner, rig: &mut Rig, chunk: u64, block: u16, (version
         range: BlockRange::new(block, 1),
         least: Version::NONE,
         versions: false,
+        newest: None,
     });
     let (result, payload) = ask(owner, rig, body, &[]);
     match result {
@@ -280,6 +282,7 @@ fn odd_requests(owners: &mut [Owner], rig: &mut Rig) {
                 range,
                 least: Version::NONE,
                 versions: false,
+                newest: None,
             });
             let (result, _) = ask(owner, rig, body, &[]);
             let inside = u32::from(block) < amita_types::MAX_BLOCKS_PER_CHUNK;

@@ -256,6 +256,7 @@ fn read_at(host: &mut impl Host, owner: &mut Requester, at: u32, n: usize) -> u8
         range: BlockRange::new(block(n), 1),
         least: Version::NONE,
         versions: false,
+        newest: None,
     }));
     request.scope.snapshot = SnapshotId(at);
     let told = owner.ask(host, request, Slice::default());

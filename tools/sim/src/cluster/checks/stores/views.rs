@@ -111,10 +111,11 @@ impl Cluster {
                 chunk: ChunkIndex(chunk),
                 since,
                 least: Version::NONE,
+                newest: None,
             });
             let (answer, _) = self.ask(mounted, scope, body)?;
             let differs = match answer.result {
-                Ok(AnswerBody::Differs(DiffersAnswer { differs })) => *differs,
+                Ok(AnswerBody::Differs(DiffersAnswer { differs, .. })) => *differs,
                 Err(Refusal::Damaged { .. }) => {
                     self.excuse(Excuse::DamagedCopy, Some(volume), home(mounted.store).0)
                         .map_err(|why| format!("{why}: what differs in chunk {chunk} since snapshot {since}"))?;
@@ -165,10 +166,11 @@ impl Cluster {
                 chunk: ChunkIndex(chunk),
                 since,
                 least: Version::NONE,
+                newest: None,
             });
             let (answer, _) = self.ask(mounted, scope, body)?;
             let differs = match answer.result {
-                Ok(AnswerBody::Differs(DiffersAnswer { differs })) => *differs,
+                Ok(AnswerBody::Differs(DiffersAnswer { differs, .. })) => *differs,
                 Err(Refusal::Damaged { .. }) => {
                     self.excuse(Excuse::DamagedCopy, Some(volume), home(mounted.store).0)
                         .map_err(|why| format!("{why}: what differs in chunk {chunk} since mark {since}"))?;

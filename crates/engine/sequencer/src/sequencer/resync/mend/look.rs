@@ -133,6 +133,7 @@ impl Mending {
                     range: BlockRange::new(block.0, 1),
                     least: Version::NONE,
                     versions: false,
+                    newest: None,
                 });
                 let source = source.expect("it was chosen above");
                 views.source = source;

@@ -384,6 +384,7 @@ impl Mending {
                 range,
                 least: Version::NONE,
                 versions: false,
+                newest: None,
             });
             self.send_view(cx, now, (source, state.to), MendStep::StateData(range), body);
         }

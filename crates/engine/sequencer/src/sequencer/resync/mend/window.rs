@@ -417,6 +417,7 @@ impl Mending {
                 range,
                 least,
                 versions: false,
+                newest: None,
             });
             self.send(cx, now, source, MendStep::Fetch(range), body, Slice::default());
         }

@@ -41,6 +41,7 @@ impl Question {
                 range: BlockRange::new(first, count),
                 least: self.least,
                 versions: false,
+                newest: None,
             }),
             Ask::Open => RequestBody::Open(OpenRequest { chunk }),
             Ask::Changes { since, from } => RequestBody::Changes(ChangesRequest {
@@ -51,6 +52,7 @@ impl Question {
             Ask::Allocation => RequestBody::Allocation(AllocationRequest {
                 chunk,
                 least: self.least,
+                newest: None,
             }),
         }
     }
@@ -92,7 +94,7 @@ impl Question {
                 let expected = changes(&blocks, since, from);
                 (entries, more) == (&expected.0, &expected.1)
             }
-            (Ask::Allocation, AnswerBody::Allocation(AllocationAnswer { allocated })) => {
+            (Ask::Allocation, AnswerBody::Allocation(AllocationAnswer { allocated, .. })) => {
                 let mut expected = Box::new([0u64; 16]);
                 for (at, (data, _)) in blocks.blocks.iter().enumerate() {
                     expected[at / 64] |= u64::from(data.is_some()) << (at % 64);
