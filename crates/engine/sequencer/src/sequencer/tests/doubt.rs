@@ -39,18 +39,7 @@ fn caught_up(number: SnapshotId) -> Rig {
     rig.answer_reads(old(5));
     assert_eq!(rig.result(other), Some(Ok(())));
     let acknowledged = rig.clear(0, 4096);
-    for number in [1, 2] {
-        let writes = rig.writes(number);
-        rig.done(&writes);
-    }
-    assert_eq!(rig.result(acknowledged), Some(Ok(())));
-    rig.down(2);
-    rig.up(2);
-    rig.answer_fences();
-    let io = rig.clear(8192, 4096);
-    let (one, two) = (rig.writes(1), rig.writes(2));
-    rig.done(&one);
-    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(5) });
+    let io = rig.forget(acknowledged);
     rig.answer_opens_at(|id| match id == store(1) {
         true => (version(7), number),
         false => (old(5), SnapshotId::HEAD),

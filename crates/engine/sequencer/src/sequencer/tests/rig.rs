@@ -231,6 +231,23 @@ impl Rig {
         self.ended.clear();
     }
 
+    /// Stores 1 and 2 have this write of the chunk, the first above 2:5; 2 ends, is back without it, and refuses the next one, which is returned.
+    pub fn forget(&mut self, acknowledged: IoId) -> IoId {
+        for number in [1, 2] {
+            let writes = self.writes(number);
+            self.done(&writes);
+        }
+        assert_eq!(self.result(acknowledged), Some(Ok(())));
+        self.down(2);
+        self.up(2);
+        self.answer_fences();
+        let io = self.clear(8192, 4096);
+        let (one, two) = (self.writes(1), self.writes(2));
+        self.done(&one);
+        self.refuse(&two[0], Refusal::WrongPredecessor { current: old(5) });
+        io
+    }
+
     pub fn collect(&mut self) {
         for effect in self.sequencer.effects() {
             match effect {

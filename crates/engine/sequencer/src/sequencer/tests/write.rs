@@ -567,18 +567,7 @@ fn who_lacks_what_it_has_answered_is_caught_up_at_the_least_number_of_copies() {
     use amita_types::message::Change;
     let mut rig = Rig::open(2, 2);
     let acknowledged = rig.write(0, &[1; 4096]);
-    for number in [1, 2] {
-        let writes = rig.writes(number);
-        rig.done(&writes);
-    }
-    assert_eq!(rig.result(acknowledged), Some(Ok(())));
-    rig.down(2);
-    rig.up(2);
-    rig.answer_fences();
-    let io = rig.clear(8192, 4096);
-    let (one, two) = (rig.writes(1), rig.writes(2));
-    rig.done(&one);
-    rig.refuse(&two[0], Refusal::WrongPredecessor { current: old(5) });
+    let io = rig.forget(acknowledged);
     rig.answer_opens(|id| if id == store(1) { version(7) } else { old(5) });
     let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     assert_eq!((listing.len(), listing[0].store), (1, store(1)));
