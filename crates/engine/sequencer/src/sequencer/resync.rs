@@ -106,9 +106,12 @@ impl Resync {
                     self.syncs.chunk_mended(sync);
                 }
             }
-            After::Looked { seen } => match self.mendings.end_look(cx, of) {
-                Some(subject) if subject.mode == Mode::Doubt => self.doubts.compared(cx, &subject, seen),
-                Some(subject) => self.scrubs.looked(subject.mode, seen),
+            After::Looked { .. } | After::Differs => match self.mendings.end_look(cx, of) {
+                Some(subject) if subject.mode == Mode::Doubt => self.doubts.compared(cx, &subject, after),
+                Some(subject) => {
+                    let seen = after == After::Looked { seen: true };
+                    self.scrubs.looked(subject.mode, seen);
+                }
                 None => {}
             },
         }
@@ -121,6 +124,7 @@ impl Resync {
                 self.mended(cx, of, After::Looked { seen: false });
             }
         }
+        self.doubts.forget(group, positions);
         let (mendings, tallies) = (&mut self.mendings, &mut self.tallies);
         self.syncs.forget(cx, mendings, tallies, group, positions);
     }

@@ -8,24 +8,25 @@
 //! What was seen counts while the member's store cannot have ended since: a link that ends, a fence that it must adopt again, a new epoch,
 //! or something lacking that was met elsewhere, and all of it is looked at once more, after a while.
 
-use super::mend::{Mendings, Mode, Subject};
+use super::mend::{After, Mendings, Mode, Subject};
 use super::{Page, ask_for_chunks, check_page, is_settled_at, merged};
 use crate::faults::Fault;
-use crate::members::{ByPosition, Position};
+use crate::members::{ByPosition, Members, Position};
 use crate::sequencer::answer::Misbehaved;
 use crate::sequencer::context::Context;
 use crate::table::{GroupSlot, TaskSlot};
 use crate::task::SyncStep;
 use amita_reactor::Time;
 use amita_types::{ChunkIndex, SnapshotId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Chunks that are compared at one time.
 const MAX_LOOKS: usize = 2;
 /// Before a list that was refused is asked for again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Before what was in vain is begun again. Where chunks were not alike at all attempts, twice as long after each time, up to [`AT_MOST`].
+/// Before a member is looked at again, where that was in vain. Where chunks were not alike at all attempts, twice as long after each time, up to
+/// [`AT_MOST`].
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 const AT_MOST: Duration = Duration::from_secs(120);
 /// A chunk is compared so often: its states are trimmed on each member in its own time, and what is written may be in the way.
@@ -37,11 +38,16 @@ const MAX_AGAIN: usize = 1024;
 #[derive(Debug, Default)]
 pub(in crate::sequencer) struct Doubts {
     walk: Option<Walk>,
-    not_before: Time,
-    /// Walks that came to nothing because of what they saw, since the last one that ended a doubt.
+    /// Members that stay in doubt after a look.
+    pauses: BTreeMap<(GroupSlot, Position), Pause>,
+}
+
+/// When a member is looked at again.
+#[derive(Debug, Default)]
+struct Pause {
+    until: Time,
+    /// Looks that came to nothing because of what they saw, one after the other.
     in_vain: u32,
-    /// Members take turns.
-    turn: usize,
 }
 
 /// One member's copy of the group is looked at.
@@ -138,20 +144,19 @@ impl Doubts {
         if groups.doubted.is_empty() {
             return;
         }
-        if now < self.not_before {
-            return agenda.put_off(self.not_before);
-        }
         // One that was found to have something wrong is not looked at any more: it goes.
         let members = |&slot: &GroupSlot| {
             let stays = groups[slot].doubted.without(groups[slot].to_evict);
             stays.iter().map(move |position| (slot, position))
         };
-        let all: Vec<(GroupSlot, Position)> = groups.doubted.iter().flat_map(members).collect();
-        if all.is_empty() {
+        let until = |of: &(GroupSlot, Position)| self.pauses.get(of).map_or(Time(0), |pause| pause.until);
+        let Some(of) = groups.doubted.iter().flat_map(members).min_by_key(until) else {
             return;
+        };
+        if now < until(&of) {
+            return agenda.put_off(until(&of));
         }
-        let (group, position) = all[self.turn % all.len()];
-        self.turn = self.turn.wrapping_add(1);
+        let (group, position) = of;
         if cx.config.faults.has(Fault::ClearUnlooked) {
             return clear(cx, group, position);
         }
@@ -175,22 +180,24 @@ impl Doubts {
 
     fn end(&mut self, cx: &mut Context, now: Time) {
         let Some(walk) = self.walk.take() else { return };
-        if !walk.failed {
+        let of = (walk.group, walk.position);
+        if walk.failed {
+            let pause = self.pauses.entry(of).or_default();
+            pause.in_vain = if walk.differs { pause.in_vain + 1 } else { 0 };
+            pause.until = now.plus((LONG_PAUSE * (1 << pause.in_vain.min(8))).min(AT_MOST));
+        } else {
             clear(cx, walk.group, walk.position);
+            self.pauses.remove(&of);
         }
-        if walk.failed || !cx.groups.doubted.is_empty() {
-            self.in_vain = if walk.differs {
-                self.in_vain.saturating_add(1)
-            } else {
-                0
-            };
-            let pause = match walk.failed {
-                true => (LONG_PAUSE * (1 << self.in_vain.min(8))).min(AT_MOST),
-                false => Duration::ZERO,
-            };
-            self.not_before = now.plus(pause);
-            cx.agenda.put_off(self.not_before);
+        if !cx.groups.doubted.is_empty() {
+            // The next one's turn.
+            cx.agenda.put_off(now);
         }
+    }
+
+    /// These members have left, or are new.
+    pub fn forget(&mut self, group: GroupSlot, positions: Members) {
+        self.pauses.retain(|of, _| of.0 != group || !positions.has(of.1));
     }
 
     /// A member has listed its chunks.
@@ -232,14 +239,15 @@ impl Doubts {
         }
     }
 
-    /// A comparison has ended; `right`: the member has what the other one has.
-    pub fn compared(&mut self, cx: &mut Context, of: &Subject, right: bool) {
+    /// A comparison has ended.
+    pub fn compared(&mut self, cx: &mut Context, of: &Subject, after: After) {
         let Some(walk) = &mut self.walk else { return };
+        let right = after == After::Looked { seen: true };
         walk.active -= 1;
         walk.failed |= cx.groups[walk.group].doubts != walk.doubts;
         if !right && !walk.failed {
             let is_hopeless = walk.rounds >= MAX_ROUNDS || walk.again.len() >= MAX_AGAIN;
-            walk.differs = is_hopeless || cx.groups[walk.group].to_evict.has(walk.position);
+            walk.differs = is_hopeless || after == After::Differs || cx.groups[walk.group].to_evict.has(walk.position);
             walk.failed = walk.differs;
             walk.again.insert(cx.chunks[of.chunk].index);
         }

@@ -153,6 +153,8 @@ pub(in crate::sequencer) enum After {
     Looked {
         seen: bool,
     },
+    /// The same: it has found that the member does not have what the other one has, and nothing that is under way will change that.
+    Differs,
 }
 
 /// All chunks under way.

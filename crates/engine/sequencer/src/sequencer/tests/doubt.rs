@@ -576,6 +576,43 @@ fn a_read_that_nobody_may_answer_ends() {
     }
 }
 
+/// What nothing will change is not compared five times, and said as often.
+#[test]
+fn two_in_doubt_that_differ_are_told_once_a_look() {
+    let forked = |id: StoreId| match id == store(2) {
+        true => vec![cleared(0, version(6)), cleared(1, old(5)), cleared(2, version(7))],
+        false => entries(id),
+    };
+    let mut rig = caught_up(SnapshotId::HEAD);
+    rig.read(0, 4096);
+    let request = rig.reads().remove(0);
+    rig.refuse(&request, Refusal::Behind { current: old(5) });
+    look(&mut rig, 1200, forked, no_states);
+    let said = |warning: &&Warning| matches!(warning, Warning::Differing { .. });
+    let times = rig.warnings.iter().filter(said).count();
+    assert!(
+        (2..=10).contains(&times),
+        "by each of the two, after 2, 4, 8 and 16 s: {times}"
+    );
+}
+
+#[test]
+fn who_was_looked_at_in_vain_keeps_nobody_else_waiting() {
+    let mut rig = caught_up(SECOND);
+    let short = |id: StoreId| states(if id == store(2) { old(3) } else { old(4) });
+    // Three times four seconds, and pauses of two and four: the next one is of eight.
+    look(&mut rig, 950, entries, short);
+    assert_eq!(rig.sequencer.counters().cleared, 0);
+    rig.read(CHUNK_BYTES, 4096);
+    let request = rig.reads().remove(0);
+    assert_eq!(request.store, store(1));
+    rig.refuse(&request, Refusal::Behind { current: old(4) });
+    look(&mut rig, 100, entries, |_| states(old(4)));
+    assert_eq!(rig.sequencer.counters().cleared, 1);
+    look(&mut rig, 500, entries, |_| states(old(4)));
+    assert_eq!(rig.sequencer.counters().cleared, 2);
+}
+
 #[test]
 fn two_in_doubt_that_have_the_same_are_read_again() {
     let mut rig = caught_up(SnapshotId::HEAD);

@@ -82,7 +82,7 @@ impl Mending {
             if !cx.groups[group].doubted.has(source_member) {
                 group::evict_soon(cx, group, position);
             }
-            return After::Looked { seen: false };
+            return After::Differs;
         }
         if !written.is_empty() {
             return self.list_again(cx, now);
