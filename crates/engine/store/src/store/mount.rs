@@ -528,6 +528,9 @@ impl Mount {
                 if !store.space.map.load(*first, bits.words()) {
                     return Err("a part of the map of slots is outside the store");
                 }
+                // The map came last: what any part of the checkpoint has of the log was durable when it was finished, and it makes no
+                // sense without that (D5).
+                self.chain.mark = self.chain.mark.max(*position);
                 let stale = store.config.faults.has(Fault::FreeMapStale);
                 let position = if stale { NO_PART - 1 } else { *position };
                 self.loaded.slot_positions[(first / SLOTS_PER_ITEM) as usize] = position;

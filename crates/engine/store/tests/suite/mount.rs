@@ -3,6 +3,7 @@
 
 use crate::common::{BLOCK, Disk, Requester, Rig, Rng, VOLUME, params, version};
 use amita_reactor::{Pool, Slice, Time};
+use amita_store::format::checkpoint::{Item, PageReader};
 use amita_store::format::page::{self, Header};
 use amita_store::format::record::{Change, RecordReader, RecordWriter, Run};
 use amita_store::format::superblock::{OFFSETS, Superblock};
@@ -190,6 +191,60 @@ fn a_damaged_log_is_never_taken_for_its_end() {
             "{error}"
         );
     }
+}
+
+/// A checkpoint is written while I/O goes on. Its map of slots has what the log says up to there, though no mark may say so yet: without that its
+/// chunks would use slots that are free (D5).
+#[test]
+fn what_a_checkpoint_rests_on_is_never_taken_for_the_end() {
+    let rests_on = |image: &[u8], superblock: &Superblock| {
+        let Superblock { store, checkpoint, .. } = superblock;
+        let start = geometry().checkpoint_offsets[checkpoint.area as usize] as usize;
+        let pages = image[start..].chunks_exact(PAGE_BYTES).zip(0..checkpoint.pages);
+        let items = pages.flat_map(|(page, index)| PageReader::new(page, *store, checkpoint.id, index).unwrap());
+        let positions = items.filter_map(|item| match item.unwrap() {
+            Item::Slots { position, .. } => Some(position),
+            _ => None,
+        });
+        positions.max().unwrap_or_default()
+    };
+    let mut rng = Rng(5);
+    let mut rig = Rig::fresh(SIZE, false);
+    let mut asker = Requester::new(1);
+    asker.fence(&mut rig).unwrap();
+    let (mut previous, mut seen, mut refusals) = (Version::NONE, 0, 0);
+    for n in 0..600 {
+        let next = version(1, n + 1);
+        let bytes = rng.bytes(BLOCK);
+        let offset = rng.below(64) as u32 * BLOCK as u32;
+        let request = asker.write_request(0, offset, &bytes, next, previous);
+        rig.send(asker.link, request, Slice::copy_from(&bytes));
+        previous = next;
+        for _ in 0..4 {
+            rig.store.end_pass(rig.now);
+            rig.pump();
+            if !rig.flights.is_empty() {
+                rig.complete(0);
+            }
+        }
+        let image = &rig.disk.durable;
+        let superblock = Superblock::decode(&image[..PAGE_BYTES]).unwrap();
+        if std::mem::replace(&mut seen, superblock.checkpoint.id) == superblock.checkpoint.id {
+            continue;
+        }
+        for sequence in superblock.checkpoint.tail..rests_on(image, &superblock) {
+            let offset = geometry().log_page_offset(sequence);
+            let mut damaged = image.clone();
+            damaged[offset as usize + 300] ^= 1;
+            let error = refused(damaged);
+            assert!(
+                matches!(error, MountError::LogDamaged { offset: at, .. } if at == offset),
+                "{error}"
+            );
+            refusals += 1;
+        }
+    }
+    assert!(refusals > 0, "{seen} checkpoints");
 }
 
 #[test]
