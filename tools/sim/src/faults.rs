@@ -197,7 +197,7 @@ pub enum Fault {
         blocks: u64,
     },
     /// A page of the end of its log rots, which no mark says to be durable, and its process is killed: it is back without what it has
-    /// answered, and does not know it. Plans do not draw it.
+    /// answered, and does not know it. One node's alone in a run, as of rot, and only where another copy is always left.
     LostEnd {
         /// Which.
         node: Member,
@@ -488,6 +488,27 @@ impl Plan {
             .collect();
         steps.sort_by_key(|step| step.after_operations);
         Plan { steps, victims }
+    }
+
+    /// The end of one member's log rots, now and then: one that can be spared, where there is one.
+    pub fn add_lost_ends(&mut self, random: &mut Random, limits: Limits) {
+        if self.steps.is_empty() {
+            // A run without faults stays one.
+            return;
+        }
+        let any = random.below(limits.nodes as u64) as usize;
+        let node = self.victims.first().copied().unwrap_or(any);
+        for _ in 0..random.within(1, 4) {
+            self.steps.push(Step {
+                after_operations: random.below(u64::from(limits.operations)) as u32,
+                delay_ns: random.below(20 * MS),
+                fault: Fault::LostEnd {
+                    node,
+                    for_ns: random.within(MS, limits.eviction_ns / 3),
+                },
+            });
+        }
+        self.steps.sort_by_key(|step| step.after_operations);
     }
 
     /// Does the node lie?

@@ -137,6 +137,8 @@ const KNOWN: &[(&str, u64)] = &[
     ("R11: a number is released when all cores carry it", 35),
     ("R11: a set lets go together", 166),
     ("R11: nobody hears of what carries a number before all cores do", 59),
+    ("R8: what was changed is asked of who has everything", 19),
+    ("R8: who has forgotten is in doubt until it was compared", 21),
     ("R9: a host that is silent takes along what has grown old", 39),
     ("R9: what was cleared long ago is not cleared again", 39),
     ("R9: what was on the way for long is not carried out", 27),

@@ -8,6 +8,7 @@ use crate::faults::{Bad, Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
 use amita_store::format::Geometry;
+use amita_store::format::checkpoint::{Item, PageReader};
 use amita_store::format::page::LogPage;
 use amita_store::format::superblock::{self, Superblock};
 use amita_types::{VolumeId, map};
@@ -665,7 +666,7 @@ impl Cluster {
         }
     }
 
-    /// Flips a bit of a page of the log that no mark says to be durable, nor a later mount: the store takes that for the end.
+    /// Flips a bit of a page of the log that no mark says to be durable, nor a later mount, nor a checkpoint: the store takes that for the end.
     fn lose_end(&mut self, now: Time, node: Member) {
         let geometry = self.geometry();
         let place = self.random.below(self.setup.stores as u64) as usize;
@@ -674,7 +675,28 @@ impl Cluster {
         let mut mark = 0;
         for offset in superblock::OFFSETS {
             self.world.read_disk(&disk, offset, &mut page);
-            mark = mark.max(Superblock::decode(&page).map_or(0, |found| found.mount_start));
+            let Ok(Superblock {
+                mount_start,
+                checkpoint,
+                ..
+            }) = Superblock::decode(&page)
+            else {
+                continue;
+            };
+            mark = mark.max(mount_start);
+            let area = geometry.checkpoint_offsets[checkpoint.area as usize];
+            for index in 0..checkpoint.pages {
+                self.world.read_disk(&disk, area + index * page.len() as u64, &mut page);
+                // Of the older superblock: it may have been written over.
+                let Ok(items) = PageReader::new(&page, store, checkpoint.id, index) else {
+                    break;
+                };
+                for item in items {
+                    if let Ok(Item::Slots { position, .. }) = item {
+                        mark = mark.max(position);
+                    }
+                }
+            }
         }
         let mut pages = Vec::new();
         for number in 0..geometry.log_pages {

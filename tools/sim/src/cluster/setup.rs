@@ -243,6 +243,8 @@ const SEALED: u64 = 778;
 const LIAR_ONE_IN: u64 = 8;
 /// One run of so many has gateways that pass over no owner that lives.
 const PATIENT_ONE_IN: u64 = 8;
+/// In one run of so many a member forgets what it has answered.
+const FORGETFUL_ONE_IN: u64 = 8;
 /// And they wait for so long: longer than a node's lease.
 const OWNER_PATIENCE: Duration = Duration::from_secs(8);
 
@@ -641,6 +643,10 @@ impl Setup {
         };
         if shared_hosts > 0 {
             plan.add_for_shared(&mut more, limits);
+        }
+        let mut forgetful = Random::new(seed).fork(48);
+        if min_copies >= 2 && forgetful.below(FORGETFUL_ONE_IN) == 0 {
+            plan.add_lost_ends(&mut forgetful, limits);
         }
         let mut planned = Random::new(seed).fork(23);
         if planned.below(4) == 0 {

@@ -212,6 +212,8 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("up-at-each-record", "R7", of_gateway!(UpAtEachRecord), &[74]),
         cluster("forget-bytes", "R7", of_volume!(ForgetBytes), &[0]),
         cluster("no-least", "R8", of_volume!(NoLeast), &[]),
+        moves("no-newest", "R8", of_volume!(NoNewest), &[]),
+        moves("blind-maps", "R8", of_volume!(BlindMaps), &[]),
         cluster("trust-doubted", "R8", of_volume!(TrustDoubted), &[]),
         cluster("clear-unlooked", "R8", of_volume!(ClearUnlooked), &[]),
         cluster("keep-left", "R8", of_fabric!(KeepLeft), &[313]),

@@ -119,6 +119,25 @@ fn movers_go(seed: u64) -> Setup {
     setup
 }
 
+/// The end of one member's log rots, and its process is gone for a moment, while its volume moves; no copy can be spared. Hosts do little, so that
+/// the mover is often the first to ask that member.
+fn ends_are_lost(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = moved(seed, &mut random);
+    (setup.copies, setup.min_copies) = (2, 2);
+    (setup.profile.clients, setup.profile.depth) = (4, 2);
+    setup.profile.pause_ns = 60_000_000;
+    (setup.profile.read_percent, setup.profile.hot_percent) = (15, 20);
+    // Back before anybody takes it for silent.
+    (setup.silent_for, setup.refused_for) = (Duration::from_secs(3), Duration::from_secs(2));
+    let node = random.below(3) as usize;
+    setup.plan = plan((0..70).map(|turn| {
+        let for_ns = random.within(2, 20) * MS;
+        (30 + turn * 40, random.below(60 * MS), Fault::LostEnd { node, for_ns })
+    }));
+    setup
+}
+
 /// The histories of moves.
 pub fn all() -> Vec<Scenario> {
     vec![
@@ -160,6 +179,13 @@ pub fn all() -> Vec<Scenario> {
             cloned,
             100,
             plant!(plants => plants.forget_pins = true),
+        ),
+        history(
+            "R8: what was changed is asked of who has everything",
+            "M2 is back without W, which it has answered; the mover asks it what was changed: W's block was not, and is not brought.",
+            ends_are_lost,
+            100,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::BlindMaps)),
         ),
         // No seed is known that finds `blind_claim`: who opens the target behind another one raises its generation, and what was noted under
         // the one before does not count. The tests of `amita_control::admin` have its history.

@@ -4,6 +4,7 @@ use super::cluster::{MS, hot, plan, random};
 use super::{Scenario, history, plant};
 use crate::cluster::{Setup, patience};
 use crate::faults::Fault;
+use std::time::Duration;
 
 /// A member is gone for long enough to be evicted, and comes back by a slow network, while clients write parts of
 /// blocks all over a small volume: what it is sent meets what it lacks.
@@ -48,7 +49,7 @@ fn relay(seed: u64) -> Setup {
     setup.profile.operations = 1500;
     setup.profile.pause_ns = 12 * MS;
     let mut coordinator = patience(200);
-    coordinator.rejoin_pause = std::time::Duration::from_millis(10);
+    coordinator.rejoin_pause = Duration::from_millis(10);
     setup.coordinator = Some(coordinator);
     (setup.copies, setup.min_copies) = if random.percent(50) { (2, 1) } else { (3, 2) };
     let mut steps = Vec::new();
@@ -60,6 +61,45 @@ fn relay(seed: u64) -> Setup {
             let gateway = (node + 1 + random.below(2) as usize) % 3;
             steps.push((at, random.within(400, 1600) * MS, Fault::Move { gateway }));
         }
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
+/// The owner's node goes with writes that no other has, and is brought up to date; then another node goes, and the first one forgets that it was:
+/// it is back with what was given up, and cannot be spared.
+fn forgets_its_return(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.profile.clients = 4;
+    setup.profile.depth = 4;
+    setup.profile.operations = 5000;
+    (setup.profile.read_percent, setup.profile.part_percent) = (60, 0);
+    (setup.profile.hot_percent, setup.profile.hot_blocks) = (50, 6);
+    setup.profile.max_blocks = 1;
+    setup.profile.pause_ns = 4 * MS;
+    setup.log_bytes = 256 * 4096;
+    setup.refused_for = Duration::from_millis(20);
+    let mut coordinator = patience(100);
+    coordinator.rejoin_pause = Duration::from_millis(10);
+    setup.coordinator = Some(coordinator);
+    let mut steps = Vec::new();
+    for round in 0..4 {
+        let at = 30 + 1200 * round;
+        // Who is slow hears of the last writes too late.
+        for node in [1, 2] {
+            let (extra_ns, for_ns) = (30 * MS, 70 * MS);
+            steps.push((at, 0, Fault::SlowNetwork { node, extra_ns, for_ns }));
+        }
+        let kill = |node, for_ns| Fault::Kill { node, for_ns };
+        steps.push((at, random.within(40, 60) * MS, kill(0, random.within(60, 100) * MS)));
+        steps.push((at, random.within(100, 140) * MS, Fault::Move { gateway: 1 }));
+        let gone = random.within(300, 450);
+        steps.push((at, gone * MS, kill(2, 500 * MS)));
+        let for_ns = random.within(5, 20) * MS;
+        let lost = Fault::LostEnd { node: 0, for_ns };
+        steps.push((at, (gone + random.within(60, 150)) * MS, lost));
+        steps.push((at, (gone + 1500) * MS, Fault::Move { gateway: 0 }));
     }
     setup.plan = plan(steps);
     setup
@@ -88,6 +128,14 @@ pub fn all() -> Vec<Scenario> {
             relay,
             100,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RaiseSilently)),
+        ),
+        // No seed is known that finds `TrustDoubted`: the tests `doubt` of the sequencer have its history.
+        history(
+            "R8: who has forgotten is in doubt until it was compared",
+            "M1 alone has W2, which is given up; it is brought up to date, and forgets that: it gets what is newer, still has W2's block, and is read.",
+            forgets_its_return,
+            200,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ClearUnlooked)),
         ),
     ]
 }
