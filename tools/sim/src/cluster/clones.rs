@@ -298,6 +298,8 @@ impl Cluster {
         let percent = if is_idle { 0 } else { setup.reverted_percent };
         let turns = Turns::draw(self.clones.reverts.random(), now, percent);
         let gateway = self.clones.random.below(self.setup.gateways() as u64) as usize;
+        // Its snapshot was taken when the end began: it is read like the others.
+        let unread = self.clones.ending.then(|| (0..blocks).filter(|_| !is_idle).collect());
         self.clones.guests.push(Guest {
             name,
             id: made.id,
@@ -312,7 +314,7 @@ impl Cluster {
             again: Time(now.0 + self.clones.random.below(100_000_000)),
             under_way: BTreeMap::new(),
             left: 6 * blocks,
-            unread: None,
+            unread,
             clone_at,
             wish: None,
             delete_at,
