@@ -200,9 +200,9 @@ fn find(index: &Index, faults: Faults, query: &Query) -> Result<Option<(ChunkKey
     if query.want.is_served() && chunk.incomplete && !faults.has(Fault::ServesSyncing) {
         return Err(Refusal::Incomplete);
     }
-    // Rule R8: who lacks some of the chunk may lack what the snapshot had. All that is asked for was answered here, or it was forgotten:
-    // nothing that is under way is waited for.
-    let current = chunk.version(View::Head);
+    // Rule R8: who lacks some of the chunk may lack what the snapshot had. What is accepted counts, as for `least`: a change is answered a
+    // moment before the index has it.
+    let current = chunk.accepted.version;
     if query.newest > current {
         return Err(Refusal::Behind { current });
     }
