@@ -17,7 +17,7 @@ use amita_node::{Core, CoreConfig};
 use amita_reactor::{Driver, Inbox, Outbox, Pool, Slice, Time, Wait};
 use amita_types::io::Op;
 use amita_types::placement::Level;
-use amita_types::{BLOCK_BYTES, ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId, map};
+use amita_types::{BLOCK_BYTES, ClusterId, Epoch, GroupIndex, NodeId, PoolId, StoreId, VolumeId, map};
 use driver::{MemoryDriver, Net};
 use std::cell::RefCell;
 use std::net::SocketAddr;

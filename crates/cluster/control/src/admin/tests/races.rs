@@ -226,8 +226,9 @@ fn what_is_filled_goes_only_as_long_as_it_is_and_is_nobodys_disk() {
             modified_ns: 1,
             done_bytes: 0,
             ails: None,
+            attempt: None,
         };
-        note_import(&meta, &made, Some(&import)).unwrap();
+        begin_import(&meta, &made, &import).unwrap();
         meta
     };
     let delete = |meta: &Mutex<State>, between: fn(&Mutex<State>)| {
@@ -268,7 +269,8 @@ fn what_is_filled_goes_only_as_long_as_it_is_and_is_nobodys_disk() {
     let meta = filled();
     let refused = delete(&meta, |meta| {
         let whole = volume(meta, "v").unwrap();
-        note_import(meta, &whole, None).unwrap();
+        let import = about(meta, whole.id).unwrap().import.unwrap();
+        end_import(meta, &whole, &import).unwrap();
     });
     assert_eq!(refused, Err(AdminError::Changed));
     volume(&meta, "v").unwrap();

@@ -628,7 +628,8 @@ fn a_task_that_was_taken_back_ends_where_hosts_have_what_it_filled() {
 fn what_is_whole_by_then_stays() {
     let (world, left) = undone_beside_one_that_hangs(|world| {
         let volume = admin::volume(&world.meta, "new").unwrap();
-        admin::note_import(&world.meta, &volume, None).unwrap();
+        let about = admin::about(&world.meta, volume.id).unwrap();
+        admin::end_import(&world.meta, &volume, &about.import.unwrap()).unwrap();
     });
     assert!(matches!(left, Left::Whole), "{left:?}");
     admin::volume(&world.meta, "new").unwrap();
