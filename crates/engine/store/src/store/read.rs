@@ -98,10 +98,10 @@ impl Query {
         Query { newest, ..self }
     }
 
-    /// There is nothing of the chunk: is more asked for?
-    fn unborn<T>(&self) -> Result<Option<T>, Refusal> {
+    /// There is nothing of it: is more asked for?
+    fn unborn<T>(&self, least: Version) -> Result<Option<T>, Refusal> {
         let current = Version::NONE;
-        if self.least.max(self.newest) > current {
+        if least > current {
             return Err(Refusal::Behind { current });
         }
         Ok(None)
@@ -192,7 +192,7 @@ fn accepted_version(index: &Index, faults: Faults, chunk: ChunkId, snapshot: Sna
 /// The chunk, and as what it is looked at; `None`: it was never written.
 fn find(index: &Index, faults: Faults, query: &Query) -> Result<Option<(ChunkKey, View)>, Refusal> {
     let Some(key) = index.find(query.chunk) else {
-        return query.unborn();
+        return query.unborn(query.least.max(query.newest));
     };
     let chunk = index.chunk(key);
     let seen = chunk.seen(query.snapshot);
@@ -208,7 +208,8 @@ fn find(index: &Index, faults: Faults, query: &Query) -> Result<Option<(ChunkKey
     }
     match seen {
         Seen::As(view) => Ok(Some((key, view))),
-        Seen::Unborn => query.unborn(),
+        // The chunk has what it is to have: there was none of it yet.
+        Seen::Unborn => query.unborn(query.least),
         Seen::NotKept => {
             let what = Problem::Snapshot;
             Err(Refusal::Invalid { what })
