@@ -648,6 +648,9 @@ impl Pair {
         let Some(member) = self.any_node(now, end, false) else {
             return;
         };
+        if self.may_shrink_yet(end, member) {
+            return self.coverage.hit("mirror.host_elsewhere");
+        }
         let own = &mut self.ends[end];
         own.hosts += 1;
         let habits = Habits {

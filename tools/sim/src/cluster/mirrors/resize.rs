@@ -15,7 +15,7 @@ use crate::faults::Member;
 use crate::random::Random;
 use amita_control::admin::{self, AdminError};
 use amita_reactor::Time;
-use amita_types::map::{self, MirrorRole, Volume};
+use amita_types::map::{self, About, MirrorRole, Volume};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -127,6 +127,20 @@ impl Pair {
     pub(super) fn lets_go(&self, end: usize) -> bool {
         let wished = self.resizes.wish.is_some_and(|wish| wish.end == end && wish.shrinks);
         wished || self.has(end, |role| matches!(role, Role::Resizer { shrinks: true }))
+    }
+
+    /// May a volume that this gateway owns become smaller yet? Whoever makes one smaller has a gateway of its own in the product, which ends: who
+    /// opens the volume next raises its generation, and a new size that is still on its way to the metadata finds that. That of the simulation
+    /// goes on: a host there would write by the generation under which all was cleared.
+    pub(super) fn may_shrink_yet(&self, end: usize, member: Member) -> bool {
+        (0..self.setup.volumes).any(|volume| {
+            let Some((_, record)) = self.volume_of(end, volume) else {
+                return false;
+            };
+            let about = self.ends[end].cluster.metadata.state().get(&map::about_key(record.id));
+            let mark = about.and_then(|found| found.json::<About>().ok()?.shrink);
+            record.owner == Some(node_id(member)) && mark.is_some_and(|mark| mark.generation == record.generation)
+        })
     }
 
     fn volume_of(&self, end: usize, volume: usize) -> Option<(u64, Volume)> {
