@@ -181,7 +181,7 @@ impl Doubts {
     fn end(&mut self, cx: &mut Context, now: Time) {
         let Some(walk) = self.walk.take() else { return };
         let of = (walk.group, walk.position);
-        if walk.failed {
+        if walk.failed || walk.differs {
             let pause = self.pauses.entry(of).or_default();
             pause.in_vain = if walk.differs { pause.in_vain + 1 } else { 0 };
             pause.until = now.plus((LONG_PAUSE * (1 << pause.in_vain.min(8))).min(AT_MOST));
@@ -247,9 +247,13 @@ impl Doubts {
         walk.failed |= cx.groups[walk.group].doubts != walk.doubts;
         if !right && !walk.failed {
             let is_hopeless = walk.rounds >= MAX_ROUNDS || walk.again.len() >= MAX_AGAIN;
-            walk.differs = is_hopeless || after == After::Differs || cx.groups[walk.group].to_evict.has(walk.position);
-            walk.failed = walk.differs;
-            walk.again.insert(cx.chunks[of.chunk].index);
+            let goes = cx.groups[walk.group].to_evict.has(walk.position);
+            walk.differs |= is_hopeless || after == After::Differs || goes;
+            walk.failed = is_hopeless || goes;
+            // One that differs for good does so in the next round, too. The others may be alike, and are read again then.
+            if after != After::Differs {
+                walk.again.insert(cx.chunks[of.chunk].index);
+            }
         }
         if right && !walk.failed {
             cx.chunks[of.chunk].lag.unproven.remove(of.position);

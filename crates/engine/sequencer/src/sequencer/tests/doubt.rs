@@ -597,6 +597,27 @@ fn two_in_doubt_that_differ_are_told_once_a_look() {
 }
 
 #[test]
+fn behind_a_chunk_that_differs_for_good_others_are_read_again() {
+    let forked = |id: StoreId| match id == store(2) {
+        true => vec![cleared(0, version(6)), cleared(1, old(5)), cleared(2, version(7))],
+        false => entries(id),
+    };
+    let mut rig = caught_up(SnapshotId::HEAD);
+    rig.read(0, 4096);
+    let request = rig.reads().remove(0);
+    rig.refuse(&request, Refusal::Behind { current: old(5) });
+    let io = rig.read(CHUNK_BYTES, 4096);
+    for _ in 0..2 {
+        let request = rig.reads().remove(0);
+        rig.refuse(&request, Refusal::Behind { current: old(4) });
+    }
+    look(&mut rig, 400, forked, no_states);
+    assert_eq!(rig.sequencer.counters().cleared, 0);
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
 fn who_was_looked_at_in_vain_keeps_nobody_else_waiting() {
     let mut rig = caught_up(SECOND);
     let short = |id: StoreId| states(if id == store(2) { old(3) } else { old(4) });
