@@ -4,11 +4,11 @@
 . /scripts/lib.sh
 exec >/state/leave.log 2>&1
 secrets
+end=$(($(date +%s) + LEAVE_SECONDS))
 # The node is probed until it ends: a probe would take back what is begun here. One that is about to do so has done it when this is said.
 alone || say "a probe that ends maintenance hangs, and is not waited for"
 : >"$going"
 exec 9>&-
-end=$(($(date +%s) + LEAVE_SECONDS))
 refused=5 unreachable=3
 if is_maintained && [ ! -e /state/leaving ]; then
     say "an operator has begun maintenance: it is not ended with the next start"
