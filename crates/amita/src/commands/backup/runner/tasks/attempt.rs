@@ -393,7 +393,8 @@ impl Attempt<'_> {
         self.ends.comes_to("what the points need is locked");
         match backing::lock(&mut vault, &target, Some(made.point)) {
             Ok(()) => {}
-            Err(failure) if failure.kind == Kind::Interrupted => return Err(failure.into()),
+            // The next attempt finds the point, and locks what it needs.
+            Err(failure) if matches!(failure.kind, Kind::Unreachable | Kind::Interrupted) => return Err(failure.into()),
             // The point is there all the same, and what is damaged of others is not mended by another attempt.
             Err(failure) => plan::note(notes, &said(&failure)),
         }
