@@ -83,7 +83,7 @@ fn shrink(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin, before: &
         false => failure,
         true => {
             let advice = format!(
-                "{} Volume {} has its old size, and what lies behind the new end may be gone: the same command ends it.",
+                "{} Volume {} may have its old size still, and what lies behind the new end may be gone: the same command ends it.",
                 failure.advice, arguments.name
             );
             failure.advice(advice.trim_start().to_owned())
