@@ -257,17 +257,20 @@ class AmitaDriver(driver.VolumeDriver):
             raise exception.VolumeIsBusy(
                 f'volume {volume.id} is attached to '
                 f'{attached[0].attached_host}: detach it first')
+        is_ended = False
         try:
             mirror = self.replication.find(volume, self.site)
             if mirror is not None:
                 self.volumes.look_before_deletion(volume, mirror)
             # Of a volume that is mirrored nobody deletes anything.
+            is_ended = True
             self.replication.end(volume, self.site)
             self.volumes.delete(volume, self._end_of_service)
         except exception.VolumeIsBusy as error:
             # The manager has it available again, and tells nobody why.
             LOG.error('volume %s is not deleted: %s', volume.id, error)
-            self._begin_again(volume)
+            if is_ended:
+                self._begin_again(volume)
             raise
 
     @translated('volume was not extended')
@@ -466,18 +469,23 @@ class AmitaDriver(driver.VolumeDriver):
         """
         if not self.replication.is_wanted(volume.volume_type):
             return
+        may_be_there = True
         try:
-            if not self.replication.is_whole(volume):
-                LOG.warning('volume %s stays, and is copied anew to the other '
-                            'cluster: until that is done it is not there',
-                            volume.id)
-                self.replication.begin(volume, self.volumes.get(volume),
-                                       self.site)
+            if self.replication.is_whole(volume, self.site):
+                return
+            LOG.warning('volume %s stays, and is copied anew to the other '
+                        'cluster: until that is done it is not there',
+                        volume.id)
+            may_be_there = False
+            self.replication.begin(volume, self.volumes.get(volume),
+                                   self.site)
         except (errors.ApiError, exception.CinderException) as error:
-            LOG.error('volume %s stays, and is replicated no more: '
-                      '%s; change its type to one that is not replicated, '
-                      'and back', volume.id, error)
-            self._end_quietly(volume)
+            LOG.error('volume %s stays, and %s: %s; change its type to one '
+                      'that is not replicated, and back', volume.id,
+                      'nobody says whether it is replicated still'
+                      if may_be_there else 'is replicated no more', error)
+            if not may_be_there:
+                self._end_quietly(volume)
             volume.replication_status = fields.ReplicationStatus.ERROR
 
     @staticmethod

@@ -254,14 +254,24 @@ class Replication:
                     raise
         return self.near.client.post(mirror_path(volume, 'token'), reached)
 
-    def is_whole(self, volume):
-        """Has it a mirror still, and the copy?"""
-        if self.find(volume, self.near) is None:
+    def is_whole(self, volume, active):
+        """Has it a mirror still, and the copy? Where the other cluster does
+        not say, the end that is here is taken for an answer: it goes last,
+        and while it is there the copy may be, too."""
+        if self.find(volume, active) is None:
             return False
-        there = self.find(volume, self.far, briefly=True)
-        return there is not None and all(
-            self.far.briefly.find(volume_path(name)) is not None
-            for name in there['volumes'])
+        other = self.other(active)
+        try:
+            there = self.find(volume, other, briefly=True)
+            return there is not None and all(
+                other.briefly.find(volume_path(name)) is not None
+                for name in there['volumes'])
+        except errors.ApiError as error:
+            LOG.warning('%s does not say whether it has volume %s still: %s; '
+                        'its mirror here is left as it is (amita mirror show '
+                        '%s)', other, volume.id, error,
+                        names.mirror(volume.name_id))
+            return True
 
     def end(self, volume, active):
         """Mirrors it no longer: it stays where it is used, and the other

@@ -615,6 +615,113 @@ def test_a_deletion_that_is_not_done_leaves_a_volume_replicated(
     assert is_whole(driver, volume)
 
 
+@pytest.fixture
+def apart(make, pair):
+    """A driver that has ways of its own to both clusters, and these."""
+    ways = [Link(one.ports['n1']['api']) for one in pair]
+
+    def driver(active=None, **more):
+        device = {**far_device(pair[1]), 'api_endpoints': ways[1].address}
+        return make(active=active, replication_device=[{**device, **more}],
+                    amita_api_endpoints=[ways[0].address]), ways
+    yield driver
+    for way in ways:
+        way.close()
+
+
+def is_refused(driver, volume, by):
+    with pytest.raises(exception.VolumeIsBusy) as caught:
+        driver.delete_volume(volume)
+    assert by in str(caught.value)
+
+
+def test_a_deletion_that_is_refused_ends_nothing_that_nobody_answers_for(
+        driver, made, apart, pair, monkeypatch, tmp_path):
+    near, far = ends(driver)
+    volume = made()
+    pair[1].until('a point', lambda: number(far, volume))
+    token = tmp_path / 'token'
+    token.write_text(pair[1].file('admin.token').read_text())
+
+    def unheard(active, lose):
+        """A cluster is lost when the end has begun, and has taken nothing
+        yet."""
+        with monkeypatch.context() as patched:
+            def end(*_):
+                patched.undo()
+                lose()
+                raise exception.VolumeIsBusy('it has not heard')
+            patched.setattr(active.replication, 'end', end)
+            is_refused(active, volume, 'it has not heard')
+
+    def tried(active, here, other, lose, mend):
+        """Every deletion that is refused while the other end is lost."""
+        before = [mirror(site, volume)['id'] for site in (near, far)]
+        points = number(other, volume)
+        here.client.post(names.volume_path(volume.name, 'snapshots'),
+                         {'name': 'by-hand'})
+        lose()
+        is_refused(active, volume, 'by-hand; delete')
+        here.volumes.drop_snapshot(volume.name, 'by-hand')
+        mend()
+
+        unheard(active, lose)
+        mend()
+        assert before == [mirror(site, volume)['id'] for site in (near, far)]
+        assert number(other, volume) >= points
+        assert 'replication_status' not in volume.obj_what_changed()
+        far.client.get(names.volume_path(volume.name))
+
+    active, (to_near, to_far) = apart()
+    tried(active, near, far, to_far.cut, to_far.mend)
+    # One whose token was ended there is as good as lost.
+    active, _ = apart(api_token_file=str(token))
+    good = token.read_text()
+    tried(active, near, far, lambda: token.write_text('amita-ended'),
+          lambda: token.write_text(good))
+    assert switched(driver, [volume]) == [FAILED_OVER]
+    active, _ = apart(active='far')
+    tried(active, far, near, to_near.cut, to_near.mend)
+    assert switched(driver, [volume], 'default') == [ENABLED]
+    # Where the volume's own is lost nobody knows, and nothing goes.
+    before = mirror(near, volume)['id']
+    active, (to_near, _) = apart()
+    unheard(active, to_near.cut)
+    assert volume.replication_status == fields.ReplicationStatus.ERROR
+    assert mirror(near, volume)['id'] == before
+    assert is_whole(driver, volume)
+
+
+@pytest.mark.parametrize('where', ['default', 'far'])
+def test_what_is_used_when_its_mirror_has_ended_and_cannot_have_another(
+        driver, apart, monkeypatch, where):
+    near, far = ends(driver)
+    volume = things.volume(kind=things.volume_type(KIND))
+    assert driver.create_volume(volume) == ENABLED
+    if where == 'far':
+        assert switched(driver, [volume]) == [FAILED_OVER]
+    active, ways = apart(active=where)
+    here, other = (near, far) if where == 'default' else (far, near)
+    way = ways[here is near]
+
+    def is_used(*_):
+        raise exception.VolumeIsBusy('it is used')
+    with monkeypatch.context() as patched:
+        patched.setattr(active.volumes, 'delete', is_used)
+        way.cut()
+        is_refused(active, volume, 'it is used')
+    # Nothing mirrors it, and Cinder knows.
+    assert volume.replication_status == fields.ReplicationStatus.ERROR
+    assert mirror(here, volume) is None
+    assert here.client.find(names.volume_path(volume.name))
+    # What was left where nobody answered goes with the volume.
+    assert mirror(other, volume)
+    way.mend()
+    active.delete_volume(volume)
+    assert switched(driver, [], 'default') == []
+    assert everything(driver) == []
+
+
 def test_what_was_deposed_and_has_not_heard_of_it_is_deleted(
         driver, make, pair, monkeypatch):
     near, far = ends(driver)
