@@ -285,6 +285,10 @@ impl Session {
                 Ok(Incoming::Nothing) => return Ok(()),
                 Ok(Incoming::Whole(frame)) => {
                     let is_command = frame.header.opcode() == opcode::SCSI_COMMAND;
+                    if is_command && ping::finds_ignored(self, &frame.header) {
+                        // What is held came before it, and waits no more.
+                        continue;
+                    }
                     if is_command && !self.is_doubted() && self.has_to_wait(frame.data_bytes, cx.now) {
                         self.blocked = true;
                         return Ok(());

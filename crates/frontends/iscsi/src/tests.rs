@@ -5,6 +5,7 @@ mod copies;
 mod discovery;
 mod functions;
 mod hostile;
+mod ignored;
 mod limits;
 mod locks;
 mod login;
@@ -358,12 +359,35 @@ impl Host {
         let pairs = parse(&answer.data).expect("a text");
         let has = |key| pairs.contains(&(key, "CRC32C"));
         host.digests = (has("HeaderDigest"), has("DataDigest"));
+        host.begin(world);
         for lun in 0..2 {
             for _ in 0..3 {
                 host.run(world, command(lun, 0x80, 0, TEST_UNIT_READY), &[]);
             }
         }
         host
+    }
+
+    /// Sends its first command, and answers the question that it is asked by that.
+    fn begin(&mut self, world: &mut World) {
+        self.give(world, command(0, 0x80, 0, TEST_UNIT_READY), &[]);
+        let said = self.pdus();
+        let asked = said[0].header;
+        assert_eq!(
+            (said.len(), said[0].kind(), asked.task_tag()),
+            (2, opcode::NOP_IN, NO_TAG)
+        );
+        self.pong(world, asked.target_tag());
+    }
+
+    /// Answers a question.
+    fn pong(&mut self, world: &mut World, question: u32) {
+        let header = Header::new(0x40 | opcode::NOP_OUT, 0x80)
+            .with_task_tag(NO_TAG)
+            .with_target_tag(question)
+            .with_u32(24, self.cmd_sn)
+            .with_u32(28, self.stat_sn);
+        self.send(world, &pdu(header, &[], self.digests));
     }
 
     fn session(world: &mut World) -> Host {
@@ -546,6 +570,7 @@ impl Host {
         let tag = self.next_tag;
         self.next_tag += 1;
         let header = header.with_task_tag(tag).with_u32(24, self.cmd_sn);
+        let header = header.with_u32(28, self.stat_sn);
         if !header.is_immediate() {
             self.cmd_sn = self.cmd_sn.wrapping_add(1);
         }

@@ -182,6 +182,11 @@ impl Header {
     }
 
     #[must_use]
+    pub fn exp_stat_sn(&self) -> u32 {
+        self.u32_at(28)
+    }
+
+    #[must_use]
     pub fn u16_at(&self, at: usize) -> u16 {
         u16_at(&self.0, at)
     }

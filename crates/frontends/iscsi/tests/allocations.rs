@@ -169,7 +169,8 @@ fn a_warm_session_does_not_allocate() {
         sent: 0,
         last: [0; 48],
         cmd_sn: 1,
-        transfers: 0,
+        // The question that comes with the first command has the first tag.
+        transfers: 1,
     };
     let text = format!("InitiatorName=iqn.2026-01.test:h\0TargetName={TARGET}\0MaxRecvDataSegmentLength=262144\0");
     let mut login = vec![0; 48];

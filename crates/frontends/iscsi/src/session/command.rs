@@ -1,7 +1,7 @@
 //! SCSI commands: what comes with them is checked, `amita-scsi` says what they mean, and their tasks begin (RFC 7143, 11.3).
 
 use super::task::{Fault, Work};
-use super::{Session, answer, order, work};
+use super::{Session, answer, order, ping, work};
 use crate::Cx;
 use crate::connection::End;
 use crate::port::MAX_IMMEDIATE;
@@ -56,7 +56,7 @@ pub(super) fn take(
         session.reject(header, reject::IMMEDIATE, cx);
         return Ok(());
     }
-    session.watch.command(cx.now, session.port.config());
+    ping::begin(session, cx);
     let length = u64::from(header.target_tag());
     let into = match (reads, writes) {
         (true, false) => length,

@@ -62,6 +62,11 @@ impl Numbers {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
+    /// The StatSN that is next.
+    pub fn next_status(&self) -> u32 {
+        self.stat_sn
+    }
+
     /// Puts the numbers into a header that has a status, or of which the initiator takes notice as if it had.
     pub fn stamp(&mut self, header: Header) -> Header {
         let stat_sn = self.stat_sn;

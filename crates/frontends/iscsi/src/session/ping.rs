@@ -15,13 +15,18 @@
 //! has held up for longer does not, and the question is put again.
 //!
 //! A host with nothing under way is asked, too, so that sessions of dead hosts do not stay.
+//!
+//! Some hosts answer no question at all, as firmware that boots from a LUN (iPXE, EDK2): nothing waits for them, as their sessions would end with every
+//! pause. So each host is asked when its first command has come, before that is answered. Whose commands tell by their ExpStatSN that it has seen
+//! what was sent behind the question, and who has not answered, is [taken for one](Watch::finds_ignored) of these until it does. That says the order in which
+//! things were sent, and no clock: what a kernel sends late is of a host that had answered before, or it names no status behind the question.
 
 use super::Session;
 use crate::Cx;
 use crate::connection::End;
 use crate::faults::Fault as Planted;
 use crate::port::Config;
-use crate::wire::{Header, NO_TAG, flag, opcode};
+use crate::wire::{Header, NO_TAG, flag, is_before, opcode};
 use amita_frontend::front::CloseReason;
 use amita_reactor::{Slice, Time};
 use std::time::Duration;
@@ -43,6 +48,8 @@ struct Question {
     at: Time,
     /// What the answer names it by.
     tag: u32,
+    /// The StatSN of the first status behind it.
+    stat_sn: u32,
 }
 
 /// When the host was heard, and when to look for that.
@@ -53,6 +60,9 @@ pub(super) struct Watch {
     doubted_since: Option<Time>,
     /// The last question that was not answered.
     asked: Option<Question>,
+    /// The first question of all, and whether the host answers any, as far as that is known. Who has answered once is of those who do.
+    first: Option<Question>,
+    answers: Option<bool>,
     /// Something waits for the answer, and no longer than until then.
     answer_by: Option<Time>,
     /// When to look for old tasks; none while there is none.
@@ -65,6 +75,8 @@ impl Watch {
             heard_at: now,
             doubted_since: None,
             asked: None,
+            first: None,
+            answers: None,
             answer_by: None,
             look_at: None,
         }
@@ -73,6 +85,9 @@ impl Watch {
     /// Something has come.
     pub fn heard(&mut self, now: Time, config: &Config) {
         let before = std::mem::replace(&mut self.heard_at, now);
+        if self.answers == Some(false) {
+            return;
+        }
         if now.since(before) >= SILENCE && !config.faults.has(Planted::BelieveSilentHosts) {
             self.doubted_since.get_or_insert(before);
         }
@@ -106,16 +121,30 @@ impl Watch {
 
     /// The host answers the question of that tag.
     fn answered(&mut self, tag: u32, now: Time, config: &Config) {
-        let Some(asked) = self.asked.take_if(|asked| asked.tag == tag) else {
+        let asked = self.asked.take_if(|asked| asked.tag == tag);
+        let Some(asked) = asked.or(self.first.filter(|first| first.tag == tag)) else {
             return;
         };
+        self.answers = Some(true);
         if now.since(asked.at) < config.stale_after {
             (self.doubted_since, self.answer_by) = (None, None);
         }
     }
 
-    /// A command has come.
-    pub fn command(&mut self, now: Time, config: &Config) {
+    /// A command of that ExpStatSN has come, and `next` is the StatSN that nothing has had yet. Does it show that the host answers no questions?
+    /// An answer that is only a little slower than the next command takes that back.
+    fn finds_ignored(&mut self, exp_stat_sn: u32, next: u32) -> bool {
+        let has_seen = |asked: Question| is_before(asked.stat_sn, exp_stat_sn) && !is_before(next, exp_stat_sn);
+        let finds = self.answers.is_none() && self.first.is_some_and(has_seen);
+        if finds {
+            self.answers = Some(false);
+            (self.doubted_since, self.answer_by) = (None, None);
+        }
+        finds
+    }
+
+    /// A command is begun.
+    fn begin(&mut self, now: Time, config: &Config) {
         if self.look_at.is_none() {
             self.look_at = Some(next_look(now.plus(config.stale_after)));
         }
@@ -158,13 +187,30 @@ pub(super) fn answer(session: &mut Session, header: &Header, mut data: Slice, cx
 /// Asks whether the host is there.
 fn ask(session: &mut Session, cx: &mut Cx<'_>) {
     let tag = session.next_transfer_tag();
-    session.watch.asked = Some(Question { at: cx.now, tag });
+    let (at, stat_sn) = (cx.now, session.numbers.next_status());
+    let question = Question { at, tag, stat_sn };
+    session.watch.first.get_or_insert(question);
+    session.watch.asked = Some(question);
     let header = Header::new(opcode::NOP_IN, flag::FINAL)
         .with_task_tag(NO_TAG)
         .with_target_tag(tag);
     // Its StatSN is that of the next status (11.19.2).
     let header = session.numbers.stamp_quietly(header, true);
     session.link.send(header, cx.outbox, cx.pool);
+}
+
+/// A command is begun. With the first one the host is asked, before that is answered.
+pub(super) fn begin(session: &mut Session, cx: &mut Cx<'_>) {
+    session.watch.begin(cx.now, session.port.config());
+    if session.watch.first.is_none() {
+        ask(session, cx);
+    }
+}
+
+/// Does this command, which has come, show that nothing needs to wait for its host's answers any more?
+pub(super) fn finds_ignored(session: &mut Session, header: &Header) -> bool {
+    let next = session.numbers.next_status();
+    session.watch.finds_ignored(header.exp_stat_sn(), next)
 }
 
 /// What has come may be of a host that is gone: it is asked, where anything depends on it.
@@ -191,8 +237,9 @@ pub(super) fn tick(session: &mut Session, cx: &mut Cx<'_>) -> Result<(), End> {
         return gone();
     }
     if cx.now >= watch.silent_since().plus(ping_after) {
-        // Hosts that are there to discover go by themselves.
-        if watch.unanswered().is_some() || session.is_guest() {
+        // A question that was put when something had just come is not one of this silence. Hosts that are there to discover go by themselves.
+        let was_asked = watch.asked.is_some_and(|asked| asked.at > watch.heard_at);
+        if was_asked || session.is_guest() {
             return gone();
         }
         ask(session, cx);

@@ -41,10 +41,11 @@ fn commands_may_come_behind_the_login_at_once() {
     bytes.extend(pdu(header, &[], (false, false)));
     host.send(&mut world, &bytes);
     let (login, _, rest) = split(&host.output, false, false);
+    let (asked, _, rest) = split(rest, false, false);
     let (answer, _, rest) = split(rest, false, false);
     assert_eq!(
-        (login.opcode(), answer.opcode()),
-        (opcode::LOGIN_RESPONSE, opcode::SCSI_RESPONSE)
+        (login.opcode(), asked.opcode(), answer.opcode()),
+        (opcode::LOGIN_RESPONSE, opcode::NOP_IN, opcode::SCSI_RESPONSE)
     );
     assert!(rest.is_empty());
 }

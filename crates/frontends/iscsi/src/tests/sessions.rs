@@ -124,7 +124,8 @@ fn a_session_is_reinstated_when_the_old_one_is_over() {
     let answer = new.output_of_login();
     assert_eq!((answer.header.0[36], answer.header.0[37]), (0, 0));
     assert_eq!(world.board.sessions(), 1);
-    // It is another nexus: the first command hears of that.
+    // It is another nexus: the first command of a disk hears of that.
+    new.begin(&mut world);
     assert_eq!(
         new.run(&mut world, command(1, 0x80, 0, TEST_UNIT_READY), &[]).sense[0],
         6

@@ -4,15 +4,15 @@ use super::functions::{function, response};
 use super::*;
 use crate::negotiation::Wishes;
 
-const SILENCE_MS: u64 = 1500;
+pub(super) const SILENCE_MS: u64 = 1500;
 const PATIENCE_MS: u64 = 3000;
 
-fn ms(time: u64) -> Duration {
+pub(super) fn ms(time: u64) -> Duration {
     Duration::from_millis(time)
 }
 
 /// The tag of the question that was put, and nothing else was sent.
-fn question(host: &mut Host) -> u32 {
+pub(super) fn question(host: &mut Host) -> u32 {
     let asked = host.one().header;
     assert_eq!((asked.opcode(), asked.task_tag()), (opcode::NOP_IN, NO_TAG));
     assert_ne!(asked.target_tag(), NO_TAG);
@@ -20,7 +20,7 @@ fn question(host: &mut Host) -> u32 {
 }
 
 /// The answer to it.
-fn answer(host: &Host, question: u32) -> Vec<u8> {
+pub(super) fn answer(host: &Host, question: u32) -> Vec<u8> {
     let header = Header::new(0x40 | opcode::NOP_OUT, 0x80)
         .with_task_tag(NO_TAG)
         .with_target_tag(question)
@@ -40,11 +40,11 @@ fn silent() -> (World, Host) {
     silent_for(SILENCE_MS, &[], Config::default())
 }
 
-fn block(world: &World, number: u64) -> Vec<u8> {
+pub(super) fn block(world: &World, number: u64) -> Vec<u8> {
     world.volumes.read(world.volume(1), number * 4096, 4096)
 }
 
-const NOTHING: [u8; 4096] = [0; 4096];
+pub(super) const NOTHING: [u8; 4096] = [0; 4096];
 
 /// Data may come unasked behind its command.
 fn unasked() -> Config {
