@@ -44,12 +44,12 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
             volume,
             generation,
             why,
-            handed_over,
+            onward,
         } => cx.mail.broadcast(|| Volume::DropShard {
             volume,
             generation,
             why: why.clone(),
-            handed_over,
+            onward,
         }),
         Effect::Lost {
             volume,

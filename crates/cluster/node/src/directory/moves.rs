@@ -3,6 +3,7 @@
 
 use super::{Directory, Effect, MOVES, Requester, State, Waiting};
 use crate::faults::Fault;
+use crate::mail::Onward;
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
@@ -117,7 +118,7 @@ impl Directory {
                     volume,
                     generation: ours,
                     why,
-                    handed_over: true,
+                    onward: Onward::ByItsOwner,
                 });
                 self.moves.note_handed_over(now, volume);
                 ReleaseOutcome::Released
@@ -170,7 +171,7 @@ impl Directory {
                     volume,
                     generation,
                     why: "another gateway asked for it while it was being opened for nobody".to_owned(),
-                    handed_over: false,
+                    onward: Onward::Nowhere,
                 });
             }
             // Open under another generation than the asker means: its sequencers learn that they are deposed, if they are.
@@ -275,7 +276,7 @@ impl Directory {
             volume,
             generation,
             why: "it was handed over to another gateway".to_owned(),
-            handed_over: true,
+            onward: Onward::ByItsOwner,
         });
         self.reply(asker, ReleaseOutcome::Released);
     }

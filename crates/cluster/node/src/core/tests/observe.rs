@@ -183,7 +183,7 @@ fn what_is_closed_and_opened_meanwhile_makes_no_other_volume_missing_or_come_twi
             volume: id(number),
             generation: Generation(3),
             why: "lost".to_owned(),
-            handed_over: false,
+            onward: Onward::Nowhere,
         };
         rig.core.on_mail(&mut rig.driver, end.into());
         if number.is_multiple_of(2) {
