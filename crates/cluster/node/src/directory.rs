@@ -12,7 +12,7 @@ mod openings;
 
 use crate::claims::Claims;
 use crate::faults::{Fault, Faults};
-use crate::mail::{Onward, Origin, VolumeRoute};
+use crate::mail::{Origin, VolumeRoute};
 use crate::orphans::{Held, OrphanedVolumes};
 use crate::scrubs::{Order, Scrubs};
 use crate::shards::DIRECTORY;
@@ -100,7 +100,7 @@ pub enum Effect {
         volume: VolumeId,
         generation: Generation,
         why: String,
-        onward: Onward,
+        handed_over: bool,
     },
     /// Nobody is counted as using it any more: front ends that have it open are told, those too whose open ended just before.
     Lost {

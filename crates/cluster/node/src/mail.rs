@@ -7,8 +7,8 @@
 mod message;
 
 pub use message::{
-    CoreMessage, DirectoryMessage, IoMessage, LimitMessage, NodeMessage, Onward, Origin, ReservationMessage,
-    SnapshotMessage, VolumeMessage, VolumeRoute,
+    CoreMessage, DirectoryMessage, IoMessage, LimitMessage, NodeMessage, Origin, ReservationMessage, SnapshotMessage,
+    VolumeMessage, VolumeRoute,
 };
 
 use amita_reactor::buggify::{IS_BUILT, Point, slow};

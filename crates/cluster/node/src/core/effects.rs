@@ -44,12 +44,12 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
             volume,
             generation,
             why,
-            onward,
+            handed_over,
         } => cx.mail.broadcast(|| Volume::DropShard {
             volume,
             generation,
             why: why.clone(),
-            onward,
+            handed_over,
         }),
         Effect::Lost {
             volume,

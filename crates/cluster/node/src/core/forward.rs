@@ -29,9 +29,9 @@ use amita_frontend::HostKey;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::{Generation, NodeId, SnapshotId, VolumeId};
+use amita_types::{NodeId, SnapshotId, VolumeId};
 use reach::For;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use wire::code;
 
 /// What came of sending what waits for a volume.
@@ -45,6 +45,12 @@ enum Turn {
     Nothing,
 }
 
+/// Does a front that has opened the volume for itself wait? Its owner is here, and holds, or is about to open what it has moved to.
+fn waits_for_a_move(cx: &Context, volume: VolumeId) -> bool {
+    let is_coming = || cx.view.owner(volume) == Some(cx.config.node) && cx.view.has_moved(volume);
+    cx.shards.is_on_hold(volume) || is_coming()
+}
+
 /// How I/O reaches the gateway that owns its volume.
 pub(super) struct Forwarding {
     /// What this core has for other gateways.
@@ -53,9 +59,6 @@ pub(super) struct Forwarding {
     pub(super) receiving: Receiving,
     /// Where I/O of limited volumes waits.
     pub(super) gate: Gate,
-    /// Volumes that have moved, as the directory says, and the generation under which they were served until then: this core's view may hear of
-    /// that later.
-    moved: BTreeMap<VolumeId, Generation>,
 }
 
 impl Forwarding {
@@ -65,35 +68,7 @@ impl Forwarding {
             forwarder: Forwarder::new(token::id_base(config.core, FORWARDS)),
             receiving: Receiving::default(),
             gate: Gate::new(place, config.fabric.session, config.faults),
-            moved: BTreeMap::new(),
         }
-    }
-
-    /// The volume has moved, and its sequencers of this generation are dropped: what comes until this core's view has heard of that waits for it.
-    ///
-    /// The directory's word and the metadata's come by two rings: were what waits looked for by a view of before, a front that has opened the volume
-    /// for itself would be told that it is lost, and the directory, asked for what it was, would say that there is no such volume.
-    pub(super) fn moves_on(&mut self, volume: VolumeId, generation: Generation) {
-        self.moved.insert(volume, generation);
-    }
-
-    /// Is this core's view of before the move?
-    fn is_unheard(&mut self, cx: &Context, volume: VolumeId) -> bool {
-        let Some(generation) = self.moved.get(&volume) else {
-            return false;
-        };
-        let record = cx.view.volume_of(volume);
-        let is_unheard = record.is_some_and(|record| !record.is_former() && record.generation <= *generation);
-        if !is_unheard {
-            self.moved.remove(&volume);
-        }
-        is_unheard
-    }
-
-    /// Does a front that has opened the volume for itself wait? Its owner is here, and holds, or is about to open what it has moved to.
-    fn waits_for_a_move(&mut self, cx: &Context, volume: VolumeId) -> bool {
-        let is_coming = || cx.view.owner(volume) == Some(cx.config.node) && cx.view.has_moved(volume);
-        cx.shards.is_on_hold(volume) || is_coming() || self.is_unheard(cx, volume)
     }
 
     /// I/O for a volume that is not open here.
@@ -107,7 +82,7 @@ impl Forwarding {
         payload: Slice,
     ) {
         let is_here = origin.front != FORWARDED && origin.snapshot == SnapshotId::HEAD;
-        if is_here && origin.host == HostKey::NONE && !self.waits_for_a_move(cx, volume) {
+        if is_here && origin.host == HostKey::NONE && !waits_for_a_move(cx, volume) {
             // A front that has opened the volume for itself: it was lost to another gateway. It knows no other path to it, and what was only lost is
             // asked for again.
             let why = match reach::is_closed(cx, volume) {
@@ -193,9 +168,6 @@ impl Forwarding {
         }
         let volume = self.follow(cx, volume);
         if self.forwarder.front(volume).is_none() {
-            return Turn::Nothing;
-        }
-        if self.is_unheard(cx, volume) {
             return Turn::Nothing;
         }
         let is_deleted = reach::is_deleted(cx, volume);

@@ -5,9 +5,7 @@ use super::{Core, effects, flattens, forward, hosts, limits, named, records, res
 use crate::directory::{OpeningId, Requester};
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
-use crate::mail::{
-    CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Onward, Origin, ReservationMessage, VolumeMessage,
-};
+use crate::mail::{CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, VolumeMessage};
 use crate::wishes::Asker;
 use amita_frontend as frontend;
 use amita_reactor::Slice;
@@ -101,8 +99,8 @@ impl Core {
                 volume,
                 generation,
                 why,
-                onward,
-            } => self.drop_shard(driver, volume, generation, &why, onward),
+                handed_over,
+            } => self.drop_shard(driver, volume, generation, &why, handed_over),
             Volume::Lost {
                 volume,
                 generation,
@@ -111,7 +109,7 @@ impl Core {
             } => {
                 if let Some(generation) = generation.filter(|ended| self.cx.shards.generation(volume) == Some(*ended)) {
                     // What is under way ends first.
-                    self.drop_shard(driver, volume, generation, &why, Onward::Nowhere);
+                    self.drop_shard(driver, volume, generation, &why, false);
                 }
                 self.tell_of_loss(driver, known, &why);
             }
@@ -122,7 +120,7 @@ impl Core {
                 known,
             } => {
                 if let Some(generation) = self.cx.shards.generation(volume) {
-                    self.drop_shard(driver, volume, generation, &why, Onward::Nowhere);
+                    self.drop_shard(driver, volume, generation, &why, false);
                 }
                 self.tell_of_loss(driver, known, &why);
                 let core = self.cx.config.core;
@@ -349,7 +347,7 @@ impl Core {
             // ours again. What is under way under the older generation ends now, by the same steps; its word then finds
             // nothing to do.
             let why = "another gateway took the volume over for a moment";
-            self.drop_shard(driver, volume, older, why, Onward::Nowhere);
+            self.drop_shard(driver, volume, older, why, false);
         }
         let local: Vec<StoreId> = self.cx.stores.node.all().collect();
         let of_peer = |peer| self.cx.view.stores_of(peer).map(move |store| (store, peer));
@@ -381,12 +379,11 @@ impl Core {
         volume: VolumeId,
         generation: Generation,
         why: &str,
-        onward: Onward,
+        handed_over: bool,
     ) {
-        let go_on = onward != Onward::Nowhere;
         if self.cx.config.core == 0 {
             let was_served = self.directory.lost(driver.now(), volume, generation);
-            if was_served && !go_on {
+            if was_served && !handed_over {
                 let known = self.cx.view.known_by(volume);
                 self.directory.tell_of_loss(volume, generation, why, known);
             }
@@ -396,13 +393,10 @@ impl Core {
         }
         self.lender.lost(volume, generation);
         self.cx.shards.note_dropped(volume, generation);
-        if onward == Onward::Here {
-            self.forwarding.moves_on(volume, generation);
-        }
         if self.cx.shards.generation(volume) != Some(generation) {
             return;
         }
-        if go_on || self.cx.shards.is_on_hold(volume) {
+        if handed_over || self.cx.shards.is_on_hold(volume) {
             // What is begun anew does not come back to it.
             self.cx.shards.leave(volume, 0);
         }
@@ -411,7 +405,7 @@ impl Core {
         // Its pending I/O ends as lost before it goes.
         self.hand_out_effects(driver);
         self.cx.shards.remove(volume);
-        if go_on {
+        if handed_over {
             self.forwarding.settle(&mut self.cx, driver.now(), volume);
         }
     }

@@ -10,7 +10,7 @@ use crate::faults::Fault;
 use crate::flattens::FLATTENS;
 use crate::forwarder::Work;
 use crate::fronts::FrontRequest;
-use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Onward, Origin, SnapshotMessage, VolumeMessage};
+use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, SnapshotMessage, VolumeMessage};
 use crate::shards::{Declined, ShardEffect};
 use crate::token;
 use amita_fabric::{Event, Link, Message};
@@ -343,7 +343,7 @@ impl Core {
                         volume,
                         generation,
                         why: why.clone(),
-                        onward: Onward::Nowhere,
+                        handed_over: false,
                     });
                 }
             }

@@ -14,7 +14,7 @@ use super::*;
 use crate::directory::OpeningId;
 use crate::faults::{Fault, Faults};
 use crate::forwarder::Work;
-use crate::mail::{Onward, Origin, VolumeMessage, VolumeRoute};
+use crate::mail::{Origin, VolumeMessage, VolumeRoute};
 use crate::trace::TraceConfig;
 use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
 use amita_reactor::sim::{SimConfig, SimDriver, World};
@@ -230,7 +230,7 @@ fn what_is_under_way_ends_when_a_newer_sequencer_overtakes_the_end_of_the_older_
         volume: VOLUME,
         generation: Generation(3),
         why: "late".to_owned(),
-        onward: Onward::Nowhere,
+        handed_over: false,
     };
     rig.core.on_mail(&mut rig.driver, late.into());
     rig.pass();
@@ -365,7 +365,7 @@ fn what_is_known_late_of_a_volume_that_was_closed_is_no_last_word() {
         volume: VOLUME,
         generation: Generation(5),
         why: "another gateway has it".to_owned(),
-        onward: Onward::Nowhere,
+        handed_over: false,
     };
     rig.core.on_mail(&mut rig.driver, drop.into());
     rig.pass();
@@ -380,7 +380,7 @@ fn a_sequencer_that_was_dropped_before_it_was_made_is_not_made() {
         volume: VOLUME,
         generation: Generation(3),
         why: "lost".to_owned(),
-        onward: Onward::Nowhere,
+        handed_over: false,
     };
     rig.core.on_mail(&mut rig.driver, end.into());
     rig.make_shard(3);

@@ -7,7 +7,6 @@
 
 use super::openings::{OpeningId, Users};
 use super::{Directory, Effect, State, Waiting};
-use crate::mail::Onward;
 use crate::view::View;
 use amita_metadata as meta;
 use amita_reactor::driver::Time;
@@ -153,7 +152,7 @@ impl Directory {
             volume: old,
             generation,
             why: HAS_MOVED.to_owned(),
-            onward: Onward::Here,
+            handed_over: true,
         });
         self.join(now, &name, new, users, view);
         if !self.openers.is_full() {

@@ -3,7 +3,6 @@
 
 use super::{Directory, Effect, MOVES, Requester, State, Waiting};
 use crate::faults::Fault;
-use crate::mail::Onward;
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
@@ -118,7 +117,7 @@ impl Directory {
                     volume,
                     generation: ours,
                     why,
-                    onward: Onward::ByItsOwner,
+                    handed_over: true,
                 });
                 self.moves.note_handed_over(now, volume);
                 ReleaseOutcome::Released
@@ -171,7 +170,7 @@ impl Directory {
                     volume,
                     generation,
                     why: "another gateway asked for it while it was being opened for nobody".to_owned(),
-                    onward: Onward::Nowhere,
+                    handed_over: false,
                 });
             }
             // Open under another generation than the asker means: its sequencers learn that they are deposed, if they are.
@@ -276,7 +275,7 @@ impl Directory {
             volume,
             generation,
             why: "it was handed over to another gateway".to_owned(),
-            onward: Onward::ByItsOwner,
+            handed_over: true,
         });
         self.reply(asker, ReleaseOutcome::Released);
     }

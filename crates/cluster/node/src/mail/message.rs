@@ -27,17 +27,6 @@ pub enum CoreMessage {
     Node(NodeMessage),
 }
 
-/// How those go on who use a volume whose sequencers are dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Onward {
-    /// They have lost it.
-    Nowhere,
-    /// It was handed over: by its new owner.
-    ByItsOwner,
-    /// It has moved to another pool, or to another data key: by what it is now.
-    Here,
-}
-
 /// A step of an I/O, which changes nothing that anybody waits for.
 #[derive(Debug)]
 pub enum IoMessage {
@@ -125,7 +114,8 @@ pub enum VolumeMessage {
         /// The generation that ended; a newer shard stays.
         generation: Generation,
         why: String,
-        onward: Onward,
+        /// It was handed over: hosts go on, by the new owner.
+        handed_over: bool,
     },
     /// From the directory, to all cores: it counts nobody as using the volume any more; front ends that do are told why.
     Lost {

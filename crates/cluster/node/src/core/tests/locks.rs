@@ -261,7 +261,7 @@ fn a_lock_of_a_dead_gateway_is_the_owners_to_give_up() {
         volume: VOLUME,
         generation: Generation(3),
         why: "moved".to_owned(),
-        onward: Onward::Nowhere,
+        handed_over: false,
     };
     node.rig.core.on_mail(&mut node.rig.driver, end.into());
     let lock = node.is_locked_by(9, 3, 4);

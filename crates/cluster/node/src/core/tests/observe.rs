@@ -183,7 +183,7 @@ fn what_is_closed_and_opened_meanwhile_makes_no_other_volume_missing_or_come_twi
             volume: id(number),
             generation: Generation(3),
             why: "lost".to_owned(),
-            onward: Onward::Nowhere,
+            handed_over: false,
         };
         rig.core.on_mail(&mut rig.driver, end.into());
         if number.is_multiple_of(2) {
