@@ -20,7 +20,7 @@ use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_sequencer::health::HealthEvent;
 use amita_sequencer::pace::{Pacer, Pass};
-use amita_sequencer::{CallId, Care, Config, Effect, IoId, Opened, Sequencer, Told};
+use amita_sequencer::{CallId, Care, Config, Effect, IoId, Opened, Sequencer, StopReason, Told};
 use amita_types::condition::Failing;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, Parent, ScrubReport, WholeMember};
@@ -801,6 +801,11 @@ impl Shards {
                         let word = Word::Settled(number);
                         effects.push(ShardEffect::Snapshot(shard.volume, shard.generation, word));
                     }
+                    // The directory has told every core of that. Said once more, by this core's rings, it could come before the directory's own word of
+                    // what has become of the volume.
+                    Effect::Stop {
+                        reason: StopReason::Released,
+                    } => {}
                     Effect::Stop { reason } => {
                         effects.push(ShardEffect::Lost(shard.volume, shard.generation, reason.to_string()));
                     }

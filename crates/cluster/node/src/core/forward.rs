@@ -47,7 +47,9 @@ enum Turn {
 
 /// Does a front that has opened the volume for itself wait? Its owner is here, and holds, or is about to open what it has moved to.
 fn waits_for_a_move(cx: &Context, volume: VolumeId) -> bool {
-    let is_coming = || cx.view.owner(volume) == Some(cx.config.node) && cx.view.has_moved(volume);
+    // A core whose view is of before the move may have sent it on by the number that it had then.
+    let now = cx.view.present(volume);
+    let is_coming = || cx.view.owner(now) == Some(cx.config.node) && cx.view.has_moved(now);
     cx.shards.is_on_hold(volume) || is_coming()
 }
 

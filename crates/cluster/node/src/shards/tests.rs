@@ -201,7 +201,9 @@ fn a_volume_that_leaves_says_so_once_for_each_attempt() {
     assert!(shards.is_any_leaving());
     assert!(shards.take_left().is_empty(), "I/O is under way");
     shards.stop(VOLUME, false);
-    drop(shards.take_effects(NOW));
+    let effects = shards.take_effects(NOW);
+    let is_lost = |effect: &ShardEffect| matches!(effect, ShardEffect::Lost(..));
+    assert!(!effects.is_empty() && !effects.iter().any(is_lost), "{effects:?}");
     assert_eq!(shards.take_left(), [(VOLUME, Generation(3), 2)]);
     shards.remove(VOLUME);
     assert!(!shards.is_any_leaving());

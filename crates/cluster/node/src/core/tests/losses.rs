@@ -4,7 +4,7 @@ use super::*;
 use crate::control::{FromCore, Record};
 use crate::directory::{Effect, Requester};
 use crate::fronts::FrontRequest;
-use crate::mail::DirectoryMessage;
+use crate::mail::{DirectoryMessage, IoMessage};
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Transact};
@@ -173,4 +173,49 @@ fn the_end_of_a_session_of_before_a_loss_is_not_that_of_one_since() {
     rig.core.fronts.detach(&mut rig.driver, front);
     rig.pass();
     assert!(!rig.is_in_use());
+}
+
+/// A session's core has cut an I/O for the core that sequences its chunk, by a view of before the move; that one has heard of the move when it comes.
+#[test]
+fn what_was_sent_on_by_the_number_of_before_a_move_waits_for_what_the_volume_is_now() {
+    let (mut rig, generation, _) = open();
+    let was = opened(generation).volume;
+    let lineage = |former_of, host| map::Lineage {
+        former_of,
+        host,
+        ..map::Lineage::default()
+    };
+    let former = map::Volume {
+        name: map::hidden_name(VOLUME),
+        lineage: lineage(Some(VOLUME), None),
+        ..was.clone()
+    };
+    let moved = map::Volume {
+        id: VolumeId(8),
+        lineage: lineage(None, Some(VOLUME)),
+        ..was
+    };
+    let made = Record {
+        created: 2,
+        ..record(2, &former)
+    };
+    for told in [made, record(2, &moved)] {
+        rig.core.control(ToCore::Record(told));
+    }
+    rig.pass();
+    assert!(!rig.core.directory.is_open(VOLUME) && !rig.core.cx.shards.is_open(VOLUME));
+
+    let origin = rig.core.cx.origin(rig.driver.now(), rig.front, 1);
+    let (offset, length) = (0, 4096);
+    let piece = IoMessage::Piece {
+        origin,
+        volume: VOLUME,
+        op: Op::Clear { offset, length },
+        payload: amita_reactor::Slice::default(),
+    };
+    rig.core.on_mail(&mut rig.driver, piece.into());
+    rig.pass();
+    assert_eq!(rig.ended(), []);
+    let waiting = &rig.core.forwarding.forwarder;
+    assert!(waiting.front(VOLUME).is_none() && waiting.front(VolumeId(8)).is_some());
 }
