@@ -313,8 +313,12 @@ fn metrics_are_what_prometheus_reads() {
         );
         with_samples.insert(metric.name);
     }
-    // Of a disk that nothing is wrong with nobody has noted anything; and no other cluster has joined the mirror.
-    let nobody_tells = ["amita_disk_level", "amita_mirror_lag_seconds"];
+    // Of a disk that nothing is wrong with nobody has noted anything; no other cluster has joined the mirror; and every backup task has ended.
+    let nobody_tells = [
+        "amita_disk_level",
+        "amita_mirror_lag_seconds",
+        "amita_backup_task_oldest_timestamp_seconds",
+    ];
     let of_all = metrics()
         .map(|metric| metric.name)
         .filter(|name| !nobody_tells.contains(name));

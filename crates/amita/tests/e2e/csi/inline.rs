@@ -11,6 +11,7 @@ use amita_csi::wire::common::{
 use amita_csi::wire::node::{
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
 };
+use std::os::unix::fs::PermissionsExt;
 
 /// What kubelet calls the volume.
 const NAME: &str = "csi-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -23,8 +24,19 @@ fn a_pods_volume_goes_with_it() {
     // Without a node to ask it is not started.
     NodePart::refused(world.folder(), &["--inline"], "no node is named");
     let (by_api, identity) = (apis(&world), world.operator());
-    let node = NodePart::begin(
+    // A machine that has a way to connect disks, as far as it says, and connects none.
+    let tools = world.file("bin");
+    std::fs::create_dir(&tools).expect("a folder");
+    let iscsiadm = tools.join("iscsiadm");
+    std::fs::write(
+        &iscsiadm,
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho 'no iscsid answers' >&2\nexit 20\n",
+    )
+    .expect("a script");
+    std::fs::set_permissions(&iscsiadm, std::fs::Permissions::from_mode(0o755)).expect("it may be run");
+    let node = NodePart::begin_beside(
         world.folder(),
+        &tools,
         &[
             "--inline",
             "--by-api",

@@ -33,8 +33,23 @@ impl<'a> NodePart<'a> {
     }
 
     pub fn begin(folder: &'a Path, more: &[&str]) -> NodePart<'a> {
+        NodePart::serve(folder, binary(), &[], more)
+    }
+
+    /// The programs in `tools` are found before the machine's own.
+    pub fn begin_beside(folder: &'a Path, tools: &Path, more: &[&str]) -> NodePart<'a> {
+        let path = std::env::var("PATH").expect("a PATH");
+        let first = [
+            format!("PATH={}:{path}", tools.display()),
+            binary().display().to_string(),
+        ];
+        NodePart::serve(folder, "/usr/bin/env", &first, more)
+    }
+
+    fn serve(folder: &'a Path, program: &str, first: &[String], more: &[&str]) -> NodePart<'a> {
         let socket = folder.join("node.sock");
-        let process = tool::start(folder, binary(), words(&socket, more)).expect("it starts");
+        let words = first.iter().cloned().chain(words(&socket, more));
+        let process = tool::start(folder, program, words).expect("it starts");
         eventually("the node serves", || socket.exists());
         NodePart {
             folder,
