@@ -579,8 +579,9 @@ fn a_read_that_nobody_may_answer_ends() {
 /// What nothing will change is not compared five times, and said as often.
 #[test]
 fn two_in_doubt_that_differ_are_told_once_a_look() {
+    // Of one chunk in two blocks.
     let forked = |id: StoreId| match id == store(2) {
-        true => vec![cleared(0, version(6)), cleared(1, old(5)), cleared(2, version(7))],
+        true => vec![cleared(0, version(5)), cleared(1, old(5)), cleared(2, version(7))],
         false => entries(id),
     };
     let mut rig = caught_up(SnapshotId::HEAD);
@@ -590,6 +591,7 @@ fn two_in_doubt_that_differ_are_told_once_a_look() {
     look(&mut rig, 1200, forked, no_states);
     let said = |warning: &&Warning| matches!(warning, Warning::Differing { .. });
     let times = rig.warnings.iter().filter(said).count();
+    assert!(rig.sequencer.counters().differing > times as u64, "each block is counted");
     assert!(
         (2..=10).contains(&times),
         "by each of the two, after 2, 4, 8 and 16 s: {times}"

@@ -74,10 +74,10 @@ impl Mending {
             newest <= mark || !log.may_show(newest, ours)
         });
         let places = Members::one(position).or(Members::one(source_member));
-        for &(block, _) in &wrong {
+        if let Some(&(block, _)) = wrong.first() {
+            // They are looked at again and again: of each chunk the first one is told, and all are counted.
             scrubs.differs(cx, &self.subject, places, block);
-        }
-        if !wrong.is_empty() {
+            cx.counters.differing += wrong.len() as u64 - 1;
             // Of two in doubt nobody knows which one is wrong.
             if !cx.groups[group].doubted.has(source_member) {
                 group::evict_soon(cx, group, position);
