@@ -806,6 +806,11 @@ impl Shards {
                     Effect::Stop {
                         reason: StopReason::Released,
                     } => {}
+                    // Its owner holds, and its data goes from the stores: it has moved, as this node is about to hear (or was deleted). Were hosts told that
+                    // it is lost, they would not go on with what it is now.
+                    Effect::Stop {
+                        reason: StopReason::Deposed { generation },
+                    } if shard.on_hold && generation == Generation::DELETED => {}
                     Effect::Stop { reason } => {
                         effects.push(ShardEffect::Lost(shard.volume, shard.generation, reason.to_string()));
                     }

@@ -354,3 +354,40 @@ fn what_is_begun_for_background_work_counts_from_its_beginning_and_pays_when_it_
     assert!(!shards.take_leave_ended());
     assert_eq!(shards.pace().bytes, 4096);
 }
+
+/// The stores are told of a move before its owner's node is: the one that holds for it waits for that word.
+#[test]
+fn who_holds_loses_nothing_by_the_end_of_the_data() {
+    let fenced = |holds: bool, generation: Generation| {
+        let mut shards = shards();
+        let (node, store) = (NodeId(2), StoreId(1));
+        assert_eq!(shards.make(NOW, opened(None), &[], &[(store, node)], &[]), None);
+        let (offset, length) = (0, 4096);
+        let read = shards.begin(NOW, origin(10), VOLUME, Op::Read { offset, length }, Slice::default());
+        assert!(read.is_ok());
+        let sent = shards.take_effects(NOW).into_iter().find_map(|effect| match effect {
+            ShardEffect::Sequencer(Effect::Send { request, .. }) => Some(request),
+            _ => None,
+        });
+        if holds {
+            assert!(shards.snapshot(NOW, VOLUME, Generation(3), Order::Hold));
+        }
+        let refused = Answer {
+            id: sent.expect("it asks the store").id,
+            store,
+            lease_ms: 0,
+            credit_blocks: 0,
+            waited: amita_types::message::Waited::default(),
+            trace: None,
+            result: Err(amita_types::message::Refusal::Fenced { generation }),
+        };
+        shards.answer(NOW, node, refused, Slice::default());
+        let effects = shards.take_effects(NOW);
+        let is_over = |effect: &ShardEffect| matches!(effect, ShardEffect::Done(_, Err(IoError::Lost), _));
+        assert!(effects.iter().any(is_over), "{effects:?}");
+        effects.iter().any(|effect| matches!(effect, ShardEffect::Lost(..)))
+    };
+    assert!(!fenced(true, Generation::DELETED));
+    assert!(fenced(false, Generation::DELETED));
+    assert!(fenced(true, Generation(4)), "another gateway has it");
+}

@@ -591,7 +591,10 @@ fn two_in_doubt_that_differ_are_told_once_a_look() {
     look(&mut rig, 1200, forked, no_states);
     let said = |warning: &&Warning| matches!(warning, Warning::Differing { .. });
     let times = rig.warnings.iter().filter(said).count();
-    assert!(rig.sequencer.counters().differing > times as u64, "each block is counted");
+    assert!(
+        rig.sequencer.counters().differing > times as u64,
+        "each block is counted"
+    );
     assert!(
         (2..=10).contains(&times),
         "by each of the two, after 2, 4, 8 and 16 s: {times}"
