@@ -305,12 +305,15 @@ impl Vault {
         })
     }
 
-    /// Removes the keys that a passphrase opens, but never the last one; returns how many. Who has read one keeps the vault's key.
+    /// Removes the keys that a passphrase opens, but never the last one; returns how many. Who has read one keeps the vault's key. What is
+    /// sealed by another passphrase counts as another key, for only that one tells whether it opens.
     ///
     /// # Errors
-    /// [`Error::LastKey`] when nothing else would open the vault; when a key cannot be read or deleted.
+    /// [`Error::LastKey`] when nothing else would open the vault; [`Error::Untried`] when there is no memory to try one, which may be this
+    /// passphrase's still, and is not counted on to open the vault: those that it opens for certain are removed if yet another one stays;
+    /// when a key cannot be read or deleted.
     pub fn remove_passphrase(&self, passphrase: &[u8]) -> Result<usize, Error> {
-        let (mut opened, mut others) = (Vec::new(), 0);
+        let (mut opened, mut others, mut untried) = (Vec::new(), 0, None);
         for number in 0..SLOTS {
             let object = self.id.key(number);
             let Some(bytes) = read_slot(&*self.store, &object).map_err(of(&object, "read it"))? else {
@@ -319,8 +322,11 @@ impl Vault {
             match KeySlot::parse(&bytes) {
                 Ok(slot) if slot.vault() == self.id => match slot.open(passphrase) {
                     Ok(Some(_)) => opened.push(object),
-                    // One that takes more memory than there is was put by others.
-                    Ok(None) | Err(Error::Cryptography(_)) => others += 1,
+                    Ok(None) => others += 1,
+                    // Others may have put it, for more memory than there is, or it is this passphrase's: neither is known.
+                    Err(Error::Cryptography(why)) => {
+                        untried.get_or_insert(Error::Untried { object, why });
+                    }
                     Err(error) => return Err(error),
                 },
                 // It opens nothing, and is not told of here: verifying does.
@@ -329,12 +335,12 @@ impl Vault {
         }
         if others == 0 {
             let object = opened.pop().unwrap_or_else(|| self.id.key(0));
-            return Err(Error::LastKey { object });
+            return Err(untried.unwrap_or(Error::LastKey { object }));
         }
         for object in &opened {
             self.store.delete(object).map_err(of(object, "delete it"))?;
         }
-        Ok(opened.len())
+        untried.map_or(Ok(opened.len()), Err)
     }
 
     /// The keys that there are, and those that are damaged. `judge`: is it damage that one cannot be read, or was it read after all? Else it ends by that.

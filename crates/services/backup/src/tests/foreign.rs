@@ -119,12 +119,11 @@ fn opening_ends_before_any_key_where_it_is_told_to() {
     }
 }
 
-/// In a process of its own, whose memory has a limit.
-#[test]
-fn a_key_that_there_is_no_memory_for_keeps_no_other_one_from_opening() {
+/// Is this the process whose memory has a limit? Else such a one runs the test.
+fn has_little_memory(test: &str) -> bool {
     const HERE: &str = "AMITA_TEST_LITTLE_MEMORY";
     if std::env::var_os(HERE).is_none() {
-        let name = "tests::foreign::a_key_that_there_is_no_memory_for_keeps_no_other_one_from_opening";
+        let name = &format!("tests::foreign::{test}");
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let ended = child
             .args(["--exact", name, "--nocapture"])
@@ -133,11 +132,51 @@ fn a_key_that_there_is_no_memory_for_keeps_no_other_one_from_opening() {
             .unwrap();
         let said = String::from_utf8_lossy(&ended.stdout);
         assert!(ended.status.success() && said.contains("1 passed"), "{ended:?}");
-        return;
+        return false;
     }
     let mut limit = getrlimit(Resource::As);
     limit.current = Some(2 << 30);
     setrlimit(Resource::As, limit).unwrap();
+    true
+}
+
+#[test]
+fn a_key_that_there_is_no_memory_for_is_not_counted_on_when_a_passphrase_is_removed() {
+    if !has_little_memory("a_key_that_there_is_no_memory_for_is_not_counted_on_when_a_passphrase_is_removed") {
+        return;
+    }
+    let store = Arc::new(Memory::default());
+    let vault = new_vault(&store);
+    let key = |number: usize| vault.id().key(number);
+    let costly = made_up(vault.id(), Cost::MOST);
+    store.put(&key(1), &costly, None).unwrap();
+    let untried = |number: usize| {
+        let error = vault.remove_passphrase(PASSPHRASE).unwrap_err();
+        assert!(
+            matches!(&error, Error::Untried { object, .. } if *object == key(number)),
+            "{error}"
+        );
+    };
+    // The only one that opens the vault for certain stays.
+    untried(1);
+    assert_eq!(store.names("keys/"), [key(0), key(1)]);
+    // It goes when another one stays, and that one was not tried is told.
+    vault.add_passphrase(b"a second one", CHEAP).unwrap();
+    untried(1);
+    assert_eq!(store.names("keys/"), [key(1), key(2)]);
+    // Nor is it said that none was the passphrase's when that is not known.
+    untried(1);
+    store.delete(&key(1)).unwrap();
+    assert_eq!(vault.remove_passphrase(PASSPHRASE).unwrap(), 0);
+    assert_eq!(store.names("keys/"), [key(2)]);
+}
+
+/// In a process of its own, whose memory has a limit.
+#[test]
+fn a_key_that_there_is_no_memory_for_keeps_no_other_one_from_opening() {
+    if !has_little_memory("a_key_that_there_is_no_memory_for_keeps_no_other_one_from_opening") {
+        return;
+    }
     let store = Arc::new(Memory::default());
     let dynamic = store.clone() as Arc<dyn ObjectStore>;
     let vault = new_vault(&store);
