@@ -20,6 +20,9 @@ pub enum Error {
         /// Why not.
         source: StoreError,
     },
+    /// The object store has not answered what was asked of one object, and has answered for others: an [`Error::Store`].
+    #[error("{0}; the repository answers for other objects")]
+    Unanswered(Box<Error>),
     /// A point that is to be made once is there.
     #[error("point {name:?} is made already: it is point {point}")]
     Made {
@@ -160,6 +163,14 @@ impl Error {
             }
             _ => false,
         }
+    }
+
+    /// Has the store not answered?
+    pub(crate) fn is_unknown(&self) -> bool {
+        let Error::Store { source, .. } = self else {
+            return false;
+        };
+        matches!(source, StoreError::Unknown(_))
     }
 
     /// Is the repository not what was put there, as against a target that is away or full?

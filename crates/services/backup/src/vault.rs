@@ -377,7 +377,9 @@ impl Vault {
     /// it is to end: then not all is locked. What is damaged, or cannot be locked, keeps nothing else from being locked.
     ///
     /// # Errors
-    /// Why the first of it could not be locked, or read: a point is damaged, and that was not known ([`Vault::give_up`]); [`Error::Ended`].
+    /// Why the first of it could not be locked, or read: a point is damaged, and that was not known ([`Vault::give_up`]);
+    /// [`Error::Unanswered`] when it is one object of which the store does not answer, [`Error::Store`] whatever is damaged when the store
+    /// answers nothing any more, for then what is behind that is not locked; [`Error::Ended`].
     pub fn retain(&mut self, until: Retention, ends: &dyn Fn() -> bool) -> Result<(), Error> {
         self.refresh()?;
         self.options.retain = Some(until);
@@ -399,30 +401,34 @@ impl Vault {
                 }
             }
         }
-        let mut silent = 0;
+        let (mut silent, mut answered) = (0, None);
         for (object, is_lost) in &objects {
             if ends() {
                 return Err(Error::Ended);
             }
             let Err(why) = self.store.retain(object, until) else {
-                silent = 0;
+                (silent, answered) = (0, Some(object));
                 continue;
             };
-            // Several in a row that are not answered, or one that the store cannot do: with the rest it would come to the same.
-            silent = if matches!(why, StoreError::Unknown(_)) {
-                silent + 1
-            } else {
-                0
-            };
-            let is_over = silent == SILENT_LOCKS || matches!(why, StoreError::Unsupported(_));
-            if !is_lost || is_over {
+            let is_silent = matches!(why, StoreError::Unknown(_));
+            silent = if is_silent { silent + 1 } else { 0 };
+            // Several in a row that are not answered, or one that the store cannot do: with the rest it would come to the same. Whatever was
+            // found before, it is for this that what follows is not locked.
+            if silent == SILENT_LOCKS || matches!(why, StoreError::Unsupported(_)) {
+                return Err(of(object, "lock it")(why));
+            }
+            if !is_lost {
                 failed.get_or_insert(of(object, "lock it")(why));
             }
-            if is_over {
-                break;
-            }
         }
-        failed.map_or(Ok(()), Err)
+        // It was the last ones that were not answered for: does the store answer at all?
+        if let Some(object) = answered.filter(|_| silent > 0) {
+            self.store.retain(object, until).map_err(of(object, "lock it"))?;
+        }
+        match failed {
+            Some(error) if error.is_unknown() && answered.is_some() => Err(Error::Unanswered(Box::new(error))),
+            failed => failed.map_or(Ok(()), Err),
+        }
     }
 
     /// Says who works with it: it stands behind the labels of sessions that begin from now on.

@@ -88,6 +88,11 @@ pub fn failure(error: Error) -> Failure {
             StoreError::Locked { .. } => what.code(FAILED).kind(Kind::Conflict),
             _ => what.code(FAILED),
         },
+        // Not as if it were away: doing it again comes to the same for as long as this one object is not answered for.
+        Error::Unanswered(_) => what.advice(
+            "What else can be locked is locked. Look in the repository's own log why it does not answer for that object; `amita backup verify` says what \
+             of the points is damaged.",
+        ),
         Error::Passphrase { costly: 1.., .. } => what.kind(Kind::Unreadable).advice(COSTLY),
         Error::Untried { .. } => what.kind(Kind::Unreadable).advice(
             "Each key says how much memory a try takes, and this machine does not have that now. `amita backup` makes none of more than 256 MiB.",
@@ -150,6 +155,10 @@ mod tests {
                 Trouble::Repository,
             ),
             (store(StoreError::Unsupported("locks")), Trouble::Repository),
+            (
+                Error::Unanswered(Box::new(store(StoreError::Unknown("503".to_owned())))),
+                Trouble::Volume,
+            ),
             (damaged("journal/a/1"), Trouble::Repository),
             (damaged("packs/a/1"), Trouble::Volume),
             (Error::Replaced { number: 7 }, Trouble::Doubt),
@@ -176,5 +185,9 @@ mod tests {
             assert_eq!(trouble(&failure), wanted, "{failure:?}");
         }
         assert_eq!(failure(Error::Ended).kind, Kind::Interrupted);
+        // One object that is not answered for is no repository that is away.
+        let away = || store(StoreError::Unknown("503".to_owned()));
+        assert_eq!(failure(away()).kind, Kind::Unreachable);
+        assert_ne!(failure(Error::Unanswered(Box::new(away()))).kind, Kind::Unreachable);
     }
 }

@@ -77,7 +77,25 @@ struct Unlockable {
     under: Arc<Memory>,
     names: BTreeSet<String>,
     why: fn() -> StoreError,
+    /// From so many on it locks none.
+    from: usize,
     asked: std::sync::Mutex<usize>,
+}
+
+impl Unlockable {
+    fn of(under: &Arc<Memory>, names: impl IntoIterator<Item = String>, why: fn() -> StoreError) -> Unlockable {
+        Unlockable {
+            under: under.clone(),
+            names: names.into_iter().collect(),
+            why,
+            from: usize::MAX,
+            asked: 0.into(),
+        }
+    }
+}
+
+fn silence() -> StoreError {
+    StoreError::Unknown("no answer".to_owned())
 }
 
 impl ObjectStore for Unlockable {
@@ -102,8 +120,9 @@ impl ObjectStore for Unlockable {
     }
 
     fn retain(&self, name: &str, until: Retention) -> Result<(), StoreError> {
-        *self.asked.lock().unwrap() += 1;
-        match self.names.contains(name) {
+        let mut asked = self.asked.lock().unwrap();
+        *asked += 1;
+        match self.names.contains(name) || *asked > self.from {
             true => Err((self.why)()),
             false => self.under.retain(name, until),
         }
@@ -117,19 +136,15 @@ fn what_cannot_be_read_or_locked_is_told_and_the_rest_is_locked() {
     vault.store = Unreadable::of(&store, &[&name], false);
     let error = lock(&mut vault).unwrap_err();
     assert!(
-        matches!(&error, Error::Store { object, .. } if *object == name),
+        matches!(&error, Error::Unanswered(error) if matches!(&**error, Error::Store { object, .. } if *object == name)),
         "{error}"
     );
     assert_eq!(free(&store), Vec::<String>::new());
 
     let (store, mut vault, _, pack) = prepared();
     let names: BTreeSet<String> = [vault.id().pack(pack), vault.id().journal(2)].into();
-    vault.store = Arc::new(Unlockable {
-        under: store.clone(),
-        names: names.clone(),
-        why: || StoreError::Refused("no".to_owned()),
-        asked: 0.into(),
-    });
+    let refused = || StoreError::Refused("no".to_owned());
+    vault.store = Arc::new(Unlockable::of(&store, names.clone(), refused));
     let error = lock(&mut vault).unwrap_err();
     assert!(
         matches!(&error, Error::Store { object, .. } if names.contains(object)),
@@ -140,18 +155,10 @@ fn what_cannot_be_read_or_locked_is_told_and_the_rest_is_locked() {
 
 #[test]
 fn a_store_that_answers_nothing_is_not_asked_for_each_object() {
-    let ways: [(fn() -> StoreError, usize); 2] = [
-        (|| StoreError::Unknown("no answer".to_owned()), 3),
-        (|| StoreError::Unsupported("locks"), 1),
-    ];
+    let ways: [(fn() -> StoreError, usize); 2] = [(silence, 3), (|| StoreError::Unsupported("locks"), 1)];
     for (why, most) in ways {
         let (store, mut vault, _, _) = prepared();
-        let dead = Arc::new(Unlockable {
-            names: store.names("").into_iter().collect(),
-            under: store,
-            why,
-            asked: 0.into(),
-        });
+        let dead = Arc::new(Unlockable::of(&store, store.names(""), why));
         vault.store = dead.clone();
         lock(&mut vault).unwrap_err();
         assert_eq!(*dead.asked.lock().unwrap(), most);
@@ -159,4 +166,62 @@ fn a_store_that_answers_nothing_is_not_asked_for_each_object() {
     let (store, mut vault, _, _) = prepared();
     vault.store = Unreadable::of(&store, &[], true);
     lock(&mut vault).unwrap_err();
+}
+
+/// Whoever locks has to know that what follows is not locked, and does not when he hears of damage alone.
+#[test]
+fn damage_does_not_hide_that_the_store_does_not_answer_any_more() {
+    let ways: [fn() -> StoreError; 2] = [silence, || StoreError::Unsupported("locks")];
+    for why in ways {
+        let (store, mut vault, _, pack) = prepared();
+        store.with(|objects| objects.remove(&vault.id().pack(pack)));
+        vault.store = Arc::new(Unlockable::of(&store, store.names(""), why));
+        let error = lock(&mut vault).unwrap_err();
+        assert!(matches!(error, Error::Store { .. }), "{error}");
+        assert!(free(&store).len() > 3);
+    }
+    // Silence that begins with the last object, too: there are no three of them any more.
+    for is_damaged in [false, true] {
+        let (store, mut vault, _, pack) = prepared();
+        let objects = store.names("packs/").len() + store.names("journal/").len() + store.names("keys/").len();
+        if is_damaged {
+            store.with(|objects| objects.remove(&vault.id().pack(pack)));
+        }
+        vault.store = Arc::new(Unlockable {
+            from: objects - 1,
+            ..Unlockable::of(&store, [], silence)
+        });
+        let error = lock(&mut vault).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Store {
+                    source: StoreError::Unknown(_),
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(free(&store), [vault.id().key(0)]);
+    }
+}
+
+#[test]
+fn objects_that_are_not_answered_for_are_told_apart_from_a_store_that_is_silent() {
+    let ways: [fn(&Vault, PackName) -> Vec<String>; 3] = [
+        |vault, pack| vec![vault.id().pack(pack)],
+        |vault, _| vec![vault.id().journal(2)],
+        // The last ones that are locked.
+        |vault, _| vec![vault.id().journal(vault.head().number), vault.id().key(0)],
+    ];
+    for names in ways {
+        let (store, mut vault, _, pack) = prepared();
+        let names = names(&vault, pack);
+        vault.store = Arc::new(Unlockable::of(&store, names.clone(), silence));
+        let error = lock(&mut vault).unwrap_err();
+        assert!(matches!(error, Error::Unanswered(_)), "{error}");
+        let mut wanted = names;
+        wanted.sort();
+        assert_eq!(free(&store), wanted);
+    }
 }
