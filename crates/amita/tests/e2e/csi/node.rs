@@ -39,10 +39,7 @@ impl<'a> NodePart<'a> {
     /// The programs in `tools` are found before the machine's own.
     pub fn begin_beside(folder: &'a Path, tools: &Path, more: &[&str]) -> NodePart<'a> {
         let path = std::env::var("PATH").expect("a PATH");
-        let first = [
-            format!("PATH={}:{path}", tools.display()),
-            binary().display().to_string(),
-        ];
+        let first = [format!("PATH={}:{path}", tools.display()), binary().to_owned()];
         NodePart::serve(folder, "/usr/bin/env", &first, more)
     }
 
