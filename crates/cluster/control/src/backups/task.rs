@@ -79,12 +79,19 @@ pub fn cancel(run: &mut BackupTaskRun, now: u64) {
     ends(run, BackupTaskOutcome::Cancelled, now);
 }
 
+/// Would one more failure be the last one?
+#[must_use]
+pub fn is_last(run: &BackupTaskRun) -> bool {
+    run.failures.saturating_add(1) >= MOST_FAILURES
+}
+
 /// An attempt has failed: it is tried again after a pause, unless that `is_final`, or has come often enough.
 pub fn fail(run: &mut BackupTaskRun, why: &str, is_final: bool, now: u64) {
+    let is_final = is_final || is_last(run);
     run.failures = run.failures.saturating_add(1);
     run.why.clear();
     plan::note(&mut run.why, why);
-    match is_final || run.failures >= MOST_FAILURES {
+    match is_final {
         true => ends(run, BackupTaskOutcome::Failed, now),
         false => run.again_at = Some(now.saturating_add(plan::pause(run.failures))),
     }
@@ -302,12 +309,14 @@ mod tests {
         for failure in 1..MOST_FAILURES {
             run = works(&run, now);
             assert_eq!((run.attempts, run.attempt_began), (failure, now));
+            assert!(!is_last(&run));
             fail(&mut run, "the repository is away", false, now);
             let again = now + plan::pause(failure);
             assert_eq!(step(&task(), &run, now), TaskStep::Rest(Some(again)));
             now = again;
         }
         run = works(&run, now);
+        assert!(is_last(&run));
         fail(&mut run, "the repository is away", false, now);
         assert_eq!(run.end.map(|end| end.how), Some(BackupTaskOutcome::Failed));
         assert_eq!(step(&task(), &run, now + 1_000_000), TaskStep::Rest(None));

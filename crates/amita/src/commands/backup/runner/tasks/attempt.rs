@@ -122,6 +122,17 @@ fn never_if_asked_wrongly(failure: Failure) -> Stopped {
     }
 }
 
+/// Does another attempt lock what a point needs that is made? Where the repository as a whole does not answer, or this attempt is to end; but who has
+/// failed so often that there is no other attempt has made the point all the same.
+fn is_locked_again(kind: Kind, why: Option<Why>, is_last: bool) -> bool {
+    match kind {
+        Kind::Unreachable => !is_last,
+        // What is over for another reason than its time is no failure, and is gone on with.
+        Kind::Interrupted => !is_last || why != Some(Why::Limit),
+        _ => false,
+    }
+}
+
 /// What is left of a restore that is undone.
 #[derive(Debug)]
 enum Left {
@@ -394,9 +405,17 @@ impl Attempt<'_> {
         match backing::lock(&mut vault, &target, Some(made.point)) {
             Ok(()) => {}
             // The next attempt finds the point, and locks what it needs.
-            Err(failure) if matches!(failure.kind, Kind::Unreachable | Kind::Interrupted) => return Err(failure.into()),
+            Err(failure) if is_locked_again(failure.kind, self.ends.why(), task::is_last(&records.run)) => {
+                return Err(failure.into());
+            }
             // The point is there all the same, and what is damaged of others is not mended by another attempt.
-            Err(failure) => plan::note(notes, &said(&failure)),
+            Err(failure) => {
+                plan::note(notes, &said(&failure));
+                // A repository that does not answer is not waited for once more.
+                if matches!(failure.kind, Kind::Unreachable | Kind::Interrupted) {
+                    return Ok(made);
+                }
+            }
         }
         target::checkpoint(&mut vault);
         Ok(made)

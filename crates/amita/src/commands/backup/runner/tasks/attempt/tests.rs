@@ -240,6 +240,23 @@ fn a_point_of_which_not_all_is_locked_is_made_and_says_so() {
 }
 
 #[test]
+fn what_a_point_needs_is_locked_by_another_attempt_while_there_is_one() {
+    for (kind, why, is_last, again) in [
+        (Kind::Unreachable, None, false, true),
+        (Kind::Unreachable, None, true, false),
+        (Kind::Interrupted, Some(Why::Limit), false, true),
+        (Kind::Interrupted, Some(Why::Limit), true, false),
+        // Its node ends, or it was taken back: that counts as no failure.
+        (Kind::Interrupted, None, true, true),
+        (Kind::Interrupted, Some(Why::Changed), true, true),
+        (Kind::Failed, None, false, false),
+        (Kind::Conflict, None, false, false),
+    ] {
+        assert_eq!(is_locked_again(kind, why, is_last), again, "{kind:?} {why:?} {is_last}");
+    }
+}
+
+#[test]
 fn a_volume_that_is_gone_is_backed_up_by_no_attempt() {
     let world = World::new();
     world.task(BackupWork::Backup(VolumeBackup {
