@@ -19,7 +19,8 @@
 //! Some hosts answer no question at all, as firmware that boots from a LUN (iPXE, EDK2): nothing waits for them, as their sessions would end with every
 //! pause. So each host is asked when its first command has come, before that is answered. Whose commands tell by their ExpStatSN that it has seen
 //! what was sent behind the question, and who has not answered, is [taken for one](Watch::finds_ignored) of these until it does. That says the order in which
-//! things were sent, and no clock: what a kernel sends late is of a host that had answered before, or it names no status behind the question.
+//! things were sent, and no clock: what a kernel sends late is of a host that had answered before, or it names no status behind the question. Silences of such
+//! a host are noted all the same: an answer that comes behind one, and too late to count, leaves it doubted.
 
 use super::Session;
 use crate::Cx;
@@ -85,9 +86,7 @@ impl Watch {
     /// Something has come.
     pub fn heard(&mut self, now: Time, config: &Config) {
         let before = std::mem::replace(&mut self.heard_at, now);
-        if self.answers == Some(false) {
-            return;
-        }
+        // Also of who answers none: an answer that comes late makes the doubt count.
         if now.since(before) >= SILENCE && !config.faults.has(Planted::BelieveSilentHosts) {
             self.doubted_since.get_or_insert(before);
         }
@@ -100,12 +99,17 @@ impl Watch {
 
     /// May the host have gone before it came?
     pub fn is_doubted(&self) -> bool {
-        self.doubted_since.is_some()
+        self.doubt().is_some()
+    }
+
+    /// Since when the host may have gone. Of who answers no question nobody can know.
+    fn doubt(&self) -> Option<Time> {
+        self.doubted_since.filter(|_| self.answers != Some(false))
     }
 
     /// When the host was surely there.
     fn known_at(&self) -> Time {
-        self.doubted_since.unwrap_or(self.heard_at)
+        self.doubt().unwrap_or(self.heard_at)
     }
 
     /// A question that was put, while nothing has come since.
@@ -132,13 +136,16 @@ impl Watch {
     }
 
     /// A command of that ExpStatSN has come, and `next` is the StatSN that nothing has had yet. Does it show that the host answers no questions?
-    /// An answer that is only a little slower than the next command takes that back.
+    /// An answer that is only a little slower than the next command takes that back, and what was doubted before is doubted again.
+    ///
+    /// iPXE takes the StatSN of a NOP-In for one that was used up: where one has named `next`, it acknowledges that as well.
     fn finds_ignored(&mut self, exp_stat_sn: u32, next: u32) -> bool {
-        let has_seen = |asked: Question| is_before(asked.stat_sn, exp_stat_sn) && !is_before(next, exp_stat_sn);
+        let names_next = self.asked.is_some_and(|asked| asked.stat_sn == next);
+        let most = if names_next { next.wrapping_add(1) } else { next };
+        let has_seen = |asked: Question| is_before(asked.stat_sn, exp_stat_sn) && !is_before(most, exp_stat_sn);
         let finds = self.answers.is_none() && self.first.is_some_and(has_seen);
         if finds {
-            self.answers = Some(false);
-            (self.doubted_since, self.answer_by) = (None, None);
+            (self.answers, self.answer_by) = (Some(false), None);
         }
         finds
     }

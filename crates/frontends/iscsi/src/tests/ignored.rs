@@ -78,6 +78,47 @@ fn are_known_by_their_second_command() {
     assert_eq!((said.kind(), said.header.task_tag()), (opcode::SCSI_RESPONSE, tag));
 }
 
+/// iPXE takes the StatSN of whatever comes last, of a NOP-In too, for one that was used up.
+#[test]
+fn are_known_where_they_acknowledge_a_question_as_a_status() {
+    let mut world = World::new();
+    let mut host = newcomer(&mut world);
+    first(&mut world, &mut host);
+    world.pass(ms(15_000));
+    host.tick(&mut world);
+    question(&mut host);
+    let exp_stat_sn = host.stat_sn.wrapping_add(1);
+    let header = host
+        .numbered(command(1, 0x80, 0, TEST_UNIT_READY))
+        .with_u32(28, exp_stat_sn);
+    let bytes = pdu(header, &[], host.digests);
+    host.send(&mut world, &bytes);
+    let said = host.one();
+    assert_eq!(
+        (said.kind(), said.header.task_tag()),
+        (opcode::SCSI_RESPONSE, header.task_tag())
+    );
+}
+
+/// A silence of one that was taken for such a host, and an answer behind it that is too late: what follows is doubted.
+#[test]
+fn are_doubted_when_their_answer_comes_behind_a_silence() {
+    let mut world = World::new();
+    let mut host = newcomer(&mut world);
+    let asked = first(&mut world, &mut host);
+    unit_attentions(&mut world, &mut host);
+    world.pass(ms(2 * SILENCE_MS));
+    let bytes = answer(&host, asked);
+    host.send(&mut world, &bytes);
+    let tag = host.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
+    let asked = question(&mut host);
+    assert_eq!(block(&world, 0), NOTHING.to_vec());
+    let bytes = answer(&host, asked);
+    host.send(&mut world, &bytes);
+    assert_eq!(host.one().header.task_tag(), tag);
+    assert_eq!(block(&world, 0), pattern(1, 4096));
+}
+
 /// What names no status behind the question may be of a host that has not heard it. It waits, as does what comes behind it until that is known.
 #[test]
 fn are_not_those_who_have_not_seen_the_question() {
@@ -96,7 +137,7 @@ fn are_not_those_who_have_not_seen_the_question() {
     // The second one tells of what nobody has sent.
     send(&mut world, &mut host, 1, seen.wrapping_sub(7));
     question(&mut host);
-    send(&mut world, &mut host, 2, seen + 1);
+    send(&mut world, &mut host, 2, seen + 2);
     assert_eq!((host.pdus(), block(&world, 0)), (vec![], NOTHING.to_vec()));
     send(&mut world, &mut host, 3, seen);
     let said: Vec<u32> = host.pdus().iter().map(|pdu| pdu.header.task_tag()).collect();
