@@ -282,13 +282,11 @@ fn carry_over(meta: &dyn Transact, call: &mut Call, old: &Volume, new: &Volume) 
         });
         needless.push(Op::Delete { key });
     }
-    // What was refused, nobody waits for any more; what is wished keeps it from being switched.
+    // What was refused, nobody waits for any more; what is wished keeps it from being switched, also what has come since that was looked at.
     let key = map::snapshot_wish_key(old.id);
-    let wish = meta
-        .txn(&Call::get(key.clone()))?
-        .value(0)
-        .map_or(0, |found| found.mod_revision);
-    call.compares.push(unchanged(&key, wish));
+    let refused = get::<SnapshotWish>(meta, &key)?.filter(|(wish, _)| wish.refused.is_some());
+    call.compares
+        .push(unchanged(&key, refused.map_or(0, |(_, revision)| revision)));
     needless.push(Op::Delete { key });
     // What is to be flattened has no parents there.
     needless.push(Op::Delete {
